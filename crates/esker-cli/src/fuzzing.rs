@@ -94,7 +94,7 @@ pub fn typed(data: &[u8]) {
         assert_eq!(Types::of_tag(&types.tag()), Some(types));
     }
     let tuples = ["text,u64", "hex,i64,text", "f64,i32"].into_iter().filter_map(DataType::named);
-    for keys in DataType::SINGLE.into_iter().chain(tuples) {
+    for keys in DataType::single().chain(tuples) {
         if let Ok(bytes) = keys.to_bytes(typed) {
             let mut printed = Vec::new();
             if keys.print(&bytes, &mut printed).is_ok() {

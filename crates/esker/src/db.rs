@@ -1,5 +1,6 @@
 //! The handle of a store: opening, trees, batches, maintenance.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -49,11 +50,17 @@ pub use groups::TreeSplit;
 /// db.close()
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Db {
     store: Arc<Owner>,
     default: Tree,
     locks: Arc<LockTable>,
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db").field("path", &self.path()).finish_non_exhaustive()
+    }
 }
 
 fn check_tree_name(name: &str) -> Result<()> {
@@ -120,15 +127,37 @@ impl Db {
     /// # Errors
     /// `InvalidInput` for a name that is empty or longer than 255 bytes; `ReadOnly`; `Io`.
     pub fn tree(&self, name: &str) -> Result<Tree> {
-        self.open_or_create(name, None)
+        self.tree_with(name, TreeOptions::default())
     }
 
-    /// A tree that this creates gets `tag`.
-    fn open_or_create(&self, name: &str, tag: Option<String>) -> Result<Tree> {
+    /// The tree called `name`, created with `options` when it is missing. One that is there keeps its options:
+    /// [`Tree::options`] tells them, [`Tree::set_options`] changes them, and [`Db::create_tree`] fails instead.
+    ///
+    /// # Errors
+    /// As [`Db::tree`], and `InvalidInput` when an option is out of range.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// use esker::{Compression, TreeOptions};
+    /// // The same at the first start of a program and at each later one.
+    /// let logs = db.tree_with("logs", TreeOptions::default().compression(Compression::Zstd))?;
+    /// logs.put("2026-11-01", "a line")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn tree_with(&self, name: &str, options: TreeOptions) -> Result<Tree> {
+        self.open_or_create(name, options, None)
+    }
+
+    /// A tree that this creates gets `options` and `tag`.
+    fn open_or_create(&self, name: &str, options: TreeOptions, tag: Option<String>) -> Result<Tree> {
         if let Some(tree) = self.open_tree(name)? {
+            options.check()?;
             return Ok(tree);
         }
-        match self.create(name, TreeOptions::default(), tag) {
+        match self.create(name, options, tag) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => self.open_tree(name)?.ok_or(error),
             other => other,
         }
@@ -152,9 +181,22 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::tree`], and `InvalidInput` when the tree's tag says that its keys have another type.
+    /// As [`Db::tree`], and `InvalidInput` when the tree's tag says that its keys or its values have another type
+    /// ([`TypedTree::of`]).
     pub fn open_typed<K: KeyCodec, V: ValueCodec>(&self, name: &str) -> Result<TypedTree<K, V>> {
-        TypedTree::of(self.open_or_create(name, tag_of::<K, V>())?)
+        self.open_typed_with(name, TreeOptions::default())
+    }
+
+    /// Like [`Db::open_typed`], with the options that [`Db::tree_with`] takes.
+    ///
+    /// # Errors
+    /// As [`Db::open_typed`] and [`Db::tree_with`].
+    pub fn open_typed_with<K: KeyCodec, V: ValueCodec>(
+        &self,
+        name: &str,
+        options: TreeOptions,
+    ) -> Result<TypedTree<K, V>> {
+        TypedTree::of(self.open_or_create(name, options, tag_of::<K, V>())?)
     }
 
     /// Creates the tree called `name`.
@@ -386,7 +428,9 @@ impl Db {
     ///
     /// It is repeated, at most 64 times, with pauses of at most 13 ms, if the commit fails with `Conflict`, or if `work`
     /// fails and the last call of the transaction that failed did so with `Conflict`, `Deadlock` or `SnapshotTooOld`. So
-    /// `work` may run several times, and should have no other effects that matter if it runs again.
+    /// `work` may run several times, and should have no other effects that matter if it runs again: in `work`, write
+    /// through the transaction alone, not through a [`Tree`]. The closure's error type has to be named, as here: from `?`
+    /// alone the compiler cannot tell it.
     ///
     /// # Errors
     /// Those of `work` and of [`Txn::commit`] in the last try.

@@ -6,8 +6,8 @@
 //!
 //! | value | bytes | order |
 //! |---|---|---|
-//! | `u64`, `u32` | big-endian | numeric |
-//! | `i64`, `i32` | big-endian, sign bit flipped | numeric, negatives first |
+//! | `u8`, `u16`, `u32`, `u64`, `u128` | big-endian | numeric |
+//! | `i8`, `i16`, `i32`, `i64`, `i128` | big-endian, sign bit flipped | numeric, negatives first |
 //! | `f64` | bits; sign bit flipped when positive, all bits flipped when negative | numeric, `-0.0` before `0.0`, every NaN last |
 //! | text | its UTF-8 | by code point |
 //! | [`tuple()`] | its elements one after the other | first element, then second, … |
@@ -34,98 +34,73 @@ pub use tuple::{
     FromTuple, ReadElement, ToTuple, TupleReader, TupleWriter, WriteElement, decode_tuple, tuple,
 };
 
-const SIGN_32: u32 = 1 << 31;
 const SIGN_64: u64 = 1 << 63;
 
-/// The key of an unsigned 64-bit number.
-///
-/// ```
-/// assert_eq!(esker::keys::u64(258), [0, 0, 0, 0, 0, 0, 1, 2]);
-/// ```
-#[inline]
-pub const fn u64(value: u64) -> [u8; 8] {
-    value.to_be_bytes()
+/// The functions for the whole numbers of each width.
+macro_rules! whole_numbers {
+    ($($unsigned:ident $decode_unsigned:ident, $signed:ident $decode_signed:ident, $bits:literal;)*) => {$(
+        #[doc = concat!("The key of an unsigned number of ", $bits, " bits.")]
+        ///
+        /// ```
+        /// use esker::keys;
+        #[doc = concat!("assert!(keys::", stringify!($unsigned), "(9) < keys::", stringify!($unsigned), "(10));")]
+        /// ```
+        #[inline]
+        pub const fn $unsigned(value: $unsigned) -> [u8; $bits / 8] {
+            value.to_be_bytes()
+        }
+
+        #[doc = concat!("The number that [`", stringify!($unsigned), "`](fn@", stringify!($unsigned), ") encoded.")]
+        ///
+        /// # Errors
+        /// `InvalidInput` when the key has another length.
+        ///
+        /// ```
+        /// use esker::keys;
+        #[doc = concat!("let key = keys::", stringify!($unsigned), "(9);")]
+        #[doc = concat!("assert_eq!(keys::", stringify!($decode_unsigned), "(&key)?, 9);")]
+        /// # Ok::<(), esker::Error>(())
+        /// ```
+        #[inline]
+        pub fn $decode_unsigned(key: &[u8]) -> Result<$unsigned> {
+            exactly(key, stringify!($unsigned)).map($unsigned::from_be_bytes)
+        }
+
+        #[doc = concat!("The key of a signed number of ", $bits, " bits.")]
+        ///
+        /// ```
+        /// use esker::keys;
+        #[doc = concat!("assert!(keys::", stringify!($signed), "(-1) < keys::", stringify!($signed), "(0));")]
+        /// ```
+        #[inline]
+        pub const fn $signed(value: $signed) -> [u8; $bits / 8] {
+            (value ^ $signed::MIN).to_be_bytes()
+        }
+
+        #[doc = concat!("The number that [`", stringify!($signed), "`](fn@", stringify!($signed), ") encoded.")]
+        ///
+        /// # Errors
+        /// `InvalidInput` when the key has another length.
+        ///
+        /// ```
+        /// use esker::keys;
+        #[doc = concat!("let key = keys::", stringify!($signed), "(-9);")]
+        #[doc = concat!("assert_eq!(keys::", stringify!($decode_signed), "(&key)?, -9);")]
+        /// # Ok::<(), esker::Error>(())
+        /// ```
+        #[inline]
+        pub fn $decode_signed(key: &[u8]) -> Result<$signed> {
+            exactly(key, stringify!($signed)).map(|raw| $signed::from_be_bytes(raw) ^ $signed::MIN)
+        }
+    )*};
 }
 
-/// The number that [`u64`](fn@u64) encoded.
-///
-/// ```
-/// use esker::{ErrorKind, keys};
-/// assert_eq!(keys::decode_u64(&keys::u64(258))?, 258);
-/// assert_eq!(keys::decode_u64(b"short").unwrap_err().kind(), ErrorKind::InvalidInput);
-/// # Ok::<(), esker::Error>(())
-/// ```
-#[inline]
-pub fn decode_u64(key: &[u8]) -> Result<u64> {
-    exactly(key, "u64").map(u64::from_be_bytes)
-}
-
-/// The key of a signed 64-bit number.
-///
-/// ```
-/// use esker::keys;
-/// assert!(keys::i64(i64::MIN) < keys::i64(-1) && keys::i64(-1) < keys::i64(0));
-/// ```
-#[inline]
-pub const fn i64(value: i64) -> [u8; 8] {
-    (value.cast_unsigned() ^ SIGN_64).to_be_bytes()
-}
-
-/// The number that [`i64`](fn@i64) encoded.
-///
-/// ```
-/// use esker::keys;
-/// assert_eq!(keys::decode_i64(&keys::i64(-258))?, -258);
-/// # Ok::<(), esker::Error>(())
-/// ```
-#[inline]
-pub fn decode_i64(key: &[u8]) -> Result<i64> {
-    exactly(key, "i64").map(|raw| (u64::from_be_bytes(raw) ^ SIGN_64).cast_signed())
-}
-
-/// The key of an unsigned 32-bit number.
-///
-/// ```
-/// assert_eq!(esker::keys::u32(258), [0, 0, 1, 2]);
-/// ```
-#[inline]
-pub const fn u32(value: u32) -> [u8; 4] {
-    value.to_be_bytes()
-}
-
-/// The number that [`u32`](fn@u32) encoded.
-///
-/// ```
-/// use esker::keys;
-/// assert_eq!(keys::decode_u32(&keys::u32(258))?, 258);
-/// # Ok::<(), esker::Error>(())
-/// ```
-#[inline]
-pub fn decode_u32(key: &[u8]) -> Result<u32> {
-    exactly(key, "u32").map(u32::from_be_bytes)
-}
-
-/// The key of a signed 32-bit number.
-///
-/// ```
-/// use esker::keys;
-/// assert!(keys::i32(i32::MIN) < keys::i32(-1) && keys::i32(-1) < keys::i32(0));
-/// ```
-#[inline]
-pub const fn i32(value: i32) -> [u8; 4] {
-    (value.cast_unsigned() ^ SIGN_32).to_be_bytes()
-}
-
-/// The number that [`i32`](fn@i32) encoded.
-///
-/// ```
-/// use esker::keys;
-/// assert_eq!(keys::decode_i32(&keys::i32(-258))?, -258);
-/// # Ok::<(), esker::Error>(())
-/// ```
-#[inline]
-pub fn decode_i32(key: &[u8]) -> Result<i32> {
-    exactly(key, "i32").map(|raw| (u32::from_be_bytes(raw) ^ SIGN_32).cast_signed())
+whole_numbers! {
+    u8 decode_u8, i8 decode_i8, 8;
+    u16 decode_u16, i16 decode_i16, 16;
+    u32 decode_u32, i32 decode_i32, 32;
+    u64 decode_u64, i64 decode_i64, 64;
+    u128 decode_u128, i128 decode_i128, 128;
 }
 
 /// The key of a floating-point number, in a total order: negative infinity, negative numbers, `-0.0`,

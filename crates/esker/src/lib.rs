@@ -26,8 +26,33 @@
 //! [`Tree::put_from`] and [`Tree::writer`] take a value of any length as a stream. A [`Value`] is read whole, in part
 //! or as a stream.
 //!
-//! Esker is fast without tuning; [`Options`] holds the few budgets there are. `docs/guarantees.md` lists what a store
-//! promises, and `docs/format.md` describes every byte on disk.
+//! Esker is fast without tuning; [`Options`] holds the few budgets there are. Esker's source has documents beside this
+//! one: `docs/guarantees.md` lists what a store promises, `docs/tuning.md` each option, `docs/operations.md` each error,
+//! and `docs/format.md` every byte on disk.
+//!
+//! # Where to find what
+//!
+//! | elsewhere | here |
+//! |---|---|
+//! | column family, keyspace, partition, table | [`Tree`]: [`Db::tree`], [`Db::tree_with`], typed: [`Db::open_typed`] |
+//! | `insert` | [`Tree::put`]; [`Tree::insert`] also reads and returns the old value |
+//! | `get` that copies, lends, pins | [`Tree::get_vec`], [`Tree::get_with`], [`Tree::get_pinned`]; [`Tree::get`] gives a handle also for huge values |
+//! | `multi_get` | [`Tree::get_many`] |
+//! | `fetch_update`, `entry` | [`Tree::update`], [`Tree::try_update`], [`Tree::put_if_absent`], [`Tree::compare_and_swap`] |
+//! | iterator | [`Tree::range`], [`iter`](Tree::iter), [`prefix`](Tree::prefix) (both ends); [`Tree::scan`] (one direction, fastest); [`Tree::cursor`] (seeks) |
+//! | prefix extractor | [`TreeOptions::filter_prefix`] |
+//! | compaction filter | [`CompactionRule`], named by [`TreeOptions::rule`] |
+//! | time to live | [`Tree::put_for`], [`Tree::put_until`], [`Tree::set_expiry`] |
+//! | write batch | [`Batch`], [`Db::write`] |
+//! | `begin_read`, snapshot | [`Db::snapshot`], [`Snapshot`] |
+//! | `begin_write`, `abort` | [`Db::transact`], [`Db::begin`], [`Txn::rollback`] |
+//! | sync and persist modes | [`Durability`]: [`Options::durability`], [`Tree::put_with`], [`Db::write_with`], [`Db::sync`] |
+//! | checkpoint, backup | [`Db::checkpoint`], [`Db::backup`] |
+//! | bulk load | [`Tree::ingest`], [`Tree::ingest_unsorted`] |
+//! | `size_of` | [`Tree::metadata`] |
+//!
+//! A set of values under one key, or keys in an order of their own, are made by keys: [`keys`] encodes numbers and
+//! tuples so that their bytes sort as they do. `(key, value)` with an empty value is a multimap.
 //!
 //! # Features
 //!
@@ -127,7 +152,7 @@ pub use operators::MergeOperator;
 pub use options::{
     CachePolicy, CompactionStyle, Compression, Durability, ExpiryClock, FilterPrefix, Options, TreeOptions,
 };
-pub use read::both_ends::{Range, RangeIter};
+pub use read::both_ends::Range;
 pub use read::lent::ValueRef;
 pub use read::range::ScanRange;
 pub use read::scan::Scan;
@@ -137,12 +162,12 @@ pub use tree::{
     Cursor, Ingest, IngestUnsorted, Snapshot, StagedValue, StagedWriter, Staging, StoredValue, Swap, Tree,
     ValueWriter,
 };
-pub use txn::{Isolation, Savepoint, Txn, TxnMode, TxnOptions, TxnScan};
+pub use txn::{Isolation, Savepoint, Txn, TxnMode, TxnOptions, TxnRange, TxnScan};
 #[cfg(feature = "serde")]
 pub use typed::Serde;
 pub use typed::{
     KeyCodec, KeyElement, KeyPrefix, Pair, TypedBatch, TypedCursor, TypedRange, TypedSnapshot, TypedTree,
-    TypedTxn, ValueCodec,
+    TypedTxn, TypedTxnRange, ValueCodec,
 };
 pub use value::{Metadata, PinnedValue, PutOptions, Value, ValueMap, ValueReader};
 pub use write::batch::{AwaitedValue, Batch, KEY_LEN_MAX};

@@ -134,7 +134,8 @@ impl MergeOperator for Append {
     }
 }
 
-/// The operators that a store knows: [`ADD`], [`APPEND`] and those of [`Options::merge_operator`](crate::Options).
+/// The operators that a store knows: [`ADD`], [`APPEND`] and those that
+/// [`Options::merge_operator`](crate::Options::merge_operator) has added. It has no methods of its own.
 #[derive(Clone)]
 pub struct MergeOperators {
     by_name: Arc<BTreeMap<String, Arc<dyn MergeOperator>>>,

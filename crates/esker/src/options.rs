@@ -16,14 +16,16 @@ pub use filter_prefix::FilterPrefix;
 pub(crate) use tree::check_name;
 pub use tree::{CompactionStyle, ExpiryClock, TreeOptions};
 
-/// What an acknowledged write survives. See `docs/guarantees.md`.
+/// What an acknowledged write survives. [`Options::durability`](crate::Options::durability) is the store's default, by
+/// itself [`Durability::Process`]; calls whose names end in `_with` choose for one write; [`Db::sync`](crate::Db::sync)
+/// makes all earlier writes survive power loss. `docs/guarantees.md` has the details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
     /// The death of this process, at any instant. This is the default, as in LevelDB and RocksDB, and costs no system
     /// call.
     #[default]
     Process,
-    /// Power loss too: the call returns when the log is on the disk. Writers that wait at the same time share one sync.
+    /// Power loss too: the call returns when the log is on the disk (`fdatasync`). Writers that wait at the same time share one sync.
     Power,
 }
 

@@ -184,6 +184,23 @@ pub struct RuleEntry<'a> {
 }
 
 /// The value of a [`RuleEntry`].
+///
+/// # Example
+/// Empty values are garbage:
+/// ```
+/// use esker::rules::{RuleContext, RuleDecision, RuleEntry, RuleRun, RuleValue};
+///
+/// struct NotEmpty;
+///
+/// impl RuleRun for NotEmpty {
+///     fn entry(&mut self, _: &RuleContext<'_>, entry: &RuleEntry<'_>) -> RuleDecision {
+///         match entry.value {
+///             RuleValue::Inline(bytes) if bytes.is_empty() => RuleDecision::Drop,
+///             _ => RuleDecision::Keep,
+///         }
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuleValue<'a> {

@@ -25,7 +25,7 @@ impl TypedValueParser for TypeParser {
             Some(data) => return Ok(data),
             None => {}
         }
-        let names: Vec<String> = DataType::SINGLE.iter().map(DataType::to_string).collect();
+        let names: Vec<String> = DataType::single().map(|data| data.to_string()).collect();
         let several =
             if self.several { ", or up to eight of them separated by commas, such as text,u64" } else { "" };
         let message = format!("{name:?} is not a type; the types are {}{several}\n", names.join(", "));
@@ -33,6 +33,6 @@ impl TypedValueParser for TypeParser {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(DataType::SINGLE.iter().map(|data| PossibleValue::new(data.to_string()))))
+        Some(Box::new(DataType::single().map(|data| PossibleValue::new(data.to_string()))))
     }
 }

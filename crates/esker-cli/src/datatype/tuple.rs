@@ -37,7 +37,7 @@ impl Element {
         match name {
             "text" => Some(Element::Text),
             "hex" => Some(Element::Hex),
-            name => Number::ALL.into_iter().find(|number| number.name() == name).map(Element::Number),
+            name => Number::ALL.iter().find(|number| number.name() == name).copied().map(Element::Number),
         }
     }
 
@@ -65,18 +65,11 @@ impl Element {
 
     /// Appends the printed form of the next element of `reader`.
     fn print(self, reader: &mut TupleReader<'_>, out: &mut Vec<u8>) -> esker::Result<()> {
-        use esker::keys;
         match self {
             // Bytes that are not UTF-8 become escapes, so that every element can be printed.
             Element::Text => escapes::append_word(out, &reader.bytes()?, b","),
             Element::Hex => hex::append(&reader.bytes()?, out),
-            Element::Number(number) => match number {
-                Number::U64 => number.print(&keys::u64(reader.u64()?), out)?,
-                Number::I64 => number.print(&keys::i64(reader.i64()?), out)?,
-                Number::U32 => number.print(&keys::u32(reader.u32()?), out)?,
-                Number::I32 => number.print(&keys::i32(reader.i32()?), out)?,
-                Number::F64 => number.print(&keys::f64(reader.f64()?), out)?,
-            },
+            Element::Number(number) => number.print_element(reader, out)?,
         }
         Ok(())
     }
@@ -159,7 +152,7 @@ mod tests {
             "",
             ",",
             "text,,",
-            "text,u16",
+            "text,u24",
             "text, u64",
             ",text",
             "u64,u64,u64,u64,u64,u64,u64,u64,u64",

@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(completed("scan --rev"), ["--reverse"]);
         assert_eq!(completed("scan a --val"), ["--values"]);
         assert_eq!(completed("nothing --x"), [""; 0]);
-        assert_eq!(completed("scan --keys i"), ["i64", "i32"]);
+        assert_eq!(completed("scan --keys i"), ["i64", "i32", "i16", "i8", "i128"]);
         assert_eq!(completed("import x --format t"), ["tsv"]);
     }
 

@@ -13,7 +13,8 @@ use crate::space::reserve_path;
 use crate::version::tables::table_path;
 
 /// Removes the store in `path` for good: its own files, the quarantines of repairs, and the directory. The directory
-/// stays if anything else is in it or if `path` is a link to it.
+/// stays if anything else is in it or if `path` is a link to it. `options` are those with which the store is opened;
+/// [`Options::default`] serves.
 ///
 /// # Errors
 /// `NotFound` when there is no store. `Locked` when it is open. `InvalidInput`, naming it, when something that is not a

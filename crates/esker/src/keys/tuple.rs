@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 const ESCAPED_ZERO: u8 = 0xff;
 const END: u8 = 0x00;
 
-/// The key of a tuple of one to eight elements: `u64 i64 u32 i32 f64`, text, bytes.
+/// The key of a tuple of one to eight elements: numbers, text, bytes.
 ///
 /// ```
 /// use esker::keys::tuple;
@@ -239,10 +239,16 @@ macro_rules! numbers {
 }
 
 numbers! {
-    u64, decode_u64, "an unsigned 64-bit number";
-    i64, decode_i64, "a signed 64-bit number";
-    u32, decode_u32, "an unsigned 32-bit number";
-    i32, decode_i32, "a signed 32-bit number";
+    u8, decode_u8, "an unsigned number of 8 bits";
+    i8, decode_i8, "a signed number of 8 bits";
+    u16, decode_u16, "an unsigned number of 16 bits";
+    i16, decode_i16, "a signed number of 16 bits";
+    u32, decode_u32, "an unsigned number of 32 bits";
+    i32, decode_i32, "a signed number of 32 bits";
+    u64, decode_u64, "an unsigned number of 64 bits";
+    i64, decode_i64, "a signed number of 64 bits";
+    u128, decode_u128, "an unsigned number of 128 bits";
+    i128, decode_i128, "a signed number of 128 bits";
     f64, decode_f64, "a floating-point number";
 }
 
@@ -279,6 +285,12 @@ impl ReadElement for String {
 impl ReadElement for Vec<u8> {
     fn read_element(reader: &mut TupleReader<'_>) -> Result<Self> {
         reader.bytes()
+    }
+}
+
+impl<const N: usize> ReadElement for [u8; N] {
+    fn read_element(reader: &mut TupleReader<'_>) -> Result<Self> {
+        super::exactly(&reader.bytes()?, "bytes")
     }
 }
 

@@ -12,8 +12,8 @@ use crate::canary::broken;
 use crate::error::Result;
 use crate::ranges::Cover;
 
-/// The pairs of a range in key order, from either end or from both: [`Range::next`] and [`Range::next_back`] lend them.
-/// As an iterator ([`IntoIterator`]) it hands out copies.
+/// The pairs of a range in key order, from either end or from both: [`Range::next_ref`] and [`Range::next_back_ref`]
+/// lend them. As an iterator it hands out copies.
 ///
 /// The pairs are those of the moment when the range was asked for, whatever is written meanwhile. A range keeps the
 /// files that it reads.
@@ -27,12 +27,12 @@ use crate::ranges::Cover;
 ///     planets.put([place as u8], name)?;
 /// }
 /// let mut inner = planets.range([0]..=[2])?;
-/// let (key, value) = inner.next()?.expect("there are three");
+/// let (key, value) = inner.next_ref()?.expect("there are three");
 /// assert_eq!((key, &value.bytes()?[..]), (&[0][..], &b"mercury"[..]));
-/// let (key, value) = inner.next_back()?.expect("there are two more");
+/// let (key, value) = inner.next_back_ref()?.expect("there are two more");
 /// assert_eq!((key, &value.bytes()?[..]), (&[2][..], &b"earth"[..]));
 ///
-/// for pair in planets.iter()?.into_iter().rev() {
+/// for pair in planets.iter()?.rev() {
 ///     let (key, value) = pair?;
 ///     println!("{key:?}: {} bytes", value.len());
 /// }
@@ -64,18 +64,17 @@ impl Range {
     ///
     /// # Errors
     /// `Corruption` or `Io` when a table cannot be read; the range is then over.
-    #[expect(clippy::should_implement_trait, reason = "an `Iterator` cannot lend its items")]
     #[inline]
-    pub fn next(&mut self) -> Result<Option<(&[u8], ValueRef<'_>)>> {
+    pub fn next_ref(&mut self) -> Result<Option<(&[u8], ValueRef<'_>)>> {
         self.step(self.range.reverse)
     }
 
     /// The last pair that was not given out yet; `None` when the range is over.
     ///
     /// # Errors
-    /// As [`Range::next`].
+    /// As [`Range::next_ref`].
     #[inline]
-    pub fn next_back(&mut self) -> Result<Option<(&[u8], ValueRef<'_>)>> {
+    pub fn next_back_ref(&mut self) -> Result<Option<(&[u8], ValueRef<'_>)>> {
         self.step(!self.range.reverse)
     }
 
@@ -122,47 +121,33 @@ impl Range {
     }
 }
 
-impl IntoIterator for Range {
-    type Item = Result<(Vec<u8>, Vec<u8>)>;
-    type IntoIter = RangeIter;
-
-    fn into_iter(self) -> RangeIter {
-        RangeIter { range: self }
-    }
-}
-
-/// Copies of the pairs of a [`Range`], from either end or from both. After an error there are no more.
-#[derive(Debug)]
-pub struct RangeIter {
-    range: Range,
-}
-
-impl RangeIter {
-    fn step(&mut self, descending: bool) -> Option<Result<(Vec<u8>, Vec<u8>)>> {
-        let copied = match self.range.step(descending) {
+impl Range {
+    fn copied(&mut self, descending: bool) -> Option<Result<(Vec<u8>, Vec<u8>)>> {
+        let copied = match self.step(descending) {
             Ok(Some((key, value))) => value.bytes().map(|bytes| Some((key.to_vec(), bytes.into_owned()))),
             Ok(None) => Ok(None),
             Err(error) => Err(error),
         };
         if copied.is_err() {
-            self.range.is_over = true;
+            self.is_over = true;
         }
         copied.transpose()
     }
 }
 
-impl Iterator for RangeIter {
+/// Copies of the pairs. After an error there are no more.
+impl Iterator for Range {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.step(self.range.range.reverse)
+        self.copied(self.range.reverse)
     }
 }
 
-impl DoubleEndedIterator for RangeIter {
+impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.step(!self.range.range.reverse)
+        self.copied(!self.range.reverse)
     }
 }
 
-impl FusedIterator for RangeIter {}
+impl FusedIterator for Range {}

@@ -17,7 +17,7 @@ use crate::value::Value;
 /// let films = db.tree("films")?;
 /// films.put("grey", vec![7; 1 << 20])?;
 /// let mut all = films.iter()?;
-/// while let Some((_, value)) = all.next()? {
+/// while let Some((_, value)) = all.next_ref()? {
 ///     assert_eq!(value.len(), 1 << 20);
 ///     let film = value.to_value()?; // to keep, or to read in part
 ///     assert_eq!(film.read_at(..2)?, [7, 7]);

@@ -9,16 +9,16 @@ use crate::value::Value;
 use crate::write::batch::{Batch, check_key};
 
 /// What [`Tree::compare_and_swap`] did.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
-pub enum Swap {
+pub enum Swap<T = Value> {
     /// The key had the expected value, and has the new one.
     Done,
     /// Nothing was changed: the key had this value (`None`: it was absent).
-    Found(Option<Value>),
+    Found(Option<T>),
 }
 
-impl Swap {
+impl<T> Swap<T> {
     /// Whether the key has the new value.
     pub fn is_done(&self) -> bool {
         matches!(self, Swap::Done)

@@ -90,7 +90,12 @@ impl Tree {
     /// two threads get the same pair: so a tree can be a queue.
     ///
     /// Until merges have dropped them, each call passes over the entries that earlier calls have deleted. A long queue
-    /// does better with a counter of its own for its first key, as the example `queue` shows.
+    /// does better with a counter of its own for its first key: the next number to take lies under a key of another
+    /// tree, and a transaction reads it for update, takes that job and writes the number after it. So does
+    /// `crates/esker/examples/queue.rs` in Esker's source.
+    ///
+    /// The deletion has the store's default durability. A consumer that must not lose a job when it dies takes it in a
+    /// transaction that also notes it as taken ([`Txn::pop_first`](crate::Txn::pop_first)).
     ///
     /// # Errors
     /// As [`Tree::put`] and [`Tree::get`].

@@ -8,8 +8,8 @@ use crate::read::range::ScanRange;
 use crate::version::levels::Table;
 
 impl Tree {
-    /// About how many keys in `range` have a value, from tables' indexes alone. This is fast, but overwritten and
-    /// deleted keys count until they are merged away.
+    /// About how many keys in `range` have a value: from the indexes of tables, and half or all of the entries that are
+    /// still in memory. This is fast, but overwritten and deleted keys count until they are merged away.
     ///
     /// # Errors
     /// As [`Tree::get`].

@@ -43,7 +43,8 @@ impl Tree {
     ///
     /// # Errors
     /// `InvalidInput` when there is no such operator or it refuses the operand; otherwise as [`Tree::put`]. If the
-    /// operator cannot change the value, every reader of the key gets `InvalidInput`.
+    /// operator cannot change the value, every reader of the key gets `InvalidInput`, and so does a range that copies
+    /// its pairs when it comes to the key. A put or a deletion of the key ends that.
     pub fn merge(&self, key: impl AsRef<[u8]>, operator: &str, operand: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
         Batch::with_scratch(|batch| {
@@ -83,8 +84,12 @@ impl Tree {
         })
     }
 
-    /// Adds `number` to the value of `key`, which [`keys::i64`] encodes; an absent key has 0. [`Tree::merge`] with
-    /// [`ADD`]. Sums wrap around.
+    /// Adds `number` to the value of `key`; an absent key has 0. [`Tree::merge`] with [`ADD`]. Sums wrap around.
+    ///
+    /// The value is 8 bytes that [`keys::i64`] encodes: big-endian with the sign bit flipped. So a counter is set by
+    /// `put(key, keys::i64(7))`, and not by the bytes of [`i64::to_be_bytes`], which would count as a number far below
+    /// zero. A value of any other length cannot be added to: see the errors of [`Tree::merge`]. A tree of
+    /// [`Db::open_typed::<K, i64>`](crate::Db::open_typed) does this by itself.
     ///
     /// # Example
     /// ```

@@ -1,6 +1,7 @@
 //! A named keyspace: the handle that a user holds. [`crate::state`] has what is behind it.
 
 use std::cell::Cell;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -65,7 +66,7 @@ type Passing = (Arc<TreeState>, (SeqNo, u64));
 /// Keys are 1 to 131,072 bytes long and sorted bytewise; [`crate::keys`] encodes numbers and tuples so that their keys
 /// sort as they do. A value is any bytes, of any length: [`Tree::put_from`] and [`Tree::writer`] take values that are
 /// longer than memory.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Tree {
     /// Dropped first: it may close the store.
     owner: Arc<Owner>,
@@ -74,6 +75,12 @@ pub struct Tree {
     inner: Arc<TreeInner>,
     /// The time that the handle was given ([`Tree::at_us`]).
     given_us: Option<u64>,
+}
+
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tree").field("name", &self.inner.name).finish_non_exhaustive()
+    }
 }
 
 /// The result of a read.
@@ -480,7 +487,8 @@ impl Tree {
         }
     }
 
-    /// The value of `key`.
+    /// The value of `key`, as a handle that reads a huge value whole, in part or as a stream. For the bytes of a small
+    /// one, [`Tree::get_vec`], [`Tree::get_with`] and [`Tree::get_pinned`] take a step less.
     ///
     /// # Errors
     /// `Corruption` or `Io` when a table cannot be read, `Closed` when the store is closed, `TreeDropped` when the tree
@@ -678,9 +686,9 @@ impl Tree {
     ///     words.put(word, [])?;
     /// }
     /// let mut range = words.range("b".."d")?;
-    /// assert_eq!(range.next_back()?.map(|(word, _)| word), Some(&b"cat"[..]));
-    /// assert_eq!(range.next()?.map(|(word, _)| word), Some(&b"bee"[..]));
-    /// assert!(range.next_back()?.is_none());
+    /// assert_eq!(range.next_back_ref()?.map(|(word, _)| word), Some(&b"cat"[..]));
+    /// assert_eq!(range.next_ref()?.map(|(word, _)| word), Some(&b"bee"[..]));
+    /// assert!(range.next_back_ref()?.is_none());
     /// # Ok(())
     /// # }
     /// ```
@@ -722,7 +730,7 @@ impl Tree {
     /// mails.put("ann/1", "hello")?;
     /// mails.put("bob/1", "hello")?;
     /// mails.put("bob/2", "hello again")?;
-    /// let newest = mails.prefix("bob/")?.into_iter().next_back().expect("there are two")?;
+    /// let newest = mails.prefix("bob/")?.next_back().expect("there are two")?;
     /// assert_eq!(newest.1, b"hello again");
     /// # Ok(())
     /// # }

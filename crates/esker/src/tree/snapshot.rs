@@ -283,7 +283,7 @@ impl Snapshot {
     /// tree.put("ant", "6 legs")?;
     /// let before = db.snapshot();
     /// tree.put("bee", "6 legs")?;
-    /// assert_eq!(before.range(tree, ..)?.into_iter().count(), 1);
+    /// assert_eq!(before.range(tree, ..)?.count(), 1);
     /// # Ok(())
     /// # }
     /// ```

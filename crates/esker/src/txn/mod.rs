@@ -31,6 +31,7 @@
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -49,8 +50,10 @@ use crate::value::{PutOptions, Value, check_attributes};
 use crate::version::edit::TreeId;
 use crate::write::batch::check_key;
 
+mod conditional;
 mod locks;
 mod options;
+mod range;
 mod reads;
 mod scan;
 #[cfg(test)]
@@ -60,7 +63,9 @@ mod writes;
 pub(crate) use locks::LockTable;
 use locks::{LockMode, Locks, Outcome};
 pub use options::{Isolation, TxnMode, TxnOptions};
+pub use range::TxnRange;
 use reads::{ReadSet, Validation, check_key_unchanged, expired};
+use scan::Reading;
 pub use scan::TxnScan;
 pub use writes::Savepoint;
 use writes::{KeyChange, WriteSet};
@@ -74,6 +79,10 @@ const PAUSE_US_MAX: u64 = 12_800;
 /// [`Db::begin`](crate::Db::begin) begins one; [`Db::transact`](crate::Db::transact) also repeats it if another write
 /// conflicts. Dropping a transaction rolls it back. A transaction may move between threads, but only one thread has it
 /// at a time. A thread with two pessimistic transactions may wait for itself until the time-out.
+///
+/// Only the methods of `Txn` take part in it. What the thread writes meanwhile through a [`Tree`] or a
+/// [`Db`](crate::Db) is written at once, a rollback does not undo it, and the transaction conflicts with it as with any
+/// other write.
 ///
 /// Reads see the transaction's own writes, and otherwise the store as it was when the transaction began. Pessimistic
 /// transactions differ: their read point is that of the last lock before the first read; serializable ones read the
@@ -106,7 +115,6 @@ const PAUSE_US_MAX: u64 = 12_800;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Txn {
     store: Arc<Owner>,
     options: TxnOptions,
@@ -117,7 +125,12 @@ pub struct Txn {
     locks: Locks,
 }
 
-#[derive(Debug)]
+impl fmt::Debug for Txn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Txn").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
 struct Inner {
     /// Everything that the transaction relies on was read at this read point or later.
     snapshot: Snapshot,
@@ -268,7 +281,7 @@ impl Txn {
     /// # Errors
     /// As [`Txn::get`].
     pub fn scan(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<TxnScan<'_>> {
-        self.noted(self.read_range(tree, range.into(), false))
+        self.noted(self.reading(tree, range.into(), false)?.into_scan())
     }
 
     /// The pairs in `range`, protected as by [`Txn::get_for_update`], absent keys included. A pessimistic transaction
@@ -277,7 +290,55 @@ impl Txn {
     /// # Errors
     /// As [`Txn::get`].
     pub fn scan_for_update(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<TxnScan<'_>> {
-        self.noted(self.read_range(tree, range.into(), true))
+        self.noted(self.reading(tree, range.into(), true)?.into_scan())
+    }
+
+    /// The pairs in `range`, from either end or from both. Otherwise as [`Txn::scan`], which does less.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let mails = db.tree("mails")?;
+    /// mails.put("ann/1", "hello")?;
+    /// mails.put("bob/1", "hello")?;
+    /// let txn = db.begin(esker::TxnOptions::default())?;
+    /// txn.put(&mails, "ann/2", "hello again")?;
+    /// let newest = txn.prefix(&mails, "ann/")?.next_back().transpose()?;
+    /// assert_eq!(newest, Some((b"ann/2".to_vec(), b"hello again".to_vec())));
+    /// assert_eq!(txn.iter(&mails)?.count(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn range(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<TxnRange<'_>> {
+        Ok(TxnRange::new(self.reading(tree, range.into(), false)?))
+    }
+
+    /// The pairs in `range`, from either end or from both, protected as by [`Txn::scan_for_update`].
+    ///
+    /// # Errors
+    /// As [`Txn::get_for_update`].
+    pub fn range_for_update(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<TxnRange<'_>> {
+        Ok(TxnRange::new(self.reading(tree, range.into(), true)?))
+    }
+
+    /// All pairs: [`Txn::range`] of all keys.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn iter(&self, tree: &Tree) -> Result<TxnRange<'_>> {
+        self.range(tree, ..)
+    }
+
+    /// The pairs whose keys begin with `prefix`: [`Txn::range`] of [`ScanRange::prefix`].
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn prefix(&self, tree: &Tree, prefix: impl AsRef<[u8]>) -> Result<TxnRange<'_>> {
+        self.range(tree, ScanRange::prefix(prefix))
     }
 
     /// How many keys in `range` have a value, counted one by one. This counts as a read of the range.
@@ -293,7 +354,8 @@ impl Txn {
         Ok(count)
     }
 
-    /// The pair with the least key. The transaction has then read the keys up to this one. A serializable pessimistic
+    /// The pair with the least key. It passes over the entries that were deleted before it, as [`Tree::pop_first`] does.
+    /// The transaction has then read the keys up to this one. A serializable pessimistic
     /// one locks the whole tree against writers.
     ///
     /// # Errors
@@ -334,11 +396,7 @@ impl Txn {
     }
 
     fn first_of(&self, tree: &Tree, range: ScanRange) -> Result<Option<(Vec<u8>, Value)>> {
-        let mut scan = self.scan(tree, range)?;
-        if !scan.advance()? {
-            return Ok(None);
-        }
-        Ok(Some((scan.key().to_vec(), scan.handle()?)))
+        self.scan(tree, range)?.first()
     }
 
     fn read_key(&self, tree: &Tree, key: &[u8], for_update: bool) -> Result<Option<Value>> {
@@ -366,16 +424,14 @@ impl Txn {
         change.value(key, stored.as_deref(), self.operators())
     }
 
-    fn read_range(&self, tree: &Tree, range: ScanRange, for_update: bool) -> Result<TxnScan<'_>> {
+    /// Takes the locks that reading `range` needs.
+    fn reading(&self, tree: &Tree, range: ScanRange, for_update: bool) -> Result<Reading<'_>> {
         tree.check_store(&self.store, "transaction")?;
-        let snapshot = self.read_point_for(tree, || range.keys.clone(), for_update)?;
-        let tree = &*self.timed(tree);
-        let scan = snapshot.scan(tree, range.clone())?;
-        let mut inner = self.inner.borrow_mut();
-        let noted = self.is_serializable() || for_update;
-        let read = noted.then(|| inner.reads.note_range(tree, range.keys.clone(), snapshot.seq()));
-        let own = inner.writes.changes(tree.inner().id).cloned();
-        Ok(TxnScan::new(self, (tree, range), scan, own, read))
+        let snapshot = self.noted(self.read_point_for(tree, || range.keys.clone(), for_update))?;
+        let tree = self.timed(tree).into_owned();
+        let own = self.inner.borrow().writes.changes(tree.inner().id).cloned();
+        let is_noted = self.is_serializable() || for_update;
+        Ok(Reading { txn: self, tree, range, snapshot, own, is_noted })
     }
 
     /// `tree` at the one time at which the transaction reads it, if it takes its time from its writes.

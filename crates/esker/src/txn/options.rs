@@ -14,6 +14,11 @@ pub enum TxnMode {
     Optimistic,
     /// The transaction locks keys and ranges as it uses them, until it ends; a second transaction waits. Best if
     /// transactions often use the same keys.
+    ///
+    /// What a transaction will write, it should read with [`Txn::get_for_update`](crate::Txn::get_for_update) or
+    /// [`Txn::scan_for_update`](crate::Txn::scan_for_update). Otherwise two serializable transactions that read the same
+    /// key hold shared locks of it, and when both want to write it, each waits for the other: one of them gets
+    /// [`ErrorKind::Deadlock`](crate::ErrorKind::Deadlock) and begins anew.
     Pessimistic,
 }
 

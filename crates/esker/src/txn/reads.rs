@@ -184,6 +184,8 @@ pub(super) fn expired(tree: &Tree, key: &[u8]) -> Error {
 /// The error for a conflict; `did` says what the transaction did with the key.
 fn conflict(tree: &Tree, key: &[u8], did: &str) -> Error {
     let (key, tree) = (shown(key), tree.name());
-    let message = format!("another write changed key {key} of tree \"{tree}\" since the transaction {did}");
+    let message = format!(
+        "a write outside of the transaction changed key {key} of tree \"{tree}\" since the transaction {did}"
+    );
     Error::new(ErrorKind::Conflict, message)
 }

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::ranges::{KeyRange, next_key};
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
-use crate::tree::Tree;
+use crate::tree::{Snapshot, Tree};
 use crate::value::Value;
 
 /// Where the current pair comes from.
@@ -48,27 +48,45 @@ pub struct TxnScan<'t> {
     lapses: Vec<(Vec<u8>, Expiry)>,
 }
 
-impl<'t> TxnScan<'t> {
-    pub(super) fn new(
-        txn: &'t Txn,
-        (tree, range): (&Tree, ScanRange),
-        store: Scan,
-        own: Option<Changes>,
-        read: Option<RangeId>,
-    ) -> Self {
-        TxnScan {
-            txn,
-            range,
-            store,
-            store_on: false,
-            own,
-            next_own: None,
-            made: None,
-            at: At::Start,
-            read,
-            tree: tree.clone(),
-            lapses: Vec::new(),
-        }
+/// A range that a transaction is about to read: what its scans have in common.
+#[derive(Debug)]
+pub(super) struct Reading<'t> {
+    pub(super) txn: &'t Txn,
+    pub(super) tree: Tree,
+    pub(super) range: ScanRange,
+    pub(super) snapshot: Snapshot,
+    /// What the transaction has changed before.
+    pub(super) own: Option<Changes>,
+    /// Whether the transaction relies on what it reads.
+    pub(super) is_noted: bool,
+}
+
+impl<'t> Reading<'t> {
+    pub(super) fn is_reverse(&self) -> bool {
+        self.range.reverse
+    }
+
+    pub(super) fn into_scan(self) -> Result<TxnScan<'t>> {
+        self.scan(self.range.reverse)
+    }
+
+    /// A scan of the range, descending or ascending. It notes what it reads.
+    pub(super) fn scan(&self, descending: bool) -> Result<TxnScan<'t>> {
+        let Reading { txn, tree, snapshot, own, .. } = self;
+        let range = ScanRange { reverse: descending, ..self.range.clone() };
+        let store = snapshot.scan(tree, range.clone())?;
+        let note = || txn.inner.borrow_mut().reads.note_range(tree, range.keys.clone(), snapshot.seq());
+        let read = self.is_noted.then(note);
+        let (at, tree) = (At::Start, tree.clone());
+        let (store_on, next_own, made, lapses) = (false, None, None, Vec::new());
+        Ok(TxnScan { txn, range, store, store_on, own: own.clone(), next_own, made, at, read, tree, lapses })
+    }
+}
+
+impl TxnScan<'_> {
+    /// The first pair, of a scan that has just begun.
+    pub(super) fn first(mut self) -> Result<Option<(Vec<u8>, Value)>> {
+        Ok(if self.advance()? { Some((self.key().to_vec(), self.handle()?)) } else { None })
     }
 
     /// Moves to the next pair; `false` at the end.

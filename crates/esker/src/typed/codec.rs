@@ -5,11 +5,12 @@ use std::borrow::Borrow;
 use crate::error::{Error, Result};
 use crate::keys::{self, ReadElement, TupleWriter, WriteElement};
 
-/// The names that tags have for types of keys. The command line knows the same ones.
-pub(super) const NAMES: [&str; 7] = ["u64", "i64", "u32", "i32", "f64", "text", "hex"];
+/// The names that tags have for types. The command line knows the same ones.
+pub(super) const NAMES: [&str; 13] =
+    ["u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "u128", "i128", "f64", "text", "hex"];
 
-/// How the keys of a [`TypedTree`](crate::TypedTree) become bytes. Numbers, `String`, `Vec<u8>` and tuples of one to
-/// eight of these are codecs of themselves; [`keys`](crate::keys) says how their bytes look.
+/// How the keys of a [`TypedTree`](crate::TypedTree) become bytes. Numbers, `String`, `Vec<u8>`, `[u8; N]` and tuples of
+/// one to eight of these are codecs of themselves; [`keys`](crate::keys) says how their bytes look.
 ///
 /// # Example
 /// ```
@@ -63,8 +64,8 @@ pub trait KeyCodec {
     }
 }
 
-/// How the values of a [`TypedTree`](crate::TypedTree) become bytes. Numbers, `String`, `Vec<u8>` and `()` are codecs of
-/// themselves. A number has the bytes that [`keys`](crate::keys) gives it, so that an `i64` is a counter for
+/// How the values of a [`TypedTree`](crate::TypedTree) become bytes. Numbers, `bool`, `String`, `Vec<u8>`, `[u8; N]`
+/// and `()` are codecs of themselves; for all else there is `Serde` (feature `serde`), or an own codec. A number has the bytes that [`keys`](crate::keys) gives it, so that an `i64` is a counter for
 /// [`Tree::add`](crate::Tree::add). Of a `String` and a `Vec<u8>` the bytes are stored as they are.
 pub trait ValueCodec {
     /// A value as reads return it.
@@ -89,7 +90,7 @@ pub trait ValueCodec {
     fn decode(bytes: &[u8]) -> Result<Self::Value>;
 }
 
-/// What may be an element of a tuple that is a key: numbers, `String`, `Vec<u8>`.
+/// What may be an element of a tuple that is a key: numbers, `String`, `Vec<u8>`, `[u8; N]`.
 pub trait KeyElement: ReadElement {
     /// The element as calls take it.
     type Ref<'a>: WriteElement + Copy;
@@ -98,8 +99,8 @@ pub trait KeyElement: ReadElement {
     const TYPE_NAME: &'static str;
 }
 
-/// What [`TypedTree::prefix`](crate::TypedTree::prefix) takes for keys of the codec `K`: fewer elements of a tuple, or
-/// the beginning of a text or of bytes.
+/// What [`TypedTree::prefix`](crate::TypedTree::prefix) takes for keys of the codec `K`: fewer elements of a tuple (of one
+/// element: `("fr",)`), or the beginning of a text or of bytes.
 pub trait KeyPrefix<K> {
     /// The bytes with which exactly the keys begin that have this prefix.
     fn to_bytes(self) -> Vec<u8>;
@@ -151,7 +152,68 @@ macro_rules! numbers {
     )*};
 }
 
-numbers! { u64 decode_u64, i64 decode_i64, u32 decode_u32, i32 decode_i32, f64 decode_f64, }
+numbers! {
+    u8 decode_u8, i8 decode_i8, u16 decode_u16, i16 decode_i16, u32 decode_u32, i32 decode_i32, u64 decode_u64,
+    i64 decode_i64, u128 decode_u128, i128 decode_i128, f64 decode_f64,
+}
+
+impl<const N: usize> KeyCodec for [u8; N] {
+    type Key = [u8; N];
+    type Ref<'a> = &'a [u8; N];
+
+    fn encoded<T>(key: &[u8; N], use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+        use_bytes(key)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<[u8; N]> {
+        array(bytes)
+    }
+
+    fn type_name() -> Option<String> {
+        Some("hex".to_owned())
+    }
+}
+
+impl<const N: usize> ValueCodec for [u8; N] {
+    type Value = [u8; N];
+    type Ref = [u8; N];
+
+    fn encoded<T>(value: &[u8; N], use_bytes: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        Ok(use_bytes(value))
+    }
+
+    fn decode(bytes: &[u8]) -> Result<[u8; N]> {
+        array(bytes)
+    }
+}
+
+impl<const N: usize> KeyElement for [u8; N] {
+    type Ref<'a> = &'a [u8; N];
+
+    const TYPE_NAME: &'static str = "hex";
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
+    bytes.try_into().map_err(|_| Error::invalid(format!("expected {N} bytes, found {}", bytes.len())))
+}
+
+/// One byte, 0 or 1.
+impl ValueCodec for bool {
+    type Value = bool;
+    type Ref = bool;
+
+    fn encoded<T>(value: &bool, use_bytes: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        Ok(use_bytes(&[u8::from(*value)]))
+    }
+
+    fn decode(bytes: &[u8]) -> Result<bool> {
+        match bytes {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            _ => Err(Error::invalid("expected one byte, 0 or 1")),
+        }
+    }
+}
 
 /// Types whose bytes are stored as they are.
 macro_rules! strings {

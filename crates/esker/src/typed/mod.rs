@@ -13,11 +13,12 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result, shown};
+use crate::options::Durability;
 use crate::read::range::ScanRange;
-use crate::tree::{Snapshot, Tree};
+use crate::tree::{Snapshot, Swap, Tree};
 use crate::txn::Txn;
 use crate::value::Value;
 use crate::write::batch::Batch;
@@ -31,7 +32,7 @@ mod views;
 pub use codec::{KeyCodec, KeyElement, KeyPrefix, ValueCodec};
 #[cfg(feature = "serde")]
 pub use message_pack::Serde;
-pub use pairs::{TypedCursor, TypedRange};
+pub use pairs::{TypedCursor, TypedRange, TypedTxnRange};
 pub use views::{TypedBatch, TypedSnapshot, TypedTxn};
 
 /// A pair of a [`TypedTree`].
@@ -47,7 +48,8 @@ pub type Pair<K, V> = (<K as KeyCodec>::Key, <V as ValueCodec>::Value);
 ///
 /// # Errors
 /// Calls that read fail with the error of the codec (`InvalidInput` for those that are built in) when bytes in the tree
-/// are not those of its types. The message names the tree and the key. Otherwise they fail as those of [`Tree`] do.
+/// cannot be those of its types. (Any 8 bytes are a `u64`, and also an `i64`: against such a mistake there is the tag,
+/// which [`Db::open_typed`](crate::Db::open_typed) compares.) The message names the tree and the key. Otherwise they fail as those of [`Tree`] do.
 ///
 /// # Example
 /// ```
@@ -84,11 +86,11 @@ impl<K, V> fmt::Debug for TypedTree<K, V> {
     }
 }
 
-/// The type of the keys in the tag of a tree, if the tag is one of [`tag_of`] or of the command line.
-fn keys_in(tag: &str) -> Option<&str> {
+/// The types of the keys and of the values in the tag of a tree, if the tag is one of [`tag_of`] or of the command line.
+fn types_in(tag: &str) -> Option<(&str, &str)> {
     let (keys, values) = tag.split_once(' ').unwrap_or((tag, "text"));
     let elements = keys.strip_suffix(',').unwrap_or(keys).split(',');
-    elements.chain([values]).all(|name| codec::NAMES.contains(&name)).then_some(keys)
+    elements.chain([values]).all(|name| codec::NAMES.contains(&name)).then_some((keys, values))
 }
 
 /// The tag of a tree of these types, as the command line writes and reads it; `None` if it has no name for the keys.
@@ -105,7 +107,8 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
     /// have no types yet.
     ///
     /// # Errors
-    /// `InvalidInput` when the tree's tag says that its keys have another type. Keys of the type `Vec<u8>` fit any tree.
+    /// `InvalidInput` when the tree's tag says that its keys or its values have another type. `Vec<u8>` fits all types,
+    /// and so do codecs that name no type.
     ///
     /// # Example
     /// ```
@@ -120,13 +123,17 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
     /// ```
     pub fn of(tree: Tree) -> Result<Self> {
         let tag = tree.tag().unwrap_or_default();
-        if let (Some(found), Some(wanted)) = (keys_in(&tag), K::type_name())
-            && found != wanted
-            && ![found, &wanted].contains(&"hex")
-        {
-            let name = tree.name();
-            let message = format!("the keys of tree \"{name}\" are of type {found}, not {wanted}");
-            return Err(Error::invalid(message));
+        if let Some((keys, values)) = types_in(&tag) {
+            let of_keys = K::type_name().map(|wanted| ("keys", keys, wanted));
+            for (what, found, wanted) in of_keys.into_iter().chain([("values", values, V::TYPE_NAME.into())])
+            {
+                if found != wanted && found != "hex" && wanted != "hex" {
+                    let name = tree.name();
+                    return Err(Error::invalid(format!(
+                        "the {what} of tree \"{name}\" are of type {found}, not {wanted}, as its tag says"
+                    )));
+                }
+            }
         }
         Ok(TypedTree { tree, types: PhantomData })
     }
@@ -151,6 +158,14 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
         self.encoded(key, value, |key, value| self.tree.put(key, value))
     }
 
+    /// Gives `key` the value `value` with the given durability: [`Tree::put_with`].
+    ///
+    /// # Errors
+    /// As [`TypedTree::put`].
+    pub fn put_with(&self, key: K::Ref<'_>, value: &V::Ref, durability: Durability) -> Result<()> {
+        self.encoded(key, value, |key, value| self.tree.put_with(key, value, durability))
+    }
+
     /// Gives `key` the value `value` for the time `ttl`: [`Tree::put_for`].
     ///
     /// # Errors
@@ -159,12 +174,28 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
         self.encoded(key, value, |key, value| self.tree.put_for(key, value, ttl))
     }
 
+    /// Gives `key` the value `value` until `moment`: [`Tree::put_until`].
+    ///
+    /// # Errors
+    /// As [`TypedTree::put`].
+    pub fn put_until(&self, key: K::Ref<'_>, value: &V::Ref, moment: SystemTime) -> Result<()> {
+        self.encoded(key, value, |key, value| self.tree.put_until(key, value, moment))
+    }
+
     /// Deletes `key`. An absent key is no error.
     ///
     /// # Errors
     /// As [`Tree::put`].
     pub fn delete(&self, key: K::Ref<'_>) -> Result<()> {
         K::encoded(key, |key| self.tree.delete(key))
+    }
+
+    /// Deletes `key` with the given durability: [`Tree::delete_with`].
+    ///
+    /// # Errors
+    /// As [`Tree::put`].
+    pub fn delete_with(&self, key: K::Ref<'_>, durability: Durability) -> Result<()> {
+        K::encoded(key, |key| self.tree.delete_with(key, durability))
     }
 
     /// Deletes all keys of `range`: [`Tree::delete_range`].
@@ -222,15 +253,59 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
         key: K::Ref<'_>,
         mut change: impl FnMut(Option<V::Value>) -> Option<V::Value>,
     ) -> Result<Option<V::Value>> {
+        self.try_update(key, |old| Ok::<_, Error>(change(old)))
+    }
+
+    /// Like [`TypedTree::update`], for a `change` that may fail. Then nothing is written.
+    ///
+    /// # Errors
+    /// The error of `change`; otherwise as [`TypedTree::update`].
+    pub fn try_update<E: From<Error>>(
+        &self,
+        key: K::Ref<'_>,
+        mut change: impl FnMut(Option<V::Value>) -> Result<Option<V::Value>, E>,
+    ) -> Result<Option<V::Value>, E> {
         let mut new = None;
         K::encoded(key, |key| {
             self.tree.try_update(key, |old| {
-                new = change(old.map(|old| self.value_of(key, old)).transpose()?);
-                let encode = |new: &V::Value| V::encoded(new.borrow(), <[u8]>::to_vec);
-                new.as_ref().map(encode).transpose().map_err(|error| self.unfit(key, &error))
+                new = change(old.map(|old| self.value_of(key, old)).transpose()?)?;
+                Ok::<_, E>(self.to_bytes(key, new.as_ref())?)
             })
         })?;
         Ok(new)
+    }
+
+    /// Writes `new` (or deletes, for `None`) if the value of `key` has the bytes of `expected` (`None`: is absent):
+    /// [`Tree::compare_and_swap`].
+    ///
+    /// # Errors
+    /// As [`TypedTree::put`] and [`TypedTree::get`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// use esker::Swap;
+    /// let doors = db.open_typed::<String, u32>("doors")?;
+    /// assert!(doors.compare_and_swap("front", None, Some(&1))?.is_done());
+    /// assert_eq!(doors.compare_and_swap("front", Some(&7), None)?, Swap::Found(Some(1)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn compare_and_swap(
+        &self,
+        key: K::Ref<'_>,
+        expected: Option<&V::Ref>,
+        new: Option<&V::Ref>,
+    ) -> Result<Swap<V::Value>> {
+        K::encoded(key, |key| {
+            let bytes = |value: Option<&V::Ref>| value.map(|value| self.value_bytes(key, value)).transpose();
+            let (expected, new) = (bytes(expected)?, bytes(new)?);
+            Ok(match self.tree.compare_and_swap(key, expected.as_deref(), new.as_deref())? {
+                Swap::Done => Swap::Done,
+                Swap::Found(found) => Swap::Found(self.found(key, found)?),
+            })
+        })
     }
 
     // ---- reading -------------------------------------------------------------------------------------
@@ -241,6 +316,16 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
     /// As [`Tree::get_with`], and those of the codec.
     pub fn get(&self, key: K::Ref<'_>) -> Result<Option<V::Value>> {
         K::encoded(key, |key| self.tree.get_with(key, |bytes| self.value_of(key, bytes))?.transpose())
+    }
+
+    /// The values of `keys`, all at one moment, in the order of the keys.
+    ///
+    /// # Errors
+    /// As [`TypedTree::get`].
+    pub fn get_many<'k>(&self, keys: impl IntoIterator<Item = K::Ref<'k>>) -> Result<Vec<Option<V::Value>>> {
+        let keys: Vec<_> = keys.into_iter().map(Self::key_bytes).collect();
+        let values = self.tree.get_many(&keys)?;
+        keys.iter().zip(values).map(|(key, value)| self.found(key, value)).collect()
     }
 
     /// Whether `key` has a value.
@@ -315,8 +400,8 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
         self.pair(self.tree.last()?)
     }
 
-    /// Deletes the pair with the least key, and returns it: [`Tree::pop_first`]. If it does not decode, it is deleted
-    /// all the same.
+    /// Deletes the pair with the least key, and returns it: [`Tree::pop_first`], which says what that costs. If it does
+    /// not decode, it is deleted all the same.
     ///
     /// # Errors
     /// As [`TypedTree::put`] and [`TypedTree::get`].
@@ -335,11 +420,13 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
     // ---- together with other trees ---------------------------------------------------------------------
 
     /// The tree as `snapshot` sees it.
-    pub fn at<'v>(&'v self, snapshot: &'v Snapshot) -> TypedSnapshot<'v, K, V> {
-        TypedSnapshot::new(self, snapshot)
+    pub fn at(&self, snapshot: &Snapshot) -> TypedSnapshot<K, V> {
+        TypedSnapshot::new(self.clone(), snapshot.clone())
     }
 
-    /// The tree as a part of the transaction `txn`.
+    /// The tree as a part of the transaction `txn`. What is written through the [`TypedTree`] itself is no part of any
+    /// transaction: it is written at once, a rollback does not undo it, and `txn` conflicts with it as with the writes of
+    /// another thread. So it is best to let the view shadow the tree, as here.
     ///
     /// # Example
     /// ```
@@ -396,6 +483,21 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
         })
     }
 
+    /// The bytes of `key`, for what [`TypedTree::tree`] can do and this layer does not offer, such as
+    /// [`Tree::put_opts`] and [`Tree::merge`]. [`KeyCodec::decode`] is the way back.
+    pub fn key_bytes(key: K::Ref<'_>) -> Vec<u8> {
+        K::encoded(key, <[u8]>::to_vec)
+    }
+
+    /// The bytes of `new`, the value to be of `key`.
+    fn to_bytes(&self, key: &[u8], new: Option<&V::Value>) -> Result<Option<Vec<u8>>> {
+        new.map(|new| self.value_bytes(key, new.borrow())).transpose()
+    }
+
+    fn value_bytes(&self, key: &[u8], value: &V::Ref) -> Result<Vec<u8>> {
+        V::encoded(value, <[u8]>::to_vec).map_err(|error| self.unfit(key, &error))
+    }
+
     fn unfit(&self, key: &[u8], error: &Error) -> Error {
         let (key, name) = (shown(key), self.name());
         let message =
@@ -427,6 +529,28 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
     fn pair(&self, pair: Option<(Vec<u8>, Value)>) -> Result<Option<Pair<K, V>>> {
         let Some((key, value)) = pair else { return Ok(None) };
         Ok(Some((self.key_of(&key)?, self.value_of(&key, &value.bytes()?)?)))
+    }
+}
+
+impl<K: KeyCodec> TypedTree<K, i64> {
+    /// Adds `number` to the value of `key`, without reading it: [`Tree::add`].
+    ///
+    /// # Errors
+    /// As [`Tree::merge`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let visits = db.open_typed::<String, i64>("visits")?;
+    /// visits.add("page 1", 1)?;
+    /// visits.add("page 1", 1)?;
+    /// assert_eq!(visits.get("page 1")?, Some(2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn add(&self, key: K::Ref<'_>, number: i64) -> Result<()> {
+        K::encoded(key, |key| self.tree.add(key, number))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::read::both_ends::Range;
 use crate::read::lent::ValueRef;
 use crate::tree::Cursor;
+use crate::txn::TxnRange;
 
 /// The pairs of a range of a [`TypedTree`] in the order of their keys, from either end or from both. After an error
 /// there are no more.
@@ -59,17 +60,64 @@ impl<K: KeyCodec, V: ValueCodec> Iterator for TypedRange<K, V> {
     type Item = Result<Pair<K, V>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.step(Range::next)
+        self.step(Range::next_ref)
     }
 }
 
 impl<K: KeyCodec, V: ValueCodec> DoubleEndedIterator for TypedRange<K, V> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.step(Range::next_back)
+        self.step(Range::next_back_ref)
     }
 }
 
 impl<K: KeyCodec, V: ValueCodec> FusedIterator for TypedRange<K, V> {}
+
+/// The pairs of a range of a [`TypedTree`] as a transaction sees them, in the order of their keys, from either end or
+/// from both ([`TxnRange`]). After an error there are no more.
+pub struct TypedTxnRange<'v, K, V> {
+    tree: &'v TypedTree<K, V>,
+    range: TxnRange<'v>,
+    is_over: bool,
+}
+
+impl<K, V> fmt::Debug for TypedTxnRange<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TypedTxnRange").field("tree", &self.tree).finish_non_exhaustive()
+    }
+}
+
+impl<'v, K: KeyCodec, V: ValueCodec> TypedTxnRange<'v, K, V> {
+    pub(super) fn new(tree: &'v TypedTree<K, V>, range: TxnRange<'v>) -> Self {
+        TypedTxnRange { tree, range, is_over: false }
+    }
+
+    fn decoded(&mut self, pair: Option<Result<(Vec<u8>, Vec<u8>)>>) -> Option<Result<Pair<K, V>>> {
+        let decode = |(key, value): (Vec<u8>, Vec<u8>)| {
+            Ok((self.tree.key_of(&key)?, self.tree.value_of(&key, &value)?))
+        };
+        let pair = pair?.and_then(decode);
+        self.is_over = pair.is_err();
+        Some(pair)
+    }
+}
+
+impl<K: KeyCodec, V: ValueCodec> Iterator for TypedTxnRange<'_, K, V> {
+    type Item = Result<Pair<K, V>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let pair = if self.is_over { None } else { self.range.next() };
+        self.decoded(pair)
+    }
+}
+
+impl<K: KeyCodec, V: ValueCodec> DoubleEndedIterator for TypedTxnRange<'_, K, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let pair = if self.is_over { None } else { self.range.next_back() };
+        self.decoded(pair)
+    }
+}
+
+impl<K: KeyCodec, V: ValueCodec> FusedIterator for TypedTxnRange<'_, K, V> {}
 
 /// A [`Cursor`] over a [`TypedTree`]. Keys and values are decoded when they are asked for.
 ///

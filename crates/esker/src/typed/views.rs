@@ -1,23 +1,33 @@
 //! A typed tree as a part of what has several trees: a snapshot, a transaction, a batch.
 
 use std::ops::RangeBounds;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use super::{KeyCodec, KeyPrefix, Pair, TypedRange, TypedTree, ValueCodec, scan_range};
-use crate::error::Result;
+use super::{
+    KeyCodec, KeyPrefix, Pair, TypedCursor, TypedRange, TypedTree, TypedTxnRange, ValueCodec, scan_range,
+};
+use crate::error::{Error, Result};
+use crate::keys;
+use crate::operators::ADD;
 use crate::tree::Snapshot;
 use crate::txn::Txn;
 use crate::write::batch::Batch;
 
 /// A [`TypedTree`] as a snapshot sees it: [`TypedTree::at`].
 #[derive(Debug)]
-pub struct TypedSnapshot<'v, K, V> {
-    tree: &'v TypedTree<K, V>,
-    snapshot: &'v Snapshot,
+pub struct TypedSnapshot<K, V> {
+    tree: TypedTree<K, V>,
+    snapshot: Snapshot,
 }
 
-impl<'v, K: KeyCodec, V: ValueCodec> TypedSnapshot<'v, K, V> {
-    pub(super) fn new(tree: &'v TypedTree<K, V>, snapshot: &'v Snapshot) -> Self {
+impl<K, V> Clone for TypedSnapshot<K, V> {
+    fn clone(&self) -> Self {
+        TypedSnapshot { tree: self.tree.clone(), snapshot: self.snapshot.clone() }
+    }
+}
+
+impl<K: KeyCodec, V: ValueCodec> TypedSnapshot<K, V> {
+    pub(super) fn new(tree: TypedTree<K, V>, snapshot: Snapshot) -> Self {
         TypedSnapshot { tree, snapshot }
     }
 
@@ -39,12 +49,20 @@ impl<'v, K: KeyCodec, V: ValueCodec> TypedSnapshot<'v, K, V> {
         K::encoded(key, |key| self.snapshot.contains(&self.tree.tree, key))
     }
 
+    /// The values of `keys` at this moment, in the order of the keys.
+    ///
+    /// # Errors
+    /// As [`TypedSnapshot::get`].
+    pub fn get_many<'k>(&self, keys: impl IntoIterator<Item = K::Ref<'k>>) -> Result<Vec<Option<V::Value>>> {
+        keys.into_iter().map(|key| self.get(key)).collect()
+    }
+
     /// The pairs in `range` at this moment.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn range<'k>(&self, range: impl RangeBounds<K::Ref<'k>>) -> Result<TypedRange<K, V>> {
-        Ok(TypedRange::new(self.tree, self.snapshot.range(&self.tree.tree, scan_range::<K>(&range))?))
+        Ok(TypedRange::new(&self.tree, self.snapshot.range(&self.tree.tree, scan_range::<K>(&range))?))
     }
 
     /// All pairs at this moment.
@@ -52,7 +70,7 @@ impl<'v, K: KeyCodec, V: ValueCodec> TypedSnapshot<'v, K, V> {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn iter(&self) -> Result<TypedRange<K, V>> {
-        Ok(TypedRange::new(self.tree, self.snapshot.iter(&self.tree.tree)?))
+        Ok(TypedRange::new(&self.tree, self.snapshot.iter(&self.tree.tree)?))
     }
 
     /// The pairs at this moment whose keys begin with `prefix`.
@@ -60,7 +78,23 @@ impl<'v, K: KeyCodec, V: ValueCodec> TypedSnapshot<'v, K, V> {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn prefix(&self, prefix: impl KeyPrefix<K>) -> Result<TypedRange<K, V>> {
-        Ok(TypedRange::new(self.tree, self.snapshot.prefix(&self.tree.tree, prefix.to_bytes())?))
+        Ok(TypedRange::new(&self.tree, self.snapshot.prefix(&self.tree.tree, prefix.to_bytes())?))
+    }
+
+    /// A cursor at this moment. It is at no pair yet.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn cursor(&self) -> Result<TypedCursor<K, V>> {
+        Ok(TypedCursor::new(&self.tree, self.snapshot.cursor(&self.tree.tree)?))
+    }
+
+    /// Whether no key had a value at this moment.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn is_empty(&self) -> Result<bool> {
+        self.snapshot.is_empty(&self.tree.tree)
     }
 
     /// How many keys in `range` had a value at this moment.
@@ -124,30 +158,98 @@ impl<'v, K: KeyCodec, V: ValueCodec> TypedTxn<'v, K, V> {
         K::encoded(key, |key| self.txn.contains(&self.tree.tree, key))
     }
 
-    /// The pairs in `range`, ascending: [`Txn::scan`]. After an error there are no more.
+    /// The values of `keys`, in the order of the keys: [`Txn::get_many`].
+    ///
+    /// # Errors
+    /// As [`TypedTxn::get`].
+    pub fn get_many<'k>(&self, keys: impl IntoIterator<Item = K::Ref<'k>>) -> Result<Vec<Option<V::Value>>> {
+        keys.into_iter().map(|key| self.get(key)).collect()
+    }
+
+    /// The pairs in `range`, from either end or from both: [`Txn::range`].
     ///
     /// # Errors
     /// As [`Txn::get`], and for each pair those of the codec.
-    pub fn range<'k, R>(
+    pub fn range<'k>(&self, range: impl RangeBounds<K::Ref<'k>>) -> Result<TypedTxnRange<'v, K, V>> {
+        let range = self.txn.range(&self.tree.tree, scan_range::<K>(&range))?;
+        Ok(TypedTxnRange::new(self.tree, range))
+    }
+
+    /// The pairs in `range`, protected as by [`TypedTxn::get_for_update`]: [`Txn::range_for_update`].
+    ///
+    /// # Errors
+    /// As [`Txn::get_for_update`], and for each pair those of the codec.
+    pub fn range_for_update<'k>(
         &self,
-        range: R,
-    ) -> Result<impl Iterator<Item = Result<Pair<K, V>>> + use<'v, 'k, K, V, R>>
-    where
-        R: RangeBounds<K::Ref<'k>>,
-    {
-        let tree = self.tree;
-        let mut scan = Some(self.txn.scan(&tree.tree, scan_range::<K>(&range))?);
-        Ok(std::iter::from_fn(move || {
-            let pair = scan.as_mut()?.next();
-            let pair = pair.map(|pair| {
-                let (key, value) = pair?;
-                Ok((tree.key_of(&key)?, tree.value_of(&key, &value)?))
-            });
-            if !matches!(pair, Some(Ok(_))) {
-                scan = None;
-            }
-            pair
-        }))
+        range: impl RangeBounds<K::Ref<'k>>,
+    ) -> Result<TypedTxnRange<'v, K, V>> {
+        let range = self.txn.range_for_update(&self.tree.tree, scan_range::<K>(&range))?;
+        Ok(TypedTxnRange::new(self.tree, range))
+    }
+
+    /// All pairs.
+    ///
+    /// # Errors
+    /// As [`TypedTxn::range`].
+    pub fn iter(&self) -> Result<TypedTxnRange<'v, K, V>> {
+        Ok(TypedTxnRange::new(self.tree, self.txn.iter(&self.tree.tree)?))
+    }
+
+    /// The pairs whose keys begin with `prefix`, as [`TypedTree::prefix`] takes it.
+    ///
+    /// # Errors
+    /// As [`TypedTxn::range`].
+    pub fn prefix(&self, prefix: impl KeyPrefix<K>) -> Result<TypedTxnRange<'v, K, V>> {
+        Ok(TypedTxnRange::new(self.tree, self.txn.prefix(&self.tree.tree, prefix.to_bytes())?))
+    }
+
+    /// How many keys in `range` have a value: [`Txn::count`].
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn count<'k>(&self, range: impl RangeBounds<K::Ref<'k>>) -> Result<u64> {
+        self.txn.count(&self.tree.tree, scan_range::<K>(&range))
+    }
+
+    /// Whether no key has a value: [`Txn::is_empty`].
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn is_empty(&self) -> Result<bool> {
+        self.txn.is_empty(&self.tree.tree)
+    }
+
+    /// The pair with the least key: [`Txn::first`].
+    ///
+    /// # Errors
+    /// As [`TypedTxn::get`].
+    pub fn first(&self) -> Result<Option<Pair<K, V>>> {
+        self.tree.pair(self.txn.first(&self.tree.tree)?)
+    }
+
+    /// The pair with the greatest key: [`Txn::last`].
+    ///
+    /// # Errors
+    /// As [`TypedTxn::get`].
+    pub fn last(&self) -> Result<Option<Pair<K, V>>> {
+        self.tree.pair(self.txn.last(&self.tree.tree)?)
+    }
+
+    /// Deletes the pair with the least key, and returns it: [`Txn::pop_first`]. If it does not decode, it is deleted all
+    /// the same.
+    ///
+    /// # Errors
+    /// As [`TypedTxn::put`] and [`TypedTxn::get_for_update`].
+    pub fn pop_first(&self) -> Result<Option<Pair<K, V>>> {
+        self.tree.pair(self.txn.pop_first(&self.tree.tree)?)
+    }
+
+    /// Deletes the pair with the greatest key, and returns it: [`Txn::pop_last`]. See [`TypedTxn::pop_first`].
+    ///
+    /// # Errors
+    /// As [`TypedTxn::pop_first`].
+    pub fn pop_last(&self) -> Result<Option<Pair<K, V>>> {
+        self.tree.pair(self.txn.pop_last(&self.tree.tree)?)
     }
 
     /// Gives `key` the value `value`: [`Txn::put`].
@@ -164,6 +266,72 @@ impl<'v, K: KeyCodec, V: ValueCodec> TypedTxn<'v, K, V> {
     /// As [`TypedTxn::put`].
     pub fn put_for(&self, key: K::Ref<'_>, value: &V::Ref, ttl: Duration) -> Result<()> {
         self.tree.encoded(key, value, |key, value| self.txn.put_for(&self.tree.tree, key, value, ttl))
+    }
+
+    /// Gives `key` the value `value` until `moment`: [`Txn::put_until`].
+    ///
+    /// # Errors
+    /// As [`TypedTxn::put`].
+    pub fn put_until(&self, key: K::Ref<'_>, value: &V::Ref, moment: SystemTime) -> Result<()> {
+        self.tree.encoded(key, value, |key, value| self.txn.put_until(&self.tree.tree, key, value, moment))
+    }
+
+    /// Gives `key` the value `value`, and returns the value that it had: [`Txn::insert`].
+    ///
+    /// # Errors
+    /// As [`TypedTxn::put`] and [`TypedTxn::get_for_update`].
+    pub fn insert(&self, key: K::Ref<'_>, value: &V::Ref) -> Result<Option<V::Value>> {
+        let insert = |key: &[u8], value: &[u8]| self.txn.insert(&self.tree.tree, key, value);
+        self.tree.encoded(key, value, |key, value| self.tree.found(key, insert(key, value)?))
+    }
+
+    /// Deletes `key`, and returns the value that it had: [`Txn::remove`].
+    ///
+    /// # Errors
+    /// As [`TypedTxn::insert`].
+    pub fn remove(&self, key: K::Ref<'_>) -> Result<Option<V::Value>> {
+        K::encoded(key, |key| self.tree.found(key, self.txn.remove(&self.tree.tree, key)?))
+    }
+
+    /// Gives `key` the value `value` if the key is absent. Otherwise returns the value that it has:
+    /// [`Txn::put_if_absent`].
+    ///
+    /// # Errors
+    /// As [`TypedTxn::insert`].
+    pub fn put_if_absent(&self, key: K::Ref<'_>, value: &V::Ref) -> Result<Option<V::Value>> {
+        let put = |key: &[u8], value: &[u8]| self.txn.put_if_absent(&self.tree.tree, key, value);
+        self.tree.encoded(key, value, |key, value| self.tree.found(key, put(key, value)?))
+    }
+
+    /// Replaces the value of `key` by the result of `change` (`None`: absent): [`Txn::update`]. Returns the new value.
+    ///
+    /// # Errors
+    /// As [`TypedTxn::insert`].
+    pub fn update(
+        &self,
+        key: K::Ref<'_>,
+        change: impl FnOnce(Option<V::Value>) -> Option<V::Value>,
+    ) -> Result<Option<V::Value>> {
+        self.try_update(key, |old| Ok::<_, Error>(change(old)))
+    }
+
+    /// Like [`TypedTxn::update`], for a `change` that may fail. Then it writes nothing.
+    ///
+    /// # Errors
+    /// The error of `change`; otherwise as [`TypedTxn::insert`].
+    pub fn try_update<E: From<Error>>(
+        &self,
+        key: K::Ref<'_>,
+        change: impl FnOnce(Option<V::Value>) -> Result<Option<V::Value>, E>,
+    ) -> Result<Option<V::Value>, E> {
+        let mut new = None;
+        K::encoded(key, |key| {
+            self.txn.try_update(&self.tree.tree, key, |old| {
+                new = change(old.map(|old| self.tree.value_of(key, old)).transpose()?)?;
+                Ok::<_, E>(self.tree.to_bytes(key, new.as_ref())?)
+            })
+        })?;
+        Ok(new)
     }
 
     /// Deletes `key`: [`Txn::delete`].
@@ -227,5 +395,25 @@ impl<'v, K: KeyCodec, V: ValueCodec> TypedBatch<'v, K, V> {
     /// As [`Batch::delete_range`].
     pub fn delete_range<'k>(&mut self, range: impl RangeBounds<K::Ref<'k>>) -> Result<()> {
         self.batch.delete_range(&self.tree.tree, scan_range::<K>(&range))
+    }
+}
+
+impl<K: KeyCodec> TypedTxn<'_, K, i64> {
+    /// Adds `number` to the value of `key`, without reading it: [`Txn::add`].
+    ///
+    /// # Errors
+    /// As [`Txn::merge`].
+    pub fn add(&self, key: K::Ref<'_>, number: i64) -> Result<()> {
+        K::encoded(key, |key| self.txn.add(&self.tree.tree, key, number))
+    }
+}
+
+impl<K: KeyCodec> TypedBatch<'_, K, i64> {
+    /// Adds: `number` is added to the value of `key`.
+    ///
+    /// # Errors
+    /// As [`Batch::merge`].
+    pub fn add(&mut self, key: K::Ref<'_>, number: i64) -> Result<()> {
+        K::encoded(key, |key| self.batch.merge(&self.tree.tree, key, ADD, keys::i64(number)))
     }
 }

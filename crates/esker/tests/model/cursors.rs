@@ -142,8 +142,8 @@ type Expected<'a> = VecDeque<&'a (Bytes, Bytes)>;
 fn take_lent(mut range: esker::Range, mut expected: Expected<'_>, ends: &[bool]) -> Check<()> {
     for &back in ends.iter().cycle() {
         let (got, due) = match back {
-            true => (range.next_back()?, expected.pop_back()),
-            false => (range.next()?, expected.pop_front()),
+            true => (range.next_back_ref()?, expected.pop_back()),
+            false => (range.next_ref()?, expected.pop_front()),
         };
         let got = match got {
             Some((key, value)) => Some((key, lent(value)?)),
@@ -155,7 +155,11 @@ fn take_lent(mut range: esker::Range, mut expected: Expected<'_>, ends: &[bool])
             break;
         }
     }
-    same!((range.next()?.is_none(), range.next_back()?.is_none()), (true, true), "a range that is over");
+    same!(
+        (range.next_ref()?.is_none(), range.next_back_ref()?.is_none()),
+        (true, true),
+        "a range that is over"
+    );
     Ok(())
 }
 

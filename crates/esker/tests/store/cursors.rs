@@ -37,8 +37,8 @@ pub(crate) fn agree(
     let mut left = pairs.iter();
     loop {
         let (got, due) = match rng.one_in(2) {
-            true => (range.next(), left.next()),
-            false => (range.next_back(), left.next_back()),
+            true => (range.next_ref(), left.next()),
+            false => (range.next_back_ref(), left.next_back()),
         };
         let got = got.unwrap().map(|(key, value)| (key, value.bytes().unwrap()));
         assert!(
@@ -118,7 +118,7 @@ fn a_cursor_keeps_a_huge_value_until_it_is_refreshed() {
     assert_eq!(db.stats().unwrap().blob_values, 1);
     assert!(cursor.first().unwrap() && cursor.value().len() == 100_000);
     assert!(cursor.value().bytes().unwrap().iter().all(|&byte| byte == 1));
-    assert_eq!(range.next_back().unwrap().map(|(_, value)| value.len()), Some(100_000));
+    assert_eq!(range.next_back_ref().unwrap().map(|(_, value)| value.len()), Some(100_000));
     drop(range);
     cursor.refresh().unwrap();
     settle(&db);
@@ -138,7 +138,7 @@ fn after_an_error_a_cursor_is_nowhere_until_it_is_sent_somewhere() {
     db.flush().unwrap();
     db.clear_cache();
     let (mut cursor, mut range) = (tree.cursor().unwrap(), tree.iter().unwrap());
-    assert!(cursor.seek(1000_u32.to_be_bytes()).unwrap() && range.next().unwrap().is_some());
+    assert!(cursor.seek(1000_u32.to_be_bytes()).unwrap() && range.next_ref().unwrap().is_some());
     disk.inject(Fault::new(Op::Read, ".table").error(FaultError::Io).forever());
     let failed = loop {
         match cursor.next() {
@@ -149,9 +149,9 @@ fn after_an_error_a_cursor_is_nowhere_until_it_is_sent_somewhere() {
     assert_eq!(failed.kind(), ErrorKind::Io);
     assert!(cursor.key().is_empty() && cursor.value().is_empty());
     assert!(!cursor.next().unwrap() && !cursor.prev().unwrap());
-    assert_eq!(range.next_back().unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(range.next_back_ref().unwrap_err().kind(), ErrorKind::Io);
     disk.clear_faults();
-    assert!(range.next().unwrap().is_none() && range.next_back().unwrap().is_none());
+    assert!(range.next_ref().unwrap().is_none() && range.next_back_ref().unwrap().is_none());
     assert!(!cursor.next().unwrap());
     assert!(cursor.seek_for_prev(1500_u32.to_be_bytes()).unwrap());
     assert_eq!(cursor.key(), 1500_u32.to_be_bytes());

@@ -40,6 +40,14 @@ fn keys_sort_as_they_do_in_rust() {
     keeps_order::<i64>("i64", &[i64::MIN, -256, -1, 0, 1, i64::MAX]);
     keeps_order::<u32>("u32", &[0, 1, 255, 256, u32::MAX]);
     keeps_order::<i32>("i32", &[i32::MIN, -256, -1, 0, 1, i32::MAX]);
+    keeps_order::<u8>("u8", &[0, 1, 127, 128, u8::MAX]);
+    keeps_order::<i8>("i8", &[i8::MIN, -1, 0, 1, i8::MAX]);
+    keeps_order::<u16>("u16", &[0, 1, 255, 256, u16::MAX]);
+    keeps_order::<i16>("i16", &[i16::MIN, -256, -1, 0, 1, i16::MAX]);
+    keeps_order::<u128>("u128", &[0, 1, 1 << 64, u128::MAX]);
+    keeps_order::<i128>("i128", &[i128::MIN, -1 << 64, -1, 0, 1 << 64, i128::MAX]);
+    keeps_order::<[u8; 2]>("[u8; 2]", &[&[0, 0], &[0, 1], &[1, 0], &[255, 255]]);
+    keeps_order::<([u8; 2], u16, i8)>("arrays", &[(&[0, 0], 7, -1), (&[0, 0], 7, 0), (&[0, 1], 0, 0)]);
     keeps_order::<f64>("f64", &[f64::NEG_INFINITY, -1.5, -0.0, 0.0, 0.25, f64::INFINITY]);
     keeps_order::<String>("String", &["\0", "a", "a\0", "aa", "b", "ä"]);
     keeps_order::<Vec<u8>>("Vec<u8>", &[&[0], &[0, 0], &[1], &[255], &[255, 255]]);
@@ -185,15 +193,117 @@ fn a_tree_remembers_the_type_of_its_keys() {
     assert!(db.open_typed::<(u64,), String>("names").is_err());
     assert!(db.open_typed::<String, String>("one").is_err());
     assert!(db.open_typed::<(String, String, f64), Vec<u8>>("three").is_err());
+    let error = db.open_typed::<u64, u64>("names").unwrap_err();
+    let said = "the values of tree \"names\" are of type text, not u64";
+    assert!(error.kind() == ErrorKind::InvalidInput && error.message().contains(said), "{error}");
+    assert!(db.open_typed::<String, u64>("counts").is_err());
     db.open_typed::<u64, Vec<u8>>("names").unwrap();
     db.open_typed::<Vec<u8>, String>("names").unwrap();
-    db.open_typed::<String, String>("bytes").unwrap();
+    db.open_typed::<String, f64>("bytes").unwrap();
     // No types are known of these, and none are written.
     db.open_typed::<u64, String>("untyped").unwrap();
     db.open_typed::<u64, String>("noted").unwrap();
     assert_eq!(db.tree("untyped").unwrap().tag(), None);
     assert_eq!(db.tree("noted").unwrap().tag().as_deref(), Some("text of a page"));
     db.close().unwrap();
+}
+
+/// What has bytes of its own is a value, and no other bytes are taken for it.
+#[test]
+fn values_of_all_types_come_back() {
+    fn comes_back<V>(values: &[V])
+    where
+        V: esker::ValueCodec<Value = V, Ref = V> + Debug + PartialEq,
+    {
+        let db = memory();
+        let tree = db.open_typed::<u32, V>("tree").unwrap();
+        for (key, value) in (0..).zip(values) {
+            assert_eq!(tree.insert(key, value).unwrap(), None);
+            assert_eq!(tree.get(key).unwrap().as_ref(), Some(value));
+        }
+        let found = tree.get_many(0..=values.len() as u32).unwrap();
+        assert!(found.iter().flatten().eq(values) && found.last() == Some(&None));
+        tree.tree().put(TypedTree::<u32, V>::key_bytes(0), [7; 3]).unwrap();
+        assert_eq!(tree.get(0).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+    comes_back(&[false, true]);
+    comes_back(&[0, 1, u8::MAX]);
+    comes_back(&[i16::MIN, 0, i16::MAX]);
+    comes_back(&[u128::MIN, u128::MAX]);
+    comes_back(&[[0, 1], [255, 255]]);
+    comes_back(&[-0.5, f64::INFINITY]);
+}
+
+/// The calls of a typed tree are there within a transaction too, and do nothing outside of it before the commit.
+#[test]
+fn a_typed_transaction_can_do_what_a_typed_tree_can() {
+    let db = memory();
+    let numbers = db.open_typed::<(String, u32), i64>("numbers").unwrap();
+    let all = || numbers.iter().unwrap().map(|pair| pair.unwrap()).collect::<Vec<_>>();
+    let pair = |name: &str, key, value| ((name.to_owned(), key), value);
+    for key in 0..4 {
+        numbers.put(("a", key), &i64::from(key)).unwrap();
+    }
+    let before = all();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    let within = numbers.within(&txn);
+    assert_eq!(within.insert(("b", 0), &7).unwrap(), None);
+    assert_eq!(within.remove(("a", 0)).unwrap(), Some(0));
+    assert_eq!(within.put_if_absent(("a", 1), &9).unwrap(), Some(1));
+    assert_eq!(within.update(("b", 0), |old| old.map(|old| old + 1)).unwrap(), Some(8));
+    let refused = within.try_update(("b", 0), |_| Err(esker::Error::new(ErrorKind::Io, "no")));
+    assert_eq!(refused.unwrap_err().message(), "no");
+    within.add(("b", 0), 2).unwrap();
+    assert_eq!(within.get_many([("b", 0), ("b", 1)]).unwrap(), [Some(10), None]);
+    let keys: Vec<u32> = within.prefix(("a",)).unwrap().rev().map(|pair| pair.unwrap().0.1).collect();
+    assert_eq!(keys, [3, 2, 1]);
+    let mut range = within.range_for_update(("a", 2)..).unwrap();
+    assert_eq!(range.next_back().unwrap().unwrap(), pair("b", 0, 10));
+    assert_eq!(range.next().unwrap().unwrap(), pair("a", 2, 2));
+    assert_eq!(range.next().unwrap().unwrap(), pair("a", 3, 3));
+    assert!(range.next_back().is_none() && range.next().is_none());
+    assert_eq!((within.count(..).unwrap(), within.is_empty().unwrap()), (4, false));
+    assert_eq!(within.first().unwrap(), Some(pair("a", 1, 1)));
+    assert_eq!(within.pop_first().unwrap(), Some(pair("a", 1, 1)));
+    assert_eq!(within.pop_last().unwrap(), Some(pair("b", 0, 10)));
+    assert_eq!(within.last().unwrap(), Some(pair("a", 3, 3)));
+    assert_eq!(within.iter().unwrap().count(), 2);
+    assert_eq!(all(), before);
+    drop(range);
+    txn.commit().unwrap();
+    assert_eq!(all(), [pair("a", 2, 2), pair("a", 3, 3)]);
+    // A view of a snapshot outlives the handle that it was made of, and goes to another thread.
+    let at = numbers.at(&db.snapshot());
+    numbers.delete_range(..).unwrap();
+    let count = std::thread::spawn(move || (at.is_empty().unwrap(), at.iter().unwrap().count()));
+    assert_eq!(count.join().unwrap(), (false, 2));
+}
+
+#[test]
+fn a_tree_that_is_there_keeps_its_options() {
+    let db = memory();
+    let unlogged = || TreeOptions::default().log(false);
+    assert!(!db.tree_with("cache", unlogged()).unwrap().options().log);
+    assert!(!db.tree_with("cache", TreeOptions::default()).unwrap().options().log);
+    assert!(db.tree_with("main", TreeOptions::default()).unwrap().options().log);
+    let typed = db.open_typed_with::<u64, String>("typed", unlogged()).unwrap();
+    assert!(!typed.tree().options().log && typed.tree().tag().as_deref() == Some("u64"));
+    let impossible = TreeOptions::default().group("\0".repeat(300));
+    for name in ["cache", "new"] {
+        assert_eq!(db.tree_with(name, impossible.clone()).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+}
+
+/// Handles are in the structures of programs that print themselves.
+#[test]
+fn handles_print_in_one_line() {
+    let db = memory();
+    let tree = db.tree("names").unwrap();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    let printed =
+        [format!("{db:?}"), format!("{tree:?}"), format!("{txn:?}"), format!("{:?}", db.snapshot())];
+    assert!(printed.iter().all(|text| text.len() < 200), "{printed:?}");
+    assert!(printed[1].contains("names"), "{}", printed[1]);
 }
 
 #[test]

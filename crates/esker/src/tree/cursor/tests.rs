@@ -8,7 +8,7 @@ use crate::options::Options;
 
 const fn goes_to_another_thread<T: Send>() {}
 const _: () = goes_to_another_thread::<Cursor>();
-const _: () = goes_to_another_thread::<crate::read::both_ends::RangeIter>();
+const _: () = goes_to_another_thread::<crate::read::both_ends::Range>();
 
 const EXPECTED: [(&str, &str); 6] =
     [("apple", "1"), ("cherry", "12"), ("date", "2"), ("elder", "2"), ("grape", "3"), ("hazel", "old")];
@@ -140,18 +140,18 @@ fn the_ends_of_a_range_meet_wherever_they_do() {
                 true => left.pop(),
                 false => (!left.is_empty()).then(|| left.remove(0)),
             };
-            let got = if back { range.next_back() } else { range.next() };
+            let got = if back { range.next_back_ref() } else { range.next_ref() };
             let got = got.unwrap().map(|(key, value)| (key.to_vec(), value.bytes().unwrap().into_owned()));
             assert_eq!(got, due, "pattern {pattern:b}, step {i}");
         }
-        assert!(range.next().unwrap().is_none() && range.next_back().unwrap().is_none());
+        assert!(range.next_ref().unwrap().is_none() && range.next_back_ref().unwrap().is_none());
     }
     let reversed = snapshot.range(&tree, ScanRange::from("b"..="date").reverse().keys_only()).unwrap();
     let mut pairs = reversed.into_iter().map(Result::unwrap);
     assert_eq!(pairs.next(), Some((b"date".to_vec(), Vec::new())));
     assert_eq!(pairs.next_back(), Some((b"cherry".to_vec(), Vec::new())));
     assert_eq!((pairs.next(), pairs.next_back()), (None, None));
-    assert_eq!(tree.prefix("e").unwrap().into_iter().count(), 1);
+    assert_eq!(tree.prefix("e").unwrap().count(), 1);
 }
 
 #[test]

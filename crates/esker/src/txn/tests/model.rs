@@ -1,7 +1,7 @@
 //! Runs interleaved transactions on one thread, decided by a seed, against sorted maps: what each one sees, and which
 //! may commit, also when values expire meanwhile.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -112,6 +112,15 @@ fn name(key: usize) -> Vec<u8> {
 fn ttl(rng: &mut Rng) -> u64 {
     let scale = if rng.chance(0.5) { 50 } else { 1000 };
     1 + rng.next() % scale
+}
+
+fn random_range(rng: &mut Rng) -> ScanRange {
+    let mut bound = || match rng.index(3) {
+        0 => Bound::Included(name(rng.index(KEYS))),
+        1 => Bound::Excluded(name(rng.index(KEYS))),
+        _ => Bound::Unbounded,
+    };
+    ScanRange::from((bound(), bound()))
 }
 
 /// A key, and what is merged into it.
@@ -234,14 +243,104 @@ impl Model {
         }
     }
 
+    /// Calls that read for update and then write.
+    fn read_and_write(&mut self, trees: &[Tree; 2], rng: &mut Rng) {
+        let place = (rng.index(2), name(rng.index(KEYS)));
+        let (tree, key, value) = (&trees[place.0], &place.1, rng.next().to_le_bytes().to_vec());
+        let before = self.view().get(&place).cloned();
+        if self.own.get(&place).is_none_or(|own| own.given.is_none()) {
+            self.note(true, [place.clone()]);
+        }
+        let bytes = |found: Option<Value>| found.map(|value| value.into_vec().unwrap());
+        let after = match rng.index(4) {
+            0 => {
+                assert_eq!(bytes(self.txn.insert(tree, key, &value).unwrap()), before);
+                Some(value)
+            }
+            1 => {
+                assert_eq!(bytes(self.txn.remove(tree, key).unwrap()), before);
+                None
+            }
+            2 => {
+                assert_eq!(bytes(self.txn.put_if_absent(tree, key, &value).unwrap()), before);
+                Some(before.clone().unwrap_or(value))
+            }
+            _ => {
+                let after = rng.chance(0.5).then_some(value);
+                let change = |old: Option<&[u8]>| {
+                    assert_eq!(old, before.as_deref());
+                    after.clone()
+                };
+                assert_eq!(self.txn.update(tree, key, change).unwrap(), after);
+                after
+            }
+        };
+        // A value that is as it was may expire as before, and an absent key stays unwritten.
+        if before != after {
+            self.own.insert(place, Own::given(after));
+        }
+    }
+
+    fn pop(&mut self, trees: &[Tree; 2], rng: &mut Rng) {
+        let (index, last) = (rng.index(2), rng.chance(0.5));
+        let tree = &trees[index];
+        let view = self.view();
+        let mut pairs = view.iter().filter(|(place, _)| place.0 == index);
+        let expected = if last { pairs.next_back() } else { pairs.next() };
+        let found = if last { self.txn.pop_last(tree) } else { self.txn.pop_first(tree) };
+        let found = found.unwrap().map(|(key, value)| ((index, key), value.into_vec().unwrap()));
+        assert_eq!(found.as_ref().map(|(place, value)| (place, value)), expected);
+        let passed = |place: &Place| match &found {
+            Some((end, _)) => {
+                if last {
+                    place >= end
+                } else {
+                    place <= end
+                }
+            }
+            None => true,
+        };
+        self.note(true, all_places().filter(|place| place.0 == index && passed(place)));
+        if let Some((place, _)) = found {
+            self.own.insert(place, Own::given(None));
+        }
+    }
+
+    /// A range from both ends in turns.
+    fn range(&mut self, trees: &[Tree; 2], rng: &mut Rng) {
+        let (index, for_update) = (rng.index(2), rng.chance(0.3));
+        let range = random_range(rng);
+        let within = |place: &Place| place.0 == index && range.keys.contains(&place.1);
+        let mut expected: VecDeque<_> = self.view().into_iter().filter(|(place, _)| within(place)).collect();
+        let places: Vec<Place> = all_places().filter(|place| within(place)).collect();
+        let tree = &trees[index];
+        let pairs =
+            if for_update { self.txn.range_for_update(tree, range) } else { self.txn.range(tree, range) };
+        let mut pairs = pairs.unwrap();
+        let (mut front, mut back, mut is_over) = (None, None, false);
+        for _ in 0..rng.index(8) {
+            let from_back = rng.chance(0.5);
+            let found = if from_back { pairs.next_back() } else { pairs.next() };
+            let wanted = if from_back { expected.pop_back() } else { expected.pop_front() };
+            assert_eq!(found.map(Result::unwrap).map(|(key, value)| ((index, key), value)), wanted);
+            match wanted {
+                None => is_over = true,
+                Some((place, _)) if from_back => back = Some(place),
+                Some((place, _)) => front = Some(place),
+            }
+        }
+        drop(pairs);
+        let passed = |place: &Place| {
+            is_over
+                || front.as_ref().is_some_and(|end| place <= end)
+                || back.as_ref().is_some_and(|end| place >= end)
+        };
+        self.note(for_update, places.into_iter().filter(passed));
+    }
+
     fn scan(&mut self, trees: &[Tree; 2], rng: &mut Rng) {
         let (index, for_update) = (rng.index(2), rng.chance(0.3));
-        let mut bound = || match rng.index(3) {
-            0 => Bound::Included(name(rng.index(KEYS))),
-            1 => Bound::Excluded(name(rng.index(KEYS))),
-            _ => Bound::Unbounded,
-        };
-        let range = ScanRange::from((bound(), bound()));
+        let range = random_range(rng);
         let within = |place: &Place| place.0 == index && range.keys.contains(&place.1);
         let mut expected: Vec<_> = self.view().into_iter().filter(|(place, _)| within(place)).collect();
         let mut walked: Vec<Place> = all_places().filter(|place| within(place)).collect();
@@ -387,7 +486,10 @@ impl World {
                     0..3 => model.get(trees, rng),
                     3..5 if rng.chance(0.4) => model.merge(trees, rng),
                     3..5 if rng.chance(0.2) => model.transfer(trees, rng, now),
+                    3..5 if rng.chance(0.2) => model.read_and_write(trees, rng),
+                    3..5 if rng.chance(0.1) => model.pop(trees, rng),
                     3..5 => model.write(trees, rng, now),
+                    5..7 if rng.chance(0.4) => model.range(trees, rng),
                     5..7 => model.scan(trees, rng),
                     _ => model.back_or_forth(rng),
                 }
