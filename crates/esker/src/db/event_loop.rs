@@ -22,7 +22,8 @@ impl WriteToken {
 impl Db {
     /// Writes `batch` as [`Db::write`] does with [`Durability::Process`](crate::Durability::Process), but refuses what
     /// would have to wait for a flush, a merge, a log segment, a file or another call. It still waits for the writes in
-    /// front of it, and for the commit lock when its memtable is full: that takes microseconds, seldom milliseconds.
+    /// front of it, and for the commit lock when its memtable is full: that takes microseconds, unless the system takes the
+    /// processor away from one of them.
     ///
     /// One thread can so acknowledge thousands of writers: it writes their batches, calls [`Db::request_sync`] once, and
     /// acknowledges each when [`Db::is_durable`] says so of its token. A [`Listener`](crate::Listener) hears of syncs, and

@@ -5,6 +5,7 @@
 //! The [`Executor`] decides when to ask. It holds the store weakly, so that dropping the last handle ends the threads.
 
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -129,14 +130,37 @@ pub(crate) struct ThreadExecutor {
 #[derive(Debug)]
 struct Shift {
     jobs: &'static [JobKind],
+    /// The jobs for which there may be work. A bit is set without the lock of `state`, and then the lock is taken before
+    /// the thread is woken, so that the thread does not go to sleep in between.
+    pending: Jobs,
     state: Mutex<ShiftState>,
     changed: Condvar,
 }
 
+/// A set of jobs.
+#[derive(Debug, Default)]
+struct Jobs(AtomicU8);
+
+impl Jobs {
+    /// Returns whether the job was missing.
+    fn add(&self, job: JobKind) -> bool {
+        let bit = 1 << job as u8;
+        self.0.fetch_or(bit, Ordering::AcqRel) & bit == 0
+    }
+
+    /// Returns whether the job was there.
+    fn remove(&self, job: JobKind) -> bool {
+        let bit = 1 << job as u8;
+        self.0.fetch_and(!bit, Ordering::AcqRel) & bit != 0
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.load(Ordering::Acquire) == 0
+    }
+}
+
 #[derive(Debug, Default)]
 struct ShiftState {
-    /// For each job: whether there may be work.
-    pending: [bool; 4],
     /// For each job: whether it has to run after a while. Then it runs whenever another job of the thread does, since
     /// that begins the wait anew.
     expected: [bool; 4],
@@ -148,28 +172,30 @@ impl Shift {
     /// if the executor was stopped.
     fn wait(&self, longest: Duration) -> bool {
         let mut state = self.state.lock();
-        if !state.stopped && state.pending == [false; 4] {
+        if !state.stopped && self.pending.is_empty() {
             self.changed.wait_for(&mut state, longest);
         }
-        let is_time = state.pending == [false; 4];
-        for job in self.jobs.iter().map(|&job| job as usize) {
-            state.pending[job] |= is_time || state.expected[job];
+        let is_time = self.pending.is_empty();
+        for &job in self.jobs.iter().filter(|job| is_time || state.expected[**job as usize]) {
+            self.pending.add(job);
         }
         !state.stopped
     }
 
     /// Takes the most urgent job for which there may be work.
     fn take(&self) -> Option<JobKind> {
-        let mut state = self.state.lock();
-        let mut jobs = self.jobs.iter();
-        let job = *jobs.find(|job| state.pending[**job as usize]).filter(|_| !state.stopped)?;
-        state.pending[job as usize] = false;
-        Some(job)
+        if self.state.lock().stopped {
+            return None;
+        }
+        self.jobs.iter().copied().find(|job| self.pending.remove(*job))
     }
 
+    /// Takes no lock if the thread knows already: writers may come here with each of their writes.
     fn notify(&self, job: JobKind) {
-        self.state.lock().pending[job as usize] = true;
-        self.changed.notify_one();
+        if self.pending.add(job) {
+            drop(self.state.lock());
+            self.changed.notify_one();
+        }
     }
 
     fn serve(&self, worker: &Weak<dyn Worker>) {
@@ -201,7 +227,12 @@ impl ThreadExecutor {
 
     fn divide(&self, threads: usize) -> &[Arc<Shift>] {
         let shift = |jobs: &'static [JobKind]| {
-            Arc::new(Shift { jobs, state: Mutex::default(), changed: Condvar::default() })
+            Arc::new(Shift {
+                jobs,
+                pending: Jobs::default(),
+                state: Mutex::default(),
+                changed: Condvar::default(),
+            })
         };
         self.shifts.get_or_init(|| jobs_of(threads).into_iter().map(shift).collect())
     }
@@ -222,7 +253,14 @@ impl Executor for ThreadExecutor {
         while starting.len() < self.wanted && refused.is_none() {
             let (give, take) = std::sync::mpsc::channel::<Arc<Shift>>();
             let worker = Weak::clone(&worker);
-            let serve = move || take.recv().into_iter().for_each(|shift| shift.serve(&worker));
+            let serve = move || {
+                if let Ok(shift) = take.recv() {
+                    if !shift.jobs.contains(&JobKind::Log) {
+                        super::real::give_way();
+                    }
+                    shift.serve(&worker);
+                }
+            };
             match std::thread::Builder::new().name("esker".to_owned()).spawn(serve) {
                 Ok(thread) => starting.push((give, thread)),
                 Err(error) => refused = Some(error),

@@ -54,3 +54,20 @@ impl Random for SystemRandom {
         RandomState::new().hash_one(std::thread::current().id())
     }
 }
+
+/// Makes the calling thread one that does not interrupt others when it begins to run: it waits for its turn. So a
+/// program's thread that wakes it goes on, and finds its processor taken milliseconds later at the earliest. Its share of
+/// the processors stays the same (`SCHED_BATCH`). Best effort.
+#[cfg(target_os = "linux")]
+pub(super) fn give_way() {
+    // SAFETY: all zeros is a valid value of this structure of integers.
+    let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    // The call itself, because that of musl's library refuses. 0 is the calling thread.
+    // SAFETY: the call reads the structure, which lives until it returns, and changes no memory.
+    let _ =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_BATCH, &raw const parameters) };
+}
+
+/// Elsewhere the system decides.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn give_way() {}

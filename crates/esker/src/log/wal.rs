@@ -97,6 +97,9 @@ struct SyncState {
     unsynced: VecDeque<UnsyncedSegment>,
     /// The segment that takes records.
     current: Option<Arc<Segment>>,
+    /// The one before it, which [`Wal::prepare_spare`] unmaps: that takes a third of a millisecond, and whoever rotates
+    /// holds the commit lock.
+    left: Option<Arc<Segment>>,
     syncing: bool,
     failed: Option<Error>,
 }
@@ -114,6 +117,8 @@ pub(crate) struct Wal {
     mount: [u8; 16],
     len_max: u64,
     files: Mutex<Files>,
+    /// Whether `files` has a spare segment: each write asks. Written under the lock of `files`.
+    has_spare: AtomicBool,
     sync: Mutex<SyncState>,
     sync_done: Condvar,
     /// Everything before this position is durable. Written under `sync`, read without it.
@@ -159,6 +164,7 @@ impl Wal {
                 len_bound: len_max.max(SEGMENT_LEN_MIN),
                 ..Files::default()
             }),
+            has_spare: AtomicBool::new(false),
             sync: Mutex::default(),
             sync_done: Condvar::new(),
             synced: AtomicU64::new(at.start),
@@ -180,7 +186,7 @@ impl Wal {
         let mut state = self.sync.lock();
         state.unsynced.push_back(unsynced);
         forget_synced(&mut state.unsynced, self.synced());
-        state.current = Some(Arc::clone(segment));
+        state.left = state.current.replace(Arc::clone(segment));
     }
 
     fn header(&self, id: u64, first_seq: SeqNo, start: u64) -> SegmentHeader {
@@ -208,6 +214,10 @@ impl Wal {
         if let Some(smaller) = files.spare.replace(spare) {
             files.retired.push(Retired::of(&smaller));
         }
+        self.has_spare.store(true, Ordering::Release);
+        drop(files);
+        let left = self.sync.lock().left.take();
+        drop(left);
         Ok(())
     }
 
@@ -268,6 +278,7 @@ impl Wal {
     /// Ends writing; returns the files that no recovery needs, for removal.
     pub(crate) fn close(&self) -> Vec<PathBuf> {
         let mut files = self.files.lock();
+        self.has_spare.store(false, Ordering::Release);
         let spare = files.spare.take().map(|spare| spare.file.path().to_path_buf());
         let Files { retired, going, .. } = &mut *files;
         retired.drain(..).chain(going.drain(..)).map(|file| file.path).chain(spare).collect()
@@ -278,20 +289,24 @@ impl Wal {
         tail.segment = Arc::new(tail.segment.released());
         let mut state = self.sync.lock();
         state.unsynced.clear();
-        state.current = None;
+        (state.current, state.left) = (None, None);
         let closed = || Error::new(ErrorKind::Closed, "the store is closed").at(&self.dir);
         state.failed.get_or_insert_with(closed);
     }
 
     /// Whether the next rotation would find a spare segment.
     pub(crate) fn has_spare(&self) -> bool {
-        self.files.lock().spare.is_some()
+        self.has_spare.load(Ordering::Acquire)
     }
 
     fn take_spare(&self, record_len: usize) -> Option<SpareSegment> {
         let mut files = self.files.lock();
         let fits = files.spare.as_ref()?.file.len() >= RECORDS_AT + record_len as u64;
-        if fits { files.spare.take() } else { None }
+        if !fits {
+            return None;
+        }
+        self.has_spare.store(false, Ordering::Release);
+        files.spare.take()
     }
 
     /// Seals the tail's segment and continues in the spare one; `false` if no spare has room for `record_len` bytes.

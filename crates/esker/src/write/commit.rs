@@ -100,6 +100,9 @@ struct Place {
     gap: bool,
 }
 
+/// How often a thread looks whether the lock is free before it waits.
+const LOOKS: usize = 64;
+
 /// The length of a gap record, in bytes.
 const GAP_RECORD_LEN: usize = record::HEADER_LEN + GAP_LEN;
 
@@ -181,8 +184,17 @@ impl Commit {
 
     /// Takes the lock if it is free within `at_most`, and no thread waits for an empty queue.
     pub(crate) fn lock_within(&self, at_most: Duration) -> Option<MutexGuard<'_, CommitState>> {
-        let state = self.state.try_lock_for(at_most)?;
+        let state = self.try_for_a_moment().or_else(|| self.state.try_lock_for(at_most))?;
         (state.quiet_wanted == 0).then_some(state)
+    }
+
+    /// Takes the lock if it is free within a microsecond or two. Others hold it for less, and a thread that waits in the
+    /// way of the lock itself may give its processor away, for milliseconds.
+    fn try_for_a_moment(&self) -> Option<MutexGuard<'_, CommitState>> {
+        (0..LOOKS).find_map(|_| {
+            std::hint::spin_loop();
+            self.state.try_lock()
+        })
     }
 
     /// Takes the lock for a short change that must not interleave with reservations. It does not give way to threads
@@ -344,7 +356,8 @@ impl Commit {
 
     /// Marks the reservation as done and waits until it is visible.
     fn publish(&self, ticket: u64, unmarked: bool) {
-        let mut state = self.state.lock();
+        let mut state =
+            self.state.try_lock().or_else(|| self.try_for_a_moment()).unwrap_or_else(|| self.state.lock());
         let index = (ticket - state.front) as usize;
         state.queue[index].done = true;
         if index == 0 {
