@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{Db, check_tree_name};
+use super::Db;
+use super::trees::check_tree_name;
 use crate::admin::TreeFiles;
 use crate::admin::import::As;
 use crate::error::{Error, Result};

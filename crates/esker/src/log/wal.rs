@@ -97,8 +97,8 @@ struct SyncState {
     unsynced: VecDeque<UnsyncedSegment>,
     /// The segment that takes records.
     current: Option<Arc<Segment>>,
-    /// The one before it, which [`Wal::prepare_spare`] unmaps: that takes a third of a millisecond, and whoever rotates
-    /// holds the commit lock.
+    /// The one before it, for [`Wal::unmap_left`]: that takes a third of a millisecond, and a rotation happens under the
+    /// commit lock.
     left: Option<Arc<Segment>>,
     syncing: bool,
     failed: Option<Error>,
@@ -214,11 +214,17 @@ impl Wal {
         if let Some(smaller) = files.spare.replace(spare) {
             files.retired.push(Retired::of(&smaller));
         }
-        self.has_spare.store(true, Ordering::Release);
+        self.note_spare(&files);
         drop(files);
+        self.unmap_left();
+        Ok(())
+    }
+
+    /// Unmaps the segment that the last rotation has left. A file that is removed keeps its space while it is mapped, so
+    /// this comes before files are removed.
+    pub(crate) fn unmap_left(&self) {
         let left = self.sync.lock().left.take();
         drop(left);
-        Ok(())
     }
 
     /// Prepares `retired` for reuse; `None` if the file has a second name, which keeps it.
@@ -239,6 +245,7 @@ impl Wal {
     /// The length of the spare segment that a record of `record_len` bytes needs, and whether it should be for bulk;
     /// `None` if there is one.
     fn wanted_spare(&self, files: &Files, record_len: usize) -> Option<(u64, bool)> {
+        debug_assert_eq!(self.has_spare(), files.spare.is_some(), "each change is noted");
         let need = len_for(record_len);
         if files.spare.as_ref().is_some_and(|spare| spare.file.len() >= need) {
             return None;
@@ -278,8 +285,8 @@ impl Wal {
     /// Ends writing; returns the files that no recovery needs, for removal.
     pub(crate) fn close(&self) -> Vec<PathBuf> {
         let mut files = self.files.lock();
-        self.has_spare.store(false, Ordering::Release);
         let spare = files.spare.take().map(|spare| spare.file.path().to_path_buf());
+        self.note_spare(&files);
         let Files { retired, going, .. } = &mut *files;
         retired.drain(..).chain(going.drain(..)).map(|file| file.path).chain(spare).collect()
     }
@@ -294,6 +301,11 @@ impl Wal {
         state.failed.get_or_insert_with(closed);
     }
 
+    /// Follows each change of the spare segment in `files`, which is locked.
+    fn note_spare(&self, files: &Files) {
+        self.has_spare.store(files.spare.is_some(), Ordering::Release);
+    }
+
     /// Whether the next rotation would find a spare segment.
     pub(crate) fn has_spare(&self) -> bool {
         self.has_spare.load(Ordering::Acquire)
@@ -305,12 +317,14 @@ impl Wal {
         if !fits {
             return None;
         }
-        self.has_spare.store(false, Ordering::Release);
-        files.spare.take()
+        let spare = files.spare.take();
+        self.note_spare(&files);
+        spare
     }
 
     /// Seals the tail's segment and continues in the spare one; `false` if no spare has room for `record_len` bytes.
-    /// Call it under the commit lock.
+    /// Call it under the commit lock. The next
+    /// flush or [`Wal::prepare_spare`] unmaps what is left ([`Wal::unmap_left`]).
     pub(crate) fn rotate(&self, tail: &mut LogTail, first_seq: SeqNo, record_len: usize) -> Result<bool> {
         let Some(spare) = self.take_spare(record_len) else { return Ok(false) };
         let id = tail.segment.header().id + 1;
@@ -489,6 +503,7 @@ impl Wal {
         let mut files = self.files.lock();
         if let Some(spare) = files.spare.take_if(|spare| spare.file.len() > SEGMENT_LEN_MIN) {
             files.retired.push(Retired::of(&spare));
+            self.note_spare(&files);
         }
     }
 

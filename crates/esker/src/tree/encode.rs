@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::stream::check_lineage;
 use super::{StagedValue, Tree};
+use crate::canary::broken;
 use crate::codec::{Decoder, put_slice, put_varint};
 use crate::cursor::{ATTRIBUTES_LEN_MAX, Beside, Content, Kind};
 use crate::error::{Error, ErrorKind, Result};
@@ -210,7 +211,7 @@ impl Batch {
             let begin = at(&from);
             let (slot, key, op) =
                 Encoded::decode(&mut from).ok_or_else(|| undecodable(begin, "a broken operation"))?;
-            let known = last.take().filter(|(known, _)| *known == slot);
+            let known = last.take().filter(|(known, _)| *known == slot || broken("batch-slots"));
             let found = known.or_else(|| Some((slot, tree(u32::try_from(slot).ok()?)?)));
             let unknown = || Error::invalid(format!("no tree has the slot {slot}"));
             let (_, tree) = last.insert(found.ok_or_else(unknown)?);

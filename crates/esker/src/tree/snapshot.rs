@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 
-use super::{Answer, Cursor, Tree};
+use super::reads::Answer;
+use super::{Cursor, Tree};
 use crate::cursor::{Content, Kind, SeqNo};
 use crate::error::Result;
 use crate::read::both_ends::Range;

@@ -1,191 +1,265 @@
-//! What a transaction relies on: keys and ranges that no other write may have changed when the transaction commits,
-//! each since the read point of its first read. The commit checks this here.
-//!
-//! An expiry changes a value as a write does. When the transaction commits, no value that it relies on may have
-//! expired. Of the values that it has read without relying on them, as under snapshot isolation, those that it writes
-//! may not have expired either.
+//! Reads of a transaction.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
-use super::writes::WriteSet;
-use crate::canary::broken;
-use crate::cursor::{Expiry, SeqNo};
-use crate::error::{Error, ErrorKind, Result, shown};
+use super::read_set::check_key_unchanged;
+use super::{LockMode, Reading, Txn, TxnRange, TxnScan};
+use crate::error::Result;
 use crate::ranges::KeyRange;
-use crate::read::newer::Newer;
-use crate::tree::Tree;
-use crate::version::edit::TreeId;
+use crate::read::range::ScanRange;
+use crate::tree::{Snapshot, Tree};
+use crate::value::Value;
 
-#[derive(Debug, Default)]
-pub(super) struct ReadSet {
-    trees: BTreeMap<TreeId, (Tree, TreeReads)>,
-}
-
-#[derive(Debug, Default)]
-struct TreeReads {
-    /// Each key with the read point of its first read.
-    keys: BTreeMap<Vec<u8>, SeqNo>,
-    /// `None`: the scan returned nothing.
-    ranges: Vec<Option<(KeyRange, SeqNo)>>,
-    /// The earliest expiry among the values that it relies on, and its key.
-    first_lapse: Option<(Expiry, Vec<u8>)>,
-    /// When the other values that were read expire.
-    lapses: BTreeMap<Vec<u8>, Expiry>,
-}
-
-/// A range of a read set. It is used later to record how much of the range was read.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RangeId {
-    tree: TreeId,
-    index: usize,
-}
-
-impl ReadSet {
-    fn of(&mut self, tree: &Tree) -> &mut TreeReads {
-        &mut self.trees.entry(tree.inner().id).or_insert_with(|| (tree.clone(), TreeReads::default())).1
+/// Reading.
+impl Txn {
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// As [`Tree::get`]. `InvalidInput` when the tree belongs to another store. `Deadlock` and `LockTimeout` when a
+    /// serializable pessimistic transaction does not get the lock. Its writes and locks are then unchanged, and it is
+    /// best rolled back.
+    pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.noted(self.read_key(tree, key.as_ref(), false))
     }
 
-    pub(super) fn note_key(&mut self, tree: &Tree, key: &[u8], seq: SeqNo) {
-        let keys = &mut self.of(tree).keys;
-        if !keys.contains_key(key) {
-            keys.insert(key.to_vec(), seq);
+    /// The bytes of the value of `key`.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn get_vec(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.get(tree, key)?.map(Value::into_vec).transpose()
+    }
+
+    /// Calls `use_bytes` with the bytes of the value of `key`, and returns what it returns; `None` if the key is absent.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn get_with<T>(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        use_bytes: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        let Some(value) = self.get(tree, key)? else { return Ok(None) };
+        Ok(Some(use_bytes(&value.bytes()?)))
+    }
+
+    /// The values of `keys`, in the order of the keys.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn get_many(
+        &self,
+        tree: &Tree,
+        keys: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> Result<Vec<Option<Value>>> {
+        keys.into_iter().map(|key| self.get(tree, key)).collect()
+    }
+
+    /// Whether `key` has a value. This counts as a read of the value.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn contains(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(tree, key)?.is_some())
+    }
+
+    /// The value of `key`, protected as if the transaction wrote the key: if it writes anything, it commits only if no
+    /// other write has changed the key. A pessimistic transaction first locks the key exclusively, so that of two
+    /// transactions that read and then write it, the second waits.
+    ///
+    /// # Errors
+    /// As [`Txn::get`]. `Conflict` when a pessimistic transaction under snapshot isolation has already read, and the
+    /// key was changed since.
+    pub fn get_for_update(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.noted(self.read_key(tree, key.as_ref(), true))
+    }
+
+    /// The pairs in `range`. Only the keys that the scan has passed count as read. A serializable pessimistic
+    /// transaction locks the whole range against writers.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn scan(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<TxnScan<'_>> {
+        self.noted(self.reading(tree, range.into(), false)?.into_scan())
+    }
+
+    /// The pairs in `range`, protected as by [`Txn::get_for_update`], absent keys included. A pessimistic transaction
+    /// locks the whole range exclusively.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn scan_for_update(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<TxnScan<'_>> {
+        self.noted(self.reading(tree, range.into(), true)?.into_scan())
+    }
+
+    /// The pairs in `range`, from either end or from both. Otherwise as [`Txn::scan`], which does less.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let mails = db.tree("mails")?;
+    /// mails.put("ann/1", "hello")?;
+    /// mails.put("bob/1", "hello")?;
+    /// let txn = db.begin(esker::TxnOptions::default())?;
+    /// txn.put(&mails, "ann/2", "hello again")?;
+    /// let newest = txn.prefix(&mails, "ann/")?.next_back().transpose()?;
+    /// assert_eq!(newest, Some((b"ann/2".to_vec(), b"hello again".to_vec())));
+    /// assert_eq!(txn.iter(&mails)?.count(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn range(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<TxnRange<'_>> {
+        Ok(TxnRange::new(self.reading(tree, range.into(), false)?))
+    }
+
+    /// The pairs in `range`, from either end or from both, protected as by [`Txn::scan_for_update`].
+    ///
+    /// # Errors
+    /// As [`Txn::get_for_update`].
+    pub fn range_for_update(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<TxnRange<'_>> {
+        Ok(TxnRange::new(self.reading(tree, range.into(), true)?))
+    }
+
+    /// All pairs: [`Txn::range`] of all keys.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn iter(&self, tree: &Tree) -> Result<TxnRange<'_>> {
+        self.range(tree, ..)
+    }
+
+    /// The pairs whose keys begin with `prefix`: [`Txn::range`] of [`ScanRange::prefix`].
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn prefix(&self, tree: &Tree, prefix: impl AsRef<[u8]>) -> Result<TxnRange<'_>> {
+        self.range(tree, ScanRange::prefix(prefix))
+    }
+
+    /// How many keys in `range` have a value, counted one by one. This counts as a read of the range.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn count(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<u64> {
+        let mut scan = self.scan(tree, range.into().keys_only())?;
+        let mut count = 0;
+        while scan.advance()? {
+            count += 1;
         }
+        Ok(count)
     }
 
-    /// Records that `range` is being read as of `seq`.
-    pub(super) fn note_range(&mut self, tree: &Tree, range: KeyRange, seq: SeqNo) -> RangeId {
-        let ranges = &mut self.of(tree).ranges;
-        ranges.push(Some((range, seq)));
-        RangeId { tree: tree.inner().id, index: ranges.len() - 1 }
+    /// The pair with the least key. It passes over the entries that were deleted before it, as [`Tree::pop_first`] does.
+    /// The transaction has then read the keys up to this one. A serializable pessimistic
+    /// one locks the whole tree against writers.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let tree = db.default_tree();
+    /// tree.put("bee", "6 legs")?;
+    /// let txn = db.begin(esker::TxnOptions::default())?;
+    /// txn.put(tree, "ant", "6 legs")?;
+    /// assert_eq!(txn.first(tree)?.map(|(key, _)| key), Some(b"ant".to_vec()));
+    /// assert_eq!(txn.count(tree, ..)?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn first(&self, tree: &Tree) -> Result<Option<(Vec<u8>, Value)>> {
+        self.first_of(tree, ScanRange::all())
     }
 
-    /// Records that `key` was read, and that its value changes at `expiry`. If `relied`, the transaction must commit
-    /// before that.
-    pub(super) fn note_lapse(&mut self, tree: &Tree, key: &[u8], expiry: Expiry, relied: bool) {
-        let reads = self.of(tree);
-        if !relied {
-            reads.lapses.insert(key.to_vec(), expiry);
-        } else if reads.first_lapse.as_ref().is_none_or(|(first, _)| expiry < *first) {
-            reads.first_lapse = Some((expiry, key.to_vec()));
+    /// The pair with the greatest key. The transaction has then read the keys from this one on, otherwise as
+    /// [`Txn::first`] says.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn last(&self, tree: &Tree) -> Result<Option<(Vec<u8>, Value)>> {
+        self.first_of(tree, ScanRange::all().reverse())
+    }
+
+    /// Whether no key has a value. What this reads is what [`Txn::first`] reads.
+    ///
+    /// # Errors
+    /// As [`Txn::get`].
+    pub fn is_empty(&self, tree: &Tree) -> Result<bool> {
+        Ok(!self.scan(tree, ScanRange::all().keys_only())?.advance()?)
+    }
+
+    fn first_of(&self, tree: &Tree, range: ScanRange) -> Result<Option<(Vec<u8>, Value)>> {
+        self.scan(tree, range)?.first()
+    }
+
+    fn read_key(&self, tree: &Tree, key: &[u8], for_update: bool) -> Result<Option<Value>> {
+        tree.check_store(&self.store, "transaction")?;
+        let own = self.inner.borrow().writes.get(tree.inner().id, key);
+        if let Some(change) = own.as_ref().filter(|change| !change.is_on_store()) {
+            return change.value(key, None, self.operators());
         }
-    }
-
-    /// The earliest expiry that must not have come when `writes` is written.
-    pub(super) fn first_lapse<'a>(&'a self, writes: &'a WriteSet) -> Option<(Expiry, &'a Tree, &'a [u8])> {
-        let of_store = self.trees.iter().filter(|(_, (tree, _))| !tree.has_own_time());
-        Self::lapses_of(of_store, writes).min_by_key(|(expiry, ..)| *expiry)
-    }
-
-    /// A key whose value the transaction relies on, and has expired by the time that the tree's writes have carried. The
-    /// caller ensures that no write is under way.
-    pub(super) fn lapsed<'a>(&'a self, writes: &'a WriteSet) -> Option<(&'a Tree, &'a [u8])> {
-        let own = self.trees.iter().filter(|(_, (tree, _))| tree.has_own_time());
-        let mut lapses = Self::lapses_of(own, writes);
-        lapses.find(|(expiry, tree, _)| tree.has_carried(*expiry)).map(|(_, tree, key)| (tree, key))
-    }
-
-    /// When the values expire that must not have when `writes` is written.
-    fn lapses_of<'a>(
-        trees: impl Iterator<Item = (&'a TreeId, &'a (Tree, TreeReads))>,
-        writes: &'a WriteSet,
-    ) -> impl Iterator<Item = (Expiry, &'a Tree, &'a [u8])> {
-        trees.flat_map(move |(&id, (tree, TreeReads { first_lapse, lapses, .. }))| {
-            let written = lapses.iter().filter(move |(key, _)| writes.get(id, key).is_some());
-            let relied = first_lapse.iter().map(move |(expiry, key)| (*expiry, tree, key.as_slice()));
-            written.map(move |(key, expiry)| (*expiry, tree, key.as_slice())).chain(relied)
-        })
-    }
-
-    /// Records that only `walked` was read of the range; `None`: nothing.
-    pub(super) fn shrink_range(&mut self, id: RangeId, walked: Option<KeyRange>) {
-        let range = self.trees.get_mut(&id.tree).and_then(|(_, reads)| reads.ranges.get_mut(id.index));
-        if let Some(range) = range {
-            *range = range.take().zip(walked).map(|((_, seq), walked)| (walked, seq));
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.trees
-            .values()
-            .all(|(_, reads)| reads.keys.is_empty() && reads.ranges.iter().all(Option::is_none))
-    }
-
-    /// Fails if anything was written since it was read. Writes up to `seen` count as checked.
-    fn check(&self, seen: SeqNo) -> Result<()> {
-        for (tree, TreeReads { keys, ranges, .. }) in self.trees.values() {
-            let since = keys.values().chain(ranges.iter().flatten().map(|(_, seq)| seq)).min();
-            let Some(&since) = since else { continue };
-            let state = tree.readable_state()?;
-            let newer = Newer::than(since.max(seen), &state);
-            if newer.is_empty() {
-                continue;
+        let snapshot = self.read_point_for(tree, || KeyRange::one_key(key), for_update)?;
+        let tree = &*self.timed(tree);
+        let found = snapshot.get(tree, key)?;
+        if self.is_serializable() || for_update {
+            if self.is_pessimistic() && !self.is_serializable() {
+                check_key_unchanged(tree, key, snapshot.seq())?;
             }
-            for (key, &seq) in keys {
-                if !broken("txn-reads") && newer.has_key(key, seq.max(seen))? {
-                    return Err(conflict(tree, key, "read it"));
-                }
-            }
-            for (range, seq) in ranges.iter().flatten() {
-                if !broken("txn-ranges")
-                    && let Some(key) = newer.key_in(range, (*seq).max(seen))?
-                {
-                    return Err(conflict(tree, &key, "read a range around it"));
-                }
-            }
+            self.inner.borrow_mut().reads.note_key(tree, key, snapshot.seq());
         }
-        Ok(())
-    }
-}
-
-/// What must be unchanged when a transaction commits.
-pub(super) struct Validation<'a> {
-    pub(super) reads: &'a ReadSet,
-    /// Under snapshot isolation: the write set, and the read point since which no other write may have changed its
-    /// keys.
-    pub(super) written: Option<(&'a WriteSet, SeqNo)>,
-}
-
-impl Validation<'_> {
-    pub(super) fn is_empty(&self) -> bool {
-        self.reads.is_empty() && self.written.is_none()
-    }
-
-    /// Fails with `Conflict` if another write changed any of it. Writes up to `seen` count as checked.
-    pub(super) fn check(&self, seen: SeqNo) -> Result<()> {
-        self.reads.check(seen)?;
-        let Some((writes, snapshot)) = self.written else { return Ok(()) };
-        let since = snapshot.max(seen);
-        for (tree, changes) in writes.trees() {
-            let state = tree.readable_state()?;
-            let newer = Newer::than(since, &state);
-            for key in changes.keys.keys().take_while(|_| !newer.is_empty()) {
-                if !broken("txn-writes") && newer.has_key(key, since)? {
-                    return Err(conflict(tree, key, "began; the transaction writes it too"));
-                }
-            }
+        let lapse = found.as_ref().and_then(Value::lapses_us).filter(|_| tree.goes_on());
+        if let Some(expiry) = lapse {
+            let relied = self.is_serializable() || for_update;
+            self.inner.borrow_mut().reads.note_lapse(tree, key, expiry, relied);
         }
-        Ok(())
+        let Some(change) = own else { return Ok(found) };
+        let stored = found.map(Value::into_vec).transpose()?;
+        change.value(key, stored.as_deref(), self.operators())
     }
-}
 
-pub(super) fn check_key_unchanged(tree: &Tree, key: &[u8], since: SeqNo) -> Result<()> {
-    if !tree.is_unchanged(key, since)? {
-        return Err(conflict(tree, key, "began; the transaction writes it too"));
+    /// Takes the locks that reading `range` needs.
+    fn reading(&self, tree: &Tree, range: ScanRange, for_update: bool) -> Result<Reading<'_>> {
+        tree.check_store(&self.store, "transaction")?;
+        let snapshot = self.noted(self.read_point_for(tree, || range.keys.clone(), for_update))?;
+        let tree = self.timed(tree).into_owned();
+        let own = self.inner.borrow().writes.changes(tree.inner().id).cloned();
+        let is_noted = self.is_serializable() || for_update;
+        Ok(Reading { txn: self, tree, range, snapshot, own, is_noted })
     }
-    Ok(())
-}
 
-pub(super) fn expired(tree: &Tree, key: &[u8]) -> Error {
-    let (key, tree) = (shown(key), tree.name());
-    let message = format!("key {key} of tree \"{tree}\" has expired since the transaction read it");
-    Error::new(ErrorKind::Conflict, message)
-}
+    /// `tree` at the one time at which the transaction reads it, if it takes its time from its writes.
+    fn timed<'a>(&self, tree: &'a Tree) -> Cow<'a, Tree> {
+        if !tree.has_own_time() {
+            return Cow::Borrowed(tree);
+        }
+        let mut inner = self.inner.borrow_mut();
+        let time_us = inner.times.entry(tree.inner().id).or_insert_with(|| tree.time_us());
+        *time_us = tree.given_us().map_or(*time_us, |given| given.max(*time_us));
+        Cow::Owned(tree.at_us(*time_us))
+    }
 
-/// The error for a conflict; `did` says what the transaction did with the key.
-fn conflict(tree: &Tree, key: &[u8], did: &str) -> Error {
-    let (key, tree) = (shown(key), tree.name());
-    let message = format!(
-        "a write outside of the transaction changed key {key} of tree \"{tree}\" since the transaction {did}"
-    );
-    Error::new(ErrorKind::Conflict, message)
+    /// Takes the locks that a read needs, and returns the read point.
+    fn read_point_for(
+        &self,
+        tree: &Tree,
+        keys: impl FnOnce() -> KeyRange,
+        for_update: bool,
+    ) -> Result<Snapshot> {
+        if self.is_pessimistic() && (self.is_serializable() || for_update) {
+            self.lock(tree, keys(), if for_update { LockMode::Exclusive } else { LockMode::Shared })?;
+        }
+        let mut inner = self.inner.borrow_mut();
+        inner.is_fixed = true;
+        if self.is_pessimistic() && self.is_serializable() {
+            return Ok(Snapshot::for_one_call_at(&self.store, inner.snapshot.time_us()));
+        }
+        Ok(inner.snapshot.clone())
+    }
 }

@@ -3,8 +3,8 @@
 use std::ops::Bound;
 
 use super::Txn;
-use super::reads::RangeId;
-use super::writes::{Changes, KeyChange};
+use super::read_set::RangeId;
+use super::write_set::{Changes, KeyChange};
 use crate::cursor::Expiry;
 use crate::error::Result;
 use crate::ranges::{KeyRange, next_key};

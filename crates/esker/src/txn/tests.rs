@@ -6,6 +6,7 @@ use super::*;
 use crate::db::Db;
 use crate::env::{Clock, Env, StepExecutor};
 use crate::options::Options;
+use crate::read::range::ScanRange;
 use crate::write::batch::Batch;
 
 mod checker;

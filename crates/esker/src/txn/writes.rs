@@ -1,307 +1,268 @@
-//! The write set of a transaction: in memory and sorted until it commits. Parts of it can be undone.
+//! Writes of a transaction.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use crate::cursor::Kind;
-use crate::error::{Error, Result};
-use crate::operators::MergeOperators;
+use super::read_set::check_key_unchanged;
+use super::write_set::{KeyChange, WriteSet};
+use super::{LockMode, Txn};
+use crate::cursor::Expiry;
+use crate::env::us_at;
+use crate::error::Result;
+use crate::keys;
+use crate::operators::{ADD, APPEND};
 use crate::ranges::KeyRange;
+use crate::read::range::ScanRange;
 use crate::tree::Tree;
-use crate::value::{PutOptions, Value};
-use crate::version::edit::TreeId;
-use crate::write::batch::Batch;
+use crate::value::{PutOptions, Value, check_attributes};
+use crate::write::batch::check_key;
 
-/// The value of a key before anything is merged into it.
-#[derive(Debug, Clone)]
-enum Base {
-    /// The store's value when the transaction takes effect.
-    Store,
-    Absent,
-    /// A value, and what is beside it.
-    Value(Arc<[u8]>, PutOptions),
-    /// A huge value of the store, which stays where it is, and what is beside it for this key.
-    Stored(Value, PutOptions),
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct KeyChange {
-    base: Base,
-    /// The operands merged into the base, as stored, oldest first.
-    operands: Vec<Arc<[u8]>>,
-}
-
-impl KeyChange {
-    /// The key is deleted.
-    pub(super) const DELETE: KeyChange = KeyChange { base: Base::Absent, operands: Vec::new() };
-
-    /// The attributes of `options` have been checked.
-    pub(super) fn put(value: &[u8], options: PutOptions) -> KeyChange {
-        KeyChange { base: Base::Value(value.into(), options), operands: Vec::new() }
+/// Writing.
+impl Txn {
+    /// Gives `key` the value `value`, which is copied. A pessimistic transaction locks the key exclusively.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the key is empty or too long, or the tree belongs to another store. In a pessimistic
+    /// transaction also `Deadlock` and `LockTimeout`, and, under snapshot isolation, `Conflict` when the key was
+    /// changed since the transaction's first read.
+    pub fn put(&self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let change = KeyChange::put(value.as_ref(), PutOptions::default());
+        self.change(tree, key.as_ref(), |writes| writes.set(tree, key.as_ref(), change))
     }
 
-    /// The key gets a value that was read in the same tree. The attributes of `options` have been checked.
-    pub(super) fn of_value(value: Value, options: PutOptions) -> Result<KeyChange> {
-        if value.pointer().is_some() {
-            return Ok(KeyChange { base: Base::Stored(value, options), operands: Vec::new() });
-        }
-        Ok(KeyChange::put(&value.into_vec()?, options))
-    }
-
-    pub(super) fn is_delete(&self) -> bool {
-        matches!(self.base, Base::Absent) && self.operands.is_empty()
-    }
-
-    /// Whether the key's value depends on the store's.
-    pub(super) fn is_on_store(&self) -> bool {
-        matches!(self.base, Base::Store)
-    }
-
-    /// Adds an operand. Neighbours are combined, if the operator can, whenever the later one is at least as long as the
-    /// one before it. So a counter has one operand. Of many appended operands a few are left, and each byte was copied
-    /// a few times.
-    fn merge(&mut self, operand: Vec<u8>, operators: &MergeOperators) {
-        self.operands.push(operand.into());
-        while let [.., before, last] = self.operands.as_slice()
-            && before.len() <= last.len()
-        {
-            let two = operators.combine(&[(0, last.to_vec()), (0, before.to_vec())]);
-            let [(_, both)] = two.as_slice() else { return };
-            let both = Arc::from(both.as_slice());
-            self.operands.truncate(self.operands.len() - 2);
-            self.operands.push(both);
-        }
-    }
-
-    /// The value that was put, with what is beside it, if nothing was merged into it.
-    pub(super) fn put_value(&self) -> Option<Value> {
-        match &self.base {
-            _ if !self.operands.is_empty() => None,
-            Base::Value(value, options) => Some(Value::of_bytes(value).beside(options.beside())),
-            Base::Stored(value, options) => Some(value.clone().beside(options.beside())),
-            Base::Store | Base::Absent => None,
-        }
-    }
-
-    /// The bytes of [`KeyChange::put_value`], if they are in memory.
-    pub(super) fn put_bytes(&self) -> Option<&[u8]> {
-        match &self.base {
-            Base::Value(value, _) if self.operands.is_empty() => Some(value),
-            _ => None,
-        }
-    }
-
-    /// The result of merging the operands into the value of `key`, where the store has `stored`; `None` if there are no
-    /// operands.
-    pub(super) fn merged(
+    /// Gives `key` the value `value`, which is copied, for the time `ttl` from now on ([`Tree::put_for`]). The
+    /// transaction's own reads do not see it expire.
+    ///
+    /// # Errors
+    /// As [`Txn::put`].
+    pub fn put_for(
         &self,
-        key: &[u8],
-        stored: Option<&[u8]>,
-        operators: &MergeOperators,
-    ) -> Result<Option<Vec<u8>>> {
-        if self.operands.is_empty() {
-            return Ok(None);
-        }
-        let below = match &self.base {
-            Base::Store => stored.map(Cow::Borrowed),
-            Base::Absent => None,
-            Base::Value(value, _) => Some(Cow::Borrowed(&**value)),
-            Base::Stored(value, _) => Some(value.bytes()?),
-        };
-        let newest_first: Vec<&Arc<[u8]>> = self.operands.iter().rev().collect();
-        operators.apply(key, below.as_deref(), &newest_first).map(Some)
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        self.put_expiring(tree, key.as_ref(), value.as_ref(), tree.expiry_after(ttl))
     }
 
-    /// The value of `key`, where the store has `stored`.
-    pub(super) fn value(
+    /// Like [`Txn::put_for`], until the store's clock shows `moment` ([`Tree::put_until`]).
+    ///
+    /// # Errors
+    /// As [`Txn::put`].
+    pub fn put_until(
         &self,
-        key: &[u8],
-        stored: Option<&[u8]>,
-        operators: &MergeOperators,
-    ) -> Result<Option<Value>> {
-        if let Some(merged) = self.merged(key, stored, operators)? {
-            return Ok(Some(Value::of_bytes(&merged)));
-        }
-        Ok(self.put_value())
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        moment: SystemTime,
+    ) -> Result<()> {
+        self.put_expiring(tree, key.as_ref(), value.as_ref(), us_at(moment))
     }
 
-    fn add_to(&self, batch: &mut Batch, tree: &Tree, key: &[u8]) -> Result<()> {
-        match &self.base {
-            Base::Store => {}
-            Base::Absent => batch.delete(tree, key)?,
-            Base::Value(value, options) => {
-                batch.put_owned_beside(tree, key, Arc::clone(value), options.beside())?;
+    fn put_expiring(&self, tree: &Tree, key: &[u8], value: &[u8], expiry: Expiry) -> Result<()> {
+        self.put_opts(tree, key, value, &PutOptions::until(Some(expiry)))
+    }
+
+    /// Gives `key` the value `value`, which is copied, with what `options` store beside it ([`Tree::put_opts`]).
+    ///
+    /// # Errors
+    /// As [`Txn::put`], and `InvalidInput` when the attributes are longer than 4 KiB.
+    pub fn put_opts(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &PutOptions,
+    ) -> Result<()> {
+        options.checked()?;
+        let (key, change) = (key.as_ref(), KeyChange::put(value.as_ref(), options.clone()));
+        self.change(tree, key, |writes| writes.set(tree, key, change))
+    }
+
+    /// Moves the value of `from` to `to`, as [`Tree::rename`] does. Returns `false`, and changes nothing, if `from` is
+    /// absent. The value counts as read for update ([`Txn::get_for_update`]); a huge one stays where it is.
+    ///
+    /// # Errors
+    /// As [`Txn::put`] and [`Txn::get_for_update`]. The commit fails with `Conflict` when a huge value is gone.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let (films, index) = (db.tree("films")?, db.tree("index")?);
+    /// films.put("draft", vec![7; 1 << 20])?;
+    /// let txn = db.begin(esker::TxnOptions::default())?;
+    /// assert!(txn.rename(&films, "draft", "final")?);
+    /// txn.put(&index, "newest", "final")?;
+    /// txn.commit()?;
+    /// assert_eq!(films.get("final")?.expect("it was renamed").len(), 1 << 20);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rename(&self, tree: &Tree, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<bool> {
+        self.transfer(tree, from.as_ref(), to.as_ref(), true)
+    }
+
+    /// Gives `to` the value of `from`, which keeps it, as [`Tree::copy`] does. Otherwise as [`Txn::rename`].
+    ///
+    /// # Errors
+    /// As [`Txn::rename`].
+    pub fn copy(&self, tree: &Tree, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<bool> {
+        self.transfer(tree, from.as_ref(), to.as_ref(), false)
+    }
+
+    fn transfer(&self, tree: &Tree, from: &[u8], to: &[u8], moves: bool) -> Result<bool> {
+        check_key(to)?;
+        let Some(value) = self.get_for_update(tree, from)? else { return Ok(false) };
+        if from != to {
+            self.put_read(tree, to, value.clone(), value.put_options())?;
+            if moves {
+                self.delete(tree, from)?;
             }
-            Base::Stored(value, options) => batch.put_again(tree, key, value, options.beside())?,
         }
-        self.operands.iter().try_for_each(|operand| batch.add(tree.inner(), Kind::Merge, key, operand))
-    }
-}
-
-/// The changes of one tree. Scans share them, and continue with the state that they began with.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Changes {
-    pub(super) keys: Arc<BTreeMap<Vec<u8>, KeyChange>>,
-    /// Ranges that were deleted. Changes in `keys` came later, except the deletes among them.
-    deleted: Arc<Vec<KeyRange>>,
-}
-
-impl Changes {
-    fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.deleted.is_empty()
+        Ok(true)
     }
 
-    pub(super) fn get(&self, key: &[u8]) -> Option<KeyChange> {
-        self.keys.get(key).cloned().or_else(|| self.deletes(key).then_some(KeyChange::DELETE))
+    /// The value of `key` expires at `expires_us`, or never (`None`), as with [`Tree::set_expiry`]. Returns `false`, and
+    /// changes nothing, if the key is absent. Otherwise as [`Txn::rename`].
+    ///
+    /// # Errors
+    /// As [`Txn::rename`].
+    pub fn set_expiry(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        expires_us: impl Into<Option<u64>>,
+    ) -> Result<bool> {
+        let key = key.as_ref();
+        let Some(value) = self.get_for_update(tree, key)? else { return Ok(false) };
+        let options = value.put_options().expires_us(expires_us);
+        self.put_read(tree, key, value, options)?;
+        Ok(true)
     }
 
-    /// Whether `key` is in a deleted range. It may have been put since.
-    pub(super) fn deletes(&self, key: &[u8]) -> bool {
-        self.deleted.iter().any(|range| range.contains(key))
-    }
-}
-
-/// A point within a transaction to return to: [`Txn::savepoint`](crate::Txn::savepoint).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Savepoint {
-    pub(super) txn: u64,
-    number: u64,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct WriteSet {
-    trees: BTreeMap<TreeId, (Tree, Changes)>,
-    /// The greatest times that handles which were written to were given.
-    times: BTreeMap<TreeId, u64>,
-    /// What to restore, oldest first, since the first savepoint.
-    undo: Vec<Undo>,
-    /// The keys that `undo` already covers since the last savepoint; it needs each key once.
-    noted: BTreeSet<(TreeId, Vec<u8>)>,
-    /// The remaining savepoints, oldest first: number, and at that time the length of `undo`, and `times`.
-    savepoints: Vec<(u64, usize, BTreeMap<TreeId, u64>)>,
-    last_savepoint: u64,
-}
-
-#[derive(Debug)]
-enum Undo {
-    Key {
-        tree: TreeId,
-        key: Vec<u8>,
-        /// `None`: the transaction had not written the key.
-        before: Option<KeyChange>,
-    },
-    /// The range that was deleted last.
-    Range { tree: TreeId },
-}
-
-impl WriteSet {
-    pub(super) fn is_empty(&self) -> bool {
-        self.trees.values().all(|(_, changes)| changes.is_empty())
+    /// The value of `key` has the attributes `attributes`, as with [`Tree::set_attributes`]. Returns `false`, and
+    /// changes nothing, if the key is absent. Otherwise as [`Txn::rename`].
+    ///
+    /// # Errors
+    /// As [`Txn::rename`], and `InvalidInput` when the attributes are longer than 4 KiB.
+    pub fn set_attributes(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        attributes: impl AsRef<[u8]>,
+    ) -> Result<bool> {
+        let key = key.as_ref();
+        check_attributes(attributes.as_ref())?;
+        let Some(value) = self.get_for_update(tree, key)? else { return Ok(false) };
+        let options = value.put_options().attributes(attributes);
+        self.put_read(tree, key, value, options)?;
+        Ok(true)
     }
 
-    pub(super) fn get(&self, tree: TreeId, key: &[u8]) -> Option<KeyChange> {
-        self.trees.get(&tree)?.1.get(key)
+    /// Gives `key` a value that this transaction has read in the same tree.
+    fn put_read(&self, tree: &Tree, key: &[u8], value: Value, options: PutOptions) -> Result<()> {
+        let change = KeyChange::of_value(value, options)?;
+        self.change(tree, key, |writes| writes.set(tree, key, change))
     }
 
-    pub(super) fn changes(&self, tree: TreeId) -> Option<&Changes> {
-        self.trees.get(&tree).map(|(_, changes)| changes)
-    }
-
-    pub(super) fn trees(&self) -> impl Iterator<Item = (&Tree, &Changes)> {
-        self.trees.values().map(|(tree, changes)| (tree, changes))
-    }
-
-    /// The changes of `tree`, to be changed at `key`: notes what is there now, for [`WriteSet::rollback_to`].
-    fn changes_at(&mut self, tree: &Tree, key: &[u8]) -> &mut Changes {
-        let id = tree.inner().id;
-        self.carry(tree);
-        let (_, changes) = self.trees.entry(id).or_insert_with(|| (tree.clone(), Changes::default()));
-        if !self.savepoints.is_empty() && self.noted.insert((id, key.to_vec())) {
-            let before = changes.keys.get(key).cloned();
-            self.undo.push(Undo::Key { tree: id, key: key.to_vec(), before });
+    /// Deletes all keys of `range` ([`Tree::delete_range`]). A pessimistic transaction locks the range exclusively.
+    /// Under snapshot isolation it conflicts if anything in the range was put or deleted since the transaction's
+    /// moment.
+    ///
+    /// # Errors
+    /// As [`Txn::put`].
+    pub fn delete_range(&self, tree: &Tree, range: impl Into<ScanRange>) -> Result<()> {
+        tree.check_store(&self.store, "transaction")?;
+        let keys = range.into().keys;
+        if self.is_pessimistic() {
+            self.noted(self.lock(tree, keys.clone(), LockMode::Exclusive))?;
         }
-        changes
-    }
-
-    fn carry(&mut self, tree: &Tree) {
-        if let Some(given) = tree.given_us() {
-            let time_us = self.times.entry(tree.inner().id).or_insert(0);
-            *time_us = (*time_us).max(given);
+        let mut inner = self.inner.borrow_mut();
+        if !self.is_serializable() {
+            let snapshot = inner.snapshot.seq();
+            inner.reads.note_range(tree, keys.clone(), snapshot);
         }
-    }
-
-    pub(super) fn set(&mut self, tree: &Tree, key: &[u8], change: KeyChange) {
-        let changes = self.changes_at(tree, key);
-        Arc::make_mut(&mut changes.keys).insert(key.to_vec(), change);
-    }
-
-    /// Merges `operand` into `key`; the operand names its operator.
-    pub(super) fn merge(&mut self, tree: &Tree, key: &[u8], operand: Vec<u8>, operators: &MergeOperators) {
-        let changes = self.changes_at(tree, key);
-        let base = if changes.deletes(key) { Base::Absent } else { Base::Store };
-        let change = Arc::make_mut(&mut changes.keys).entry(key.to_vec());
-        change.or_insert(KeyChange { base, operands: Vec::new() }).merge(operand, operators);
-    }
-
-    pub(super) fn delete_range(&mut self, tree: &Tree, range: KeyRange) {
-        let own = self.changes(tree.inner().id).map(|changes| Arc::clone(&changes.keys)).unwrap_or_default();
-        let within = range.bounds().into_iter().flat_map(|bounds| own.range::<[u8], _>(bounds));
-        for (key, _) in within.filter(|(_, change)| !change.is_delete()) {
-            self.set(tree, key, KeyChange::DELETE);
-        }
-        let id = tree.inner().id;
-        self.carry(tree);
-        let (_, changes) = self.trees.entry(id).or_insert_with(|| (tree.clone(), Changes::default()));
-        Arc::make_mut(&mut changes.deleted).push(range);
-        if !self.savepoints.is_empty() {
-            self.undo.push(Undo::Range { tree: id });
-        }
-    }
-
-    pub(super) fn savepoint(&mut self, txn: u64) -> Savepoint {
-        self.last_savepoint += 1;
-        self.savepoints.push((self.last_savepoint, self.undo.len(), self.times.clone()));
-        self.noted.clear();
-        Savepoint { txn, number: self.last_savepoint }
-    }
-
-    /// Undoes what came after the savepoint, which stays; later savepoints are discarded.
-    pub(super) fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
-        let Some(at) = self.savepoints.iter().position(|(number, ..)| *number == savepoint.number) else {
-            let message = "the savepoint is gone: the transaction was rolled back to an earlier one";
-            return Err(Error::invalid(message));
-        };
-        self.savepoints.truncate(at + 1);
-        let (_, len, times) = &self.savepoints[at];
-        self.times = times.clone();
-        self.noted.clear();
-        for undo in self.undo.drain(*len..).rev() {
-            let (Undo::Key { tree, .. } | Undo::Range { tree }) = &undo;
-            let Some((_, changes)) = self.trees.get_mut(tree) else { continue };
-            match undo {
-                Undo::Range { .. } => drop(Arc::make_mut(&mut changes.deleted).pop()),
-                Undo::Key { key, before: Some(change), .. } => {
-                    Arc::make_mut(&mut changes.keys).insert(key, change);
-                }
-                Undo::Key { key, before: None, .. } => drop(Arc::make_mut(&mut changes.keys).remove(&key)),
-            }
+        if !keys.is_empty() {
+            inner.writes.delete_range(tree, keys);
         }
         Ok(())
     }
 
-    pub(super) fn to_batch(&self) -> Result<Batch> {
-        let mut batch = Batch::new();
-        for (tree, changes) in self.trees() {
-            let time_us = self.times.get(&tree.inner().id).filter(|_| !changes.is_empty());
-            time_us.map_or(Ok(()), |time_us| batch.add_time(tree.inner(), *time_us))?;
-            for range in changes.deleted.iter() {
-                batch.add_range(tree.inner(), range)?;
-            }
-            for (key, change) in changes.keys.iter() {
-                change.add_to(&mut batch, tree, key)?;
+    /// Deletes `key`. An absent key is no error.
+    ///
+    /// # Errors
+    /// As [`Txn::put`].
+    pub fn delete(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<()> {
+        self.change(tree, key.as_ref(), |writes| writes.set(tree, key.as_ref(), KeyChange::DELETE))
+    }
+
+    /// Changes the value of `key` by `operand` with the merge operator `operator`, as [`Tree::merge`] does, when the
+    /// transaction commits. The transaction's own reads already see the change. Such a read also counts as a read of
+    /// the store's value.
+    ///
+    /// Nothing is read, so a serializable transaction does not rely on the key's value: the operator changes whatever
+    /// other writes have left there. Any number of optimistic transactions can add to the same counter side by side,
+    /// and each addition counts. Otherwise this is a write like any other. Under snapshot isolation, if two
+    /// transactions overlap and write the key, only one of them commits. A pessimistic transaction locks the key
+    /// exclusively.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let (orders, counts) = (db.tree("orders")?, db.tree("counts")?);
+    /// let txn = db.begin(esker::TxnOptions::default())?;
+    /// txn.put(&orders, "7", "two apples")?;
+    /// txn.add(&counts, "apples", 2)?;
+    /// counts.add("apples", 5)?; // somebody else, meanwhile
+    /// txn.commit()?;
+    /// let count = counts.get_vec("apples")?.expect("it was added to");
+    /// assert_eq!(esker::keys::decode_i64(&count)?, 7);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidInput` when there is no such operator or it refuses the operand; otherwise as [`Txn::put`]. If the
+    /// operator cannot change the value, every reader of the key gets `InvalidInput`, this transaction included.
+    pub fn merge(
+        &self,
+        tree: &Tree,
+        key: impl AsRef<[u8]>,
+        operator: &str,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (key, operators) = (key.as_ref(), self.operators());
+        let operand = operators.encode(operator, operand.as_ref())?;
+        self.change(tree, key, |writes| writes.merge(tree, key, operand, operators))
+    }
+
+    /// Adds `number` to the value of `key`, which [`keys::i64`] encodes: [`Txn::merge`] with [`ADD`].
+    ///
+    /// # Errors
+    /// As [`Txn::merge`].
+    pub fn add(&self, tree: &Tree, key: impl AsRef<[u8]>, number: i64) -> Result<()> {
+        self.merge(tree, key, ADD, keys::i64(number))
+    }
+
+    /// Appends `bytes` to the value of `key`: [`Txn::merge`] with [`APPEND`].
+    ///
+    /// # Errors
+    /// As [`Txn::merge`].
+    pub fn append(&self, tree: &Tree, key: impl AsRef<[u8]>, bytes: impl AsRef<[u8]>) -> Result<()> {
+        self.merge(tree, key, APPEND, bytes)
+    }
+
+    fn change(&self, tree: &Tree, key: &[u8], change: impl FnOnce(&mut WriteSet)) -> Result<()> {
+        check_key(key)?;
+        tree.check_store(&self.store, "transaction")?;
+        if self.is_pessimistic() {
+            self.noted(self.lock(tree, KeyRange::one_key(key), LockMode::Exclusive))?;
+            if !self.is_serializable() {
+                self.noted(check_key_unchanged(tree, key, self.inner.borrow().snapshot.seq()))?;
             }
         }
-        Ok(batch)
+        change(&mut self.inner.borrow_mut().writes);
+        Ok(())
     }
 }

@@ -51,12 +51,29 @@ pub(crate) fn contents(db: &Db) -> esker::Result<State> {
             let (key, value) = scan.pair()?;
             pairs.insert(key.into(), value.into());
         }
+        let is_walked = pairs.len().is_multiple_of(4);
+        assert!(
+            !is_walked || walked(&tree)? == pairs,
+            "a cursor sees other pairs of the tree {name:?} than a scan"
+        );
         if let Some(tag) = tree.tag() {
             pairs.insert(Bytes::from(TAG), tag.as_bytes().into());
         }
         state.insert(name, pairs);
     }
     Ok(state)
+}
+
+/// Everything in `tree`, by a cursor that turns at each pair.
+fn walked(tree: &Tree) -> esker::Result<Pairs> {
+    let (mut pairs, mut cursor) = (Pairs::new(), tree.cursor()?);
+    let mut is_on = cursor.first()?;
+    while is_on {
+        pairs.insert(cursor.key().into(), cursor.value().bytes()?.as_ref().into());
+        let _ = if cursor.prev()? { cursor.next()? } else { cursor.first()? };
+        is_on = cursor.next()?;
+    }
+    Ok(pairs)
 }
 
 /// A new store holds one empty tree.

@@ -175,6 +175,7 @@ impl Flusher {
 
     pub(super) fn flush_some(&self) -> Result<bool> {
         let _at_work = AtWork::on(&self.core);
+        self.log.wal().unmap_left();
         let flush = || self.disk.space().with_reserve(|| self.flush_immutable());
         let flushed = flush().or_else(|error| {
             if !is_full(&error) {

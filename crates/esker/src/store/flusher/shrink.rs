@@ -49,6 +49,7 @@ impl Flusher {
             self.log.commit().poison();
         }
         drop(state);
+        self.log.wal().unmap_left();
         self.move_floor()?;
         self.disk.remove_surplus(0)?;
         self.disk.space().reserve().shrink(self.longest_segment())?;

@@ -9,6 +9,7 @@ use super::*;
 use crate::keys;
 use crate::operators::{ADD, APPEND};
 use crate::rng::Rng;
+use crate::value::Value;
 
 type Map = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
 /// What the store holds, including expired values.
