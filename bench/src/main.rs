@@ -52,6 +52,7 @@ fn dispatch(words: &[String]) -> Result<()> {
         "budgets" => design::budgets::run(&Args::parse(rest, 3_000_000, &[])?),
         "styles" => design::styles::run(&Args::parse(rest, 5_000_000, &[])?),
         "settle" => design::settle::run(&Args::parse(rest, 4_000_000, &[])?),
+        "cursor" => design::cursor::run(&Args::parse(rest, 2_000_000, &[])?),
         "event-loop" => design::event_loop::run(&Args::parse(rest, 1000, &[])?),
         "trees" => design::trees::run(&Args::parse(rest, 10_000, &[])?),
         "warm" => warm_only(&Args::parse(rest, 1000, &[])?),
