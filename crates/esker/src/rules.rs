@@ -23,6 +23,9 @@ use std::sync::Arc;
 ///   after it took its snapshot. What such a *filtered read* gives is the same before and after any flush or merge, if
 ///   the rule keeps to the conditions below. A read that does not filter may see an entry, and not see it later, also
 ///   in a snapshot that was taken while a merge ran.
+/// - **Read a marker before what it masks**, in a snapshot or transaction too: a marker and all that it masks may go
+///   between two reads, if the snapshot was taken while a merge ran. One scan or cursor may read them in any order: it
+///   sees both, or neither.
 /// - **A drop is a deletion in the entry's own place.** Older versions of the key stay hidden, newer ones stay visible,
 ///   and transactions see the same conflicts as without the drop. A copy of the entry under another key, even one that
 ///   is made while a merge drops the entry, is an entry of its own.
@@ -145,8 +148,8 @@ pub trait RuleRun {
     /// merged anyway.
     ///
     /// Each such merge rewrites a table. Half of the time between the first and the last entry that becomes garbage
-    /// makes that cost at most as much again as the table was written with. A time that has passed already counts as in
-    /// a minute.
+    /// makes that cost at most as much again as the table was written with. A time before the next minute is over counts
+    /// as its end.
     fn look_again_us(&mut self) -> Option<u64> {
         None
     }
@@ -252,15 +255,15 @@ impl<'a> RuleContext<'a> {
 
     /// Whether this run has everything that the tree holds from the key `lower` on and below the key `upper` (`None`:
     /// to the end), and no snapshot pins any of it. A marker that masks other keys may be dropped only if this is
-    /// `true` of all keys that it masks, and if the run drops all of them too. A reader without a snapshot has to read
-    /// the marker before what it masks: both may go between two reads.
+    /// `true` of all keys that it masks, and if the run drops all of them too.
     ///
     /// It is `true` of what was written before the run began. What is written to the range later, or had not been
     /// written by then, the marker does not mask any more. If that can be something that it should mask, the program
     /// has to keep markers for as long. It says nothing about operands of merge operators: where keys that a marker
     /// masks may have some, keep the marker.
     ///
-    /// `false` may also mean that this is not certain. It searches memtables and looks at the bounds of all tables of
+    /// `false` may also mean that this is not certain, or that the range goes beyond the keys that the tree has since a
+    /// split. It searches memtables and looks at the bounds of all tables of
     /// the tree: do not ask for every entry.
     pub fn alone(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
         (self.alone)(lower, upper)

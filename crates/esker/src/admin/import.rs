@@ -81,7 +81,13 @@ pub(crate) fn import(store: &Store, dir: &Path, what: As<'_>) -> Result<(Option<
         check_tables(env, dir, &tables)?;
         found.state.overlaps(dir, tree).into_iter().next().map_or(Ok(()), Err)?;
         greatest = greatest.max(greatest_number(store, &record, &tables, dir)?);
-        clock_us = clock_us.max(clock_of(store, found.state.clock_us, &tables, dir)?);
+        clock_us = clock_us.max(clock_of(
+            store,
+            found.state.clock_us,
+            record.options.rule.as_deref(),
+            &tables,
+            dir,
+        )?);
         imported.push(ImportedTree { record, tables });
     }
     let group = imported.first().and_then(|tree| tree.record.options.group.clone());
@@ -207,10 +213,17 @@ fn greatest_number(
     Ok(greatest)
 }
 
-/// The time that the store's clock must have reached when it has the tree; 0 if no entry of the tree expires and no
-/// compaction rule goes by it.
-fn clock_of(store: &Store, clock_us: u64, tables: &[(u8, TableInfo)], dir: &Path) -> Result<u64> {
-    if tables.iter().all(|(_, info)| info.expiring.count == 0 && !info.look_again.is_wanted()) {
+/// The time that the store's clock must have reached when it has the tree; 0 if no entry of the tree expires and it has
+/// no compaction `rule`, which may go by it.
+fn clock_of(
+    store: &Store,
+    clock_us: u64,
+    rule: Option<&str>,
+    tables: &[(u8, TableInfo)],
+    dir: &Path,
+) -> Result<u64> {
+    let goes_by_time = |info: &TableInfo| info.expiring.count > 0 || info.look_again.is_wanted();
+    if rule.is_none() && !tables.iter().any(|(_, info)| goes_by_time(info)) {
         return Ok(0);
     }
     // Compares with the machine's clock: an earlier import may have advanced the store's own.

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use super::{leveled, tiered};
-use crate::cursor::SeqNo;
 use crate::options::{CompactionStyle, Options, TreeOptions};
 use crate::state::merging::{Extent, may_join};
 use crate::version::levels::{LEVELS, Levels, Table};
+use crate::version::table_info::LookNow;
 
 /// From this many runs on, level 0 of a leveled tree is merged.
 pub(crate) const L0_RUNS: usize = 4;
@@ -35,8 +35,8 @@ pub(crate) struct Goal {
     pub(crate) small_entries: u64,
     /// No reader needs entries that expired before this time.
     pub(crate) time_us: u64,
-    /// If the tree's compaction rule is there: the newest registered snapshot, if there is one.
-    pub(crate) rule: Option<Option<SeqNo>>,
+    /// If the tree's compaction rule is there: by what it is decided whether the rule is to see a table again.
+    pub(crate) rule: Option<LookNow>,
 }
 
 impl Goal {
@@ -46,7 +46,7 @@ impl Goal {
         levels: &Levels,
         options: &Options,
         time_us: u64,
-        rule: Option<Option<SeqNo>>,
+        rule: Option<LookNow>,
     ) -> Self {
         let limits = options.table_limits();
         Goal {
@@ -62,7 +62,7 @@ impl Goal {
 
     /// Whether the tree's compaction rule is there and wants to see the table again.
     fn wants_look(&self, table: &Table) -> bool {
-        self.rule.is_some_and(|newest_snapshot| table.info.look_again.is_due(self.time_us, newest_snapshot))
+        self.rule.is_some_and(|now| table.info.look_again.is_due(now))
     }
 }
 
@@ -193,7 +193,7 @@ fn small_neighbours(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<C
 /// The tables that should be merged because of expired entries, or because the tree's rule wants to see them again, the
 /// deepest first, because tables above it still have to pass through its level.
 pub(super) fn due(levels: &Levels, goal: Goal) -> impl Iterator<Item = (usize, &Arc<Table>)> {
-    let has_expired = |table: &Table| table.info.due_us(false).is_some_and(|due| due <= goal.time_us);
+    let has_expired = |table: &Table| table.info.due(false).tree_us.is_some_and(|due| due <= goal.time_us);
     let is_due = |table: &Table| has_expired(table) || goal.wants_look(table);
     let due: Vec<_> = levels.tables().filter(|(_, table)| is_due(table)).collect();
     due.into_iter().rev()

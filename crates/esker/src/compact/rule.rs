@@ -21,7 +21,7 @@ use crate::rules::{CompactionRules, RuleContext, RuleDecision, RuleEntry, RuleRu
 use crate::version::edit::CLOCK_MAX;
 use crate::version::table_info::{LookAgain, Unpinned};
 
-/// How soon a table is looked at again whose time has passed, in microseconds.
+/// How soon a table is looked at again at the earliest, in microseconds: each look rewrites it.
 const AGAIN_US: u64 = 60_000_000;
 
 /// How soon a table is looked at that was made without the rule: it has panicked, or entries were loaded in bulk.
@@ -41,11 +41,21 @@ pub(crate) struct BegunRule<'a> {
 }
 
 enum Run<'a> {
-    Asked(Box<dyn RuleRun + 'a>),
+    Asked(Asked<'a>),
     /// The rule is not registered.
     Missing,
     /// It has panicked in this flush or merge.
     Panicked,
+}
+
+/// A run of the program's. Its drop may panic too, and is caught wherever a flush or a merge ends.
+struct Asked<'a>(Option<Box<dyn RuleRun + 'a>>);
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let run = self.0.take();
+        drop(catch_unwind(AssertUnwindSafe(|| drop(run))));
+    }
 }
 
 impl Run<'_> {
@@ -61,7 +71,7 @@ impl<'a> BegunRule<'a> {
     pub(crate) fn begin(rules: &'a CompactionRules, name: &str, tree: &str) -> BegunRule<'a> {
         let Some(rule) = rules.get(name) else { return BegunRule { run: Run::Missing } };
         let begun = catch_unwind(AssertUnwindSafe(|| rule.begin(tree)));
-        BegunRule { run: begun.map_or_else(|_| Run::panicked(tree), Run::Asked) }
+        BegunRule { run: begun.map_or_else(|_| Run::panicked(tree), |run| Run::Asked(Asked(Some(run)))) }
     }
 
     /// Does without the rule, which has panicked before.
@@ -82,7 +92,8 @@ pub(crate) struct Scope {
     pub(crate) newest_snapshot: Option<SeqNo>,
     /// The newest visible number when the run began.
     pub(crate) visible: SeqNo,
-    /// The time when the run began, by the clock of the tree.
+    /// The time when the run began, by the clock of the tree and by that of the store.
+    pub(crate) tree_us: u64,
     pub(crate) clock_us: u64,
     /// When the first of the inputs is to be looked at again.
     pub(crate) inherited_us: Option<u64>,
@@ -122,23 +133,16 @@ impl<'a> RunningRule<'a> {
 
     /// Asks the run, if there is one.
     fn ask<T>(&mut self, ask: impl FnOnce(&mut (dyn RuleRun + 'a)) -> T) -> Result<Option<T>> {
-        let Run::Asked(run) = &mut self.run else { return Ok(None) };
+        let Run::Asked(Asked(Some(run))) = &mut self.run else { return Ok(None) };
         match catch_unwind(AssertUnwindSafe(|| ask(&mut **run))) {
             Ok(answer) => Ok(Some(answer)),
             Err(_) => {
-                self.drop_run();
                 let tree = self.context.tree();
                 self.run = Run::panicked(tree);
                 let message = format!("the compaction rule of the tree \"{tree}\" has panicked");
                 Err(Error::new(ErrorKind::InvalidInput, message))
             }
         }
-    }
-
-    /// The drop of a run may panic as well.
-    fn drop_run(&mut self) {
-        let run = std::mem::replace(&mut self.run, Run::Missing);
-        drop(catch_unwind(AssertUnwindSafe(|| drop(run))));
     }
 
     /// Whether an entry with this number can be the newest version that readers see.
@@ -187,24 +191,23 @@ impl<'a> RunningRule<'a> {
     /// When the table that ends here should be looked at again. Fails if the rule panics.
     pub(crate) fn look_again(&mut self) -> Result<LookAgain> {
         let shown = std::mem::take(&mut self.shown);
-        let Scope { clock_us, inherited_us, .. } = self.scope;
+        let Scope { tree_us, clock_us, inherited_us, .. } = self.scope;
         let own_us = self.ask(RuleRun::look_again_us)?.flatten();
-        let again_us = clock_us.saturating_add(AGAIN_US);
         let at_us = match self.run {
-            Run::Asked(_) => own_us.map(|us| if us <= clock_us { again_us } else { us }),
+            Run::Asked(_) => own_us.map(|us| us.max(tree_us.saturating_add(AGAIN_US))),
             // As soon as the rule is there.
-            Run::Missing => Some(inherited_us.unwrap_or(clock_us)),
-            Run::Panicked => Some(later_us(clock_us)),
+            Run::Missing => Some(inherited_us.unwrap_or(tree_us)),
+            Run::Panicked => Some(later_us(tree_us)),
         };
         let is_worth_it = shown.kept_huge || shown.kept >= shown.entries / PART;
         let kept_from = shown.kept_from.filter(|_| is_worth_it);
-        let unpinned = kept_from.map(|from| Unpinned { from, not_before_us: again_us });
+        let not_before_us = clock_us.saturating_add(AGAIN_US);
+        let unpinned = kept_from.map(|from| Unpinned { from, not_before_us });
         Ok(LookAgain::new(at_us, unpinned))
     }
 
     /// Ends the run. Returns how many entries were dropped.
-    pub(crate) fn end(mut self) -> u64 {
-        self.drop_run();
+    pub(crate) fn end(self) -> u64 {
         self.dropped
     }
 }
@@ -247,8 +250,35 @@ mod tests {
         }
     }
 
+    /// Panics when a run of it ends.
+    struct EndsBadly;
+
+    impl CompactionRule for EndsBadly {
+        fn name(&self) -> &str {
+            "simple"
+        }
+
+        fn begin(&self, _: &str) -> Box<dyn RuleRun + '_> {
+            Box::new(EndsBadlyRun)
+        }
+    }
+
+    struct EndsBadlyRun;
+
+    impl RuleRun for EndsBadlyRun {
+        fn entry(&mut self, _: &RuleContext<'_>, _: &RuleEntry<'_>) -> RuleDecision {
+            RuleDecision::Keep
+        }
+    }
+
+    impl Drop for EndsBadlyRun {
+        fn drop(&mut self) {
+            unreachable!("this run panics at its end");
+        }
+    }
+
     const SCOPE: Scope =
-        Scope { newest_snapshot: Some(5), visible: 10, clock_us: 1000, inherited_us: Some(7) };
+        Scope { newest_snapshot: Some(5), visible: 10, tree_us: 1000, clock_us: 5000, inherited_us: Some(7) };
 
     /// Judges values with numbers, and tells when to look again.
     fn judged(rule: Option<Simple>, entries: &[(SeqNo, SeqNo, &[u8])]) -> Result<(Vec<Verdict>, LookAgain)> {
@@ -277,7 +307,7 @@ mod tests {
         let (verdicts, again) = judged(Some(Simple(None)), &entries).unwrap();
         assert_eq!(verdicts, [Verdict::Bury(8), Verdict::Drop, Verdict::Keep(8), Verdict::Keep(5)]);
         // A fourth of the entries is garbage that a snapshot keeps.
-        let unpinned = Some(Unpinned { from: 5, not_before_us: 1000 + AGAIN_US });
+        let unpinned = Some(Unpinned { from: 5, not_before_us: 5000 + AGAIN_US });
         assert_eq!(again, LookAgain::new(None, unpinned));
         // Garbage for all readers goes at once.
         let (verdicts, again) = judged(Some(Simple(None)), &[(5, 5, b"X"), (6, 6, b"X")]).unwrap();
@@ -288,11 +318,24 @@ mod tests {
     fn a_table_is_looked_at_again_when_the_rule_says_but_not_at_once() {
         let again = |rule| judged(rule, &[(8, 8, b"y")]).unwrap().1;
         assert_eq!(again(Some(Simple(None))), LookAgain::default());
-        assert_eq!(again(Some(Simple(Some(2000)))), at(2000));
+        assert_eq!(again(Some(Simple(Some(1001 + AGAIN_US)))), at(1001 + AGAIN_US));
+        assert_eq!(again(Some(Simple(Some(2000)))), at(1000 + AGAIN_US));
         assert_eq!(again(Some(Simple(Some(999)))), at(1000 + AGAIN_US));
         assert_eq!(again(Some(Simple(Some(u64::MAX)))), at(CLOCK_MAX));
         // Nothing is forgotten while the rule is not registered.
         assert_eq!(judged(None, &[(8, 8, b"x")]).unwrap(), (vec![Verdict::Keep(8)], at(7)));
+    }
+
+    #[test]
+    fn a_run_that_panics_at_its_end_does_no_harm() {
+        let mut rules = CompactionRules::default();
+        rules.add(Arc::new(EndsBadly));
+        let begin = || BegunRule::begin(&rules, "simple", "t");
+        let context = RuleContext::new("t", 900, false, &|_, _| false);
+        // As after an error: before the first entry, or without its end.
+        drop(begin());
+        drop(RunningRule::new(begin(), &context, SCOPE));
+        assert_eq!(RunningRule::new(begin(), &context, SCOPE).end(), 0);
     }
 
     #[test]

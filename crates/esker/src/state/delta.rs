@@ -8,6 +8,7 @@ use crate::cursor::SeqNo;
 use crate::options::TreeOptions;
 use crate::ranges::{KeyRange, RangeTombstone, RangeTombstones};
 use crate::version::edit::{Edit, FileId, TableInfo, TreeId};
+use crate::version::table_info::Due;
 
 #[derive(Debug, Default)]
 pub(super) struct Delta<'a> {
@@ -80,9 +81,9 @@ impl<'a> Delta<'a> {
 
     /// When the first of the new tables is due for a merge because pairs in it expire, or because the tree's rule wants
     /// to see it.
-    pub(super) fn due_us(&self) -> Option<u64> {
+    pub(super) fn due(&self) -> Due {
         // A thread that looks then finds out whether the tree's rule is there.
-        self.added.iter().filter_map(|(_, table)| table.due_us(true)).min()
+        Due::first(self.added.iter().map(|(_, table)| table.due(true)))
     }
 
     /// Whether the delta adds range tombstones to `now`, or takes some away. Those that a flush writes to the manifest

@@ -302,12 +302,13 @@ impl Versions {
             if delta.created.is_none() {
                 self.change(&tree, delta, &change.origin, no_writes);
             }
-            let due_us = match &tree.own_time {
+            let due = delta.due();
+            let by_tree_us = match &tree.own_time {
                 // Its time may have moved.
                 Some(_) => delta.flushed_up_to.map(|_| 0),
-                None => delta.due_us(),
+                None => due.tree_us,
             };
-            applied.due_us = applied.due_us.into_iter().chain(due_us).min();
+            applied.due_us = applied.due_us.into_iter().chain(by_tree_us).chain(due.clock_us).min();
             if delta.may_want_merge() {
                 applied.changed.push(tree);
             }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::canary::broken;
 use crate::cursor::{Cursor, MAX_SEQ, SeqNo};
 use crate::error::Result;
+use crate::ranges::KeyRange;
 use crate::state::{Mem, TreeInner};
 use crate::version::levels::Table;
 
@@ -68,6 +69,11 @@ pub(super) fn is_alone(
         return false;
     }
     let state = tree.state.load();
+    // Since a split, another tree has some of the keys.
+    let asked = KeyRange { lower: lower.to_vec(), upper: upper.map(<[u8]>::to_vec) };
+    if !state.key_bounds.range.encloses(&asked) {
+        return false;
+    }
     let mut mems = state.immutable.iter().chain([&state.mem]).filter(|mem| !inputs.has_mem(mem));
     if mems.any(|mem| holds(mem, lower, upper).unwrap_or(true)) && !broken("rule-alone") {
         return false;

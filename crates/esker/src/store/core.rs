@@ -20,7 +20,7 @@ use crate::state::TreeInner;
 use crate::stats::Counters;
 use crate::trace::Metrics;
 use crate::version::edit::{CLOCK_MAX, Edit};
-use crate::version::table_info::LookAgain;
+use crate::version::table_info::{LookAgain, LookNow};
 use crate::version::tables::TableRegistry;
 use crate::write::throttle::Throttle;
 
@@ -152,8 +152,18 @@ impl Core {
         Scope {
             newest_snapshot: self.snapshots.newest_registered(),
             visible: points.newest(),
-            clock_us: self.time_of(tree),
+            tree_us: self.time_of(tree),
+            clock_us: self.clock.now_us(),
             inherited_us,
+        }
+    }
+
+    /// By what it is decided whether a rule is to see tables again whose tree has the time `tree_us`.
+    pub(super) fn look_now(&self, tree_us: u64) -> LookNow {
+        LookNow {
+            tree_us,
+            clock_us: self.clock.now_us(),
+            newest_snapshot: self.snapshots.newest_registered(),
         }
     }
 

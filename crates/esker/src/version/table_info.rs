@@ -38,8 +38,8 @@ struct When {
     unpinned: Option<Unpinned>,
 }
 
-/// A table is to be seen again when all snapshots are older than the number `from`, and not before a time: other
-/// snapshots may come soon, which see the garbage too.
+/// A table is to be seen again when all snapshots are older than the number `from`, and not before a time by the store's
+/// clock: other snapshots may come soon, which see the garbage too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unpinned {
     pub(crate) from: SeqNo,
@@ -47,8 +47,39 @@ pub(crate) struct Unpinned {
     pub(crate) not_before_us: u64,
 }
 
+/// By what a store decides whether to look at tables of a tree now. Times are in microseconds since 1970.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LookNow {
+    /// No later read of the tree is judged by an earlier time.
+    pub(crate) tree_us: u64,
+    /// The time by the store's clock.
+    pub(crate) clock_us: u64,
+    /// No newer snapshot is registered.
+    pub(crate) newest_snapshot: Option<SeqNo>,
+}
+
+/// When tables may first have to be merged though nothing else requires it, in microseconds since 1970.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Due {
+    /// By the time of their tree.
+    pub(crate) tree_us: Option<u64>,
+    /// By the store's clock.
+    pub(crate) clock_us: Option<u64>,
+}
+
+impl Due {
+    /// The first of all.
+    pub(crate) fn first(all: impl Iterator<Item = Due>) -> Due {
+        let earlier = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
+        all.fold(Due::default(), |first, due| Due {
+            tree_us: earlier(first.tree_us, due.tree_us),
+            clock_us: earlier(first.clock_us, due.clock_us),
+        })
+    }
+}
+
 impl LookAgain {
-    /// At the time `at_us`, in microseconds since 1970, and as `unpinned` says.
+    /// At the time `at_us` of the tree, in microseconds since 1970, and as `unpinned` says.
     pub(crate) fn new(at_us: Option<u64>, unpinned: Option<Unpinned>) -> LookAgain {
         let within = |us: u64| us.min(CLOCK_MAX);
         let unpinned = unpinned.map(|Unpinned { from, not_before_us }| {
@@ -71,24 +102,19 @@ impl LookAgain {
         self.when.is_some()
     }
 
-    /// The earliest time at which the table may have to be seen.
-    fn first_us(&self) -> Option<u64> {
-        let When { at_us, unpinned } = self.when();
-        at_us.into_iter().chain(unpinned.map(|unpinned| unpinned.not_before_us)).min()
-    }
-
-    /// Whether the table is to be seen at the time `time_us`, when `newest_snapshot` is registered and no newer one.
-    pub(crate) fn is_due(&self, time_us: u64, newest_snapshot: Option<SeqNo>) -> bool {
+    /// Whether the table is to be seen when `now` it is.
+    pub(crate) fn is_due(&self, now: LookNow) -> bool {
         let When { at_us, unpinned } = self.when();
         let is_unpinned = |Unpinned { from, not_before_us }| {
-            not_before_us <= time_us && newest_snapshot.is_none_or(|snapshot| snapshot < from)
+            not_before_us <= now.clock_us && now.newest_snapshot.is_none_or(|snapshot| snapshot < from)
         };
-        at_us.is_some_and(|at| at <= time_us) || unpinned.is_some_and(is_unpinned)
+        at_us.is_some_and(|at| at <= now.tree_us) || unpinned.is_some_and(is_unpinned)
     }
 
     /// The same in another store, whose numbers are others and which has no snapshot of the table.
     pub(crate) fn elsewhere(&self) -> LookAgain {
-        LookAgain::new(self.first_us(), None)
+        let When { at_us, unpinned } = self.when();
+        LookAgain::new(at_us, unpinned.map(|unpinned| Unpinned { from: MAX_SEQ, ..unpinned }))
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -197,10 +223,13 @@ impl TableInfo {
     }
 
     /// When the table may have to be merged because of expired entries or, if the tree's compaction rule is there,
-    /// because the rule wants to see it; if ever.
-    pub(crate) fn due_us(&self, has_rule: bool) -> Option<u64> {
-        let look_again = self.look_again.first_us().filter(|_| has_rule);
-        self.expiring.due_us(self.entries).into_iter().chain(look_again).min()
+    /// because the rule wants to see it.
+    pub(crate) fn due(&self, has_rule: bool) -> Due {
+        let When { at_us, unpinned } = if has_rule { self.look_again.when() } else { When::default() };
+        Due {
+            tree_us: self.expiring.due_us(self.entries).into_iter().chain(at_us).min(),
+            clock_us: unpinned.map(|unpinned| unpinned.not_before_us),
+        }
     }
 }
 

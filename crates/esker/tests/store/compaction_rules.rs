@@ -483,6 +483,103 @@ fn where_a_snapshot_is_always_open_time_drops_and_facts_wait() {
     assert_eq!((keys(&tree), kept(&db)), (vec!["z".to_owned()], (1, 1)));
 }
 
+/// By then a tree's own time may stand still.
+#[test]
+fn what_was_pinned_in_a_tree_with_its_own_time_goes_later_too() {
+    let (disk, clock) = (SimFs::new(1), HourClock::new(0));
+    let db = Db::open(STORE, options(&disk, &clock).compaction_rule(Judge::x())).unwrap();
+    let own = TreeOptions::default().rule("judge").expiry_clock(ExpiryClock::Writes);
+    let tree = db.create_tree("own", own).unwrap();
+    tree.at_us(FIRST_US).put("x", "").unwrap();
+    let snapshot = db.snapshot();
+    db.flush().unwrap();
+    assert_eq!(keys(&tree), ["x"]);
+    drop(snapshot);
+    // A look rewrites the table, and another snapshot may come.
+    settle(&db);
+    assert_eq!(keys(&tree), ["x"]);
+    clock.pass(1);
+    settle(&db);
+    assert!(keys(&tree).is_empty());
+}
+
+/// [`Cells`], whose first run that has a cell to judge does something then.
+struct Hooked<T: Send> {
+    cells: Cells,
+    store: Arc<OnceLock<(Db, Tree)>>,
+    make: fn(&Db, &Tree) -> T,
+    made: Arc<OnceLock<T>>,
+}
+
+struct HookedRun<'a, T: Send>(Box<dyn RuleRun + 'a>, &'a Hooked<T>);
+
+impl<T: Send + Sync + 'static> CompactionRule for Hooked<T> {
+    fn name(&self) -> &str {
+        Cells::NAME
+    }
+
+    fn begin(&self, tree: &str) -> Box<dyn RuleRun + '_> {
+        Box::new(HookedRun(self.cells.begin(tree), self))
+    }
+}
+
+impl<T: Send> RuleRun for HookedRun<'_, T> {
+    fn entry(&mut self, context: &RuleContext<'_>, entry: &RuleEntry<'_>) -> RuleDecision {
+        let decision = self.0.entry(context, entry);
+        if let (Some((db, tree)), [_, 1, ..]) = (self.1.store.get(), entry.key) {
+            self.1.made.get_or_init(|| (self.1.make)(db, tree));
+        }
+        decision
+    }
+}
+
+/// A reader that looks for the marker first finds no cell that it masks, in a snapshot that was taken while a merge
+/// dropped both. A scan that began then finds both.
+#[test]
+fn a_snapshot_taken_during_a_merge_shows_nothing_masked_if_the_marker_is_read_first() {
+    let (disk, clock) = (SimFs::new(1), HourClock::new(0));
+    let (store, made) = (Arc::default(), Arc::default());
+    let hooked = Hooked {
+        cells: Cells::default(),
+        store: Arc::clone(&store),
+        make: |db: &Db, tree: &Tree| {
+            let snapshot = db.snapshot();
+            let scan = snapshot.scan(tree, ScanRange::all()).unwrap();
+            (snapshot, Mutex::new(scan))
+        },
+        made: Arc::clone(&made),
+    };
+    let (db, tree) = open(&disk, &clock, hooked);
+    let (masked, other) = (cell(1, 1, 1, 0, 0), cell(2, 1, 1, 0, 0));
+    tree.put(&masked, "masked").unwrap();
+    db.flush().unwrap();
+    tree.put(marker(1), 5_u64.to_be_bytes()).unwrap();
+    tree.put(&other, "there").unwrap();
+    db.flush().unwrap();
+    assert!(tree.contains(marker(1)).unwrap(), "a table below has what it masks");
+    assert!(store.set((db.clone(), tree.clone())).is_ok());
+    db.compact().unwrap();
+    let (snapshot, scan) = made.get().expect("a merge has run");
+    let has = |key: &[u8]| snapshot.contains(&tree, key).unwrap();
+    assert!(!has(&marker(1)) && !has(&masked) && has(&other));
+    let scanned: Vec<Vec<u8>> = scan.lock().unwrap().by_ref().map(|pair| pair.unwrap().0).collect();
+    assert_eq!(scanned, [marker(1), masked, other]);
+}
+
+#[test]
+fn a_marker_stays_if_a_split_has_parted_it_from_what_it_masks() {
+    let (db, tree) = open(&SimFs::new(1), &HourClock::new(0), Cells::default());
+    let (low, high) = (cell(1, 1, 1, 0, 0), cell(1, 7, 1, 0, 0));
+    tree.put(&low, "masked").unwrap();
+    tree.put(&high, "masked").unwrap();
+    db.flush().unwrap();
+    tree.put(marker(1), 5_u64.to_be_bytes()).unwrap();
+    let rest = db.split(&tree, [1, 1, 4], "rest").unwrap();
+    db.compact().unwrap();
+    assert_eq!(contents(&tree).into_keys().collect::<Vec<_>>(), [marker(1)]);
+    assert_eq!(contents(&rest).into_keys().collect::<Vec<_>>(), [high]);
+}
+
 #[test]
 fn a_marker_stays_if_the_rule_panics_behind_it() {
     /// Panics at the second entry of a run, once.

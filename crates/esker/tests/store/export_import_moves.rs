@@ -6,10 +6,11 @@ use std::{fs, thread};
 use esker::env::Env;
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
-use esker::{Db, Durability, ErrorKind, Options, Tree};
+use esker::rules::{RuleContext, RuleDecision, RuleEntry, RuleRun};
+use esker::{CompactionRule, Db, Durability, ErrorKind, Options, Tree, TreeOptions};
 
 use crate::common::export_import::{DIR, OTHER, STORE, filled, left_over, open, options};
-use crate::common::{HourClock, contents, settle, ttl};
+use crate::common::{HOUR_US, HourClock, contents, settle, ttl};
 
 /// What an import that was killed has left keeps its numbers: a file that comes later is not taken for one of it.
 #[test]
@@ -177,6 +178,45 @@ fn what_had_expired_before_an_import_stays_gone() {
     let env = Env { clock: HourClock::new(0), ..options(&disk).env.clone() };
     let early = Db::open(STORE, options(&disk).env(env)).unwrap();
     check(&early.open_tree("t").unwrap().unwrap());
+}
+
+/// A rule that does not want to see any table again.
+struct KeepsAll;
+
+impl CompactionRule for KeepsAll {
+    fn name(&self) -> &str {
+        "keeps all"
+    }
+
+    fn begin(&self, _: &str) -> Box<dyn RuleRun + '_> {
+        Box::new(KeepsAll)
+    }
+}
+
+impl RuleRun for KeepsAll {
+    fn entry(&mut self, _: &RuleContext<'_>, _: &RuleEntry<'_>) -> RuleDecision {
+        RuleDecision::Keep
+    }
+}
+
+/// What a compaction rule has dropped by the time stays garbage: the store's clock is put forward to that time.
+#[test]
+fn a_tree_with_a_compaction_rule_brings_its_time_along() {
+    let disk = SimFs::new(14);
+    let at = |hours: u64| {
+        let options = options(&disk);
+        let env = Env { clock: HourClock::new(hours), ..options.env.clone() };
+        options.env(env).compaction_rule(KeepsAll)
+    };
+    let (late, early) = (Db::open(OTHER, at(20)).unwrap(), Db::open(STORE, at(0)).unwrap());
+    let import = |name: &str, options: TreeOptions| {
+        late.create_tree(name, options).unwrap().put("k", "1").unwrap();
+        let (dir, before_us) = (format!("/export-{name}"), early.default_tree().time_us());
+        late.export_tree(name, &dir).unwrap();
+        early.import_tree(&dir, name).unwrap().0.time_us() - before_us
+    };
+    assert_eq!(import("plain", TreeOptions::default()), 0);
+    assert_eq!(import("ruled", TreeOptions::default().rule("keeps all")), 20 * HOUR_US);
 }
 
 /// Each import may put the clock forward, but all of them together by a day and no more.

@@ -6,15 +6,10 @@ use std::sync::Arc;
 use super::Compactor;
 use crate::env::JobKind;
 use crate::state::TreeInner;
-use crate::version::levels::Levels;
+use crate::version::table_info::Due;
 
 /// How soon due tables are checked again if an old snapshot still reads them, in microseconds.
 const AGAIN_US: u64 = 30_000_000;
-
-/// When the first of the tables is due, if any ever is. `has_rule`: the tree's compaction rule is there.
-fn first_due(levels: &Levels, has_rule: bool) -> Option<u64> {
-    levels.tables().filter_map(|(_, table)| table.info.due_us(has_rule)).min()
-}
 
 impl Compactor {
     /// Makes the trees with due tables candidates for a merge.
@@ -24,25 +19,27 @@ impl Compactor {
             return;
         }
         let trees = self.versions.trees();
-        let due_of = |tree: &TreeInner| first_due(&tree.state.load().levels, self.core.has_rule_of(tree));
-        let dues = trees.iter().filter_map(|tree| Some((due_of(tree)?, tree)));
         let (mut next, mut due_now) = (u64::MAX, Vec::new());
-        for (due, tree) in dues {
-            if let Some(own) = &tree.own_time {
-                // Its time moves with its flushes, each of which calls for another look.
-                if due <= own.flushed() {
-                    due_now.push(Arc::clone(tree));
-                    next = next.min(now.saturating_add(AGAIN_US));
-                }
-            } else if due <= now {
+        for tree in &trees {
+            let due = self.first_due(tree);
+            let has_come = |due: Option<u64>, time_us: u64| due.is_some_and(|due| due <= time_us);
+            if has_come(due.tree_us, self.core.time_of(tree)) || has_come(due.clock_us, now) {
                 due_now.push(Arc::clone(tree));
                 next = next.min(now.saturating_add(AGAIN_US));
-            } else {
-                next = next.min(due);
+                continue;
             }
+            // A time of its own moves with the tree's flushes, each of which calls for another look.
+            let by_tree_us = due.tree_us.filter(|_| tree.own_time.is_none());
+            next = by_tree_us.into_iter().chain(due.clock_us).fold(next, u64::min);
         }
         self.compactions.note_due(next);
         self.compactions.add(due_now);
+    }
+
+    /// When the first table of `tree` is due, if any ever is.
+    fn first_due(&self, tree: &TreeInner) -> Due {
+        let has_rule = self.core.has_rule_of(tree);
+        Due::first(tree.state.load().levels.tables().map(|(_, table)| table.info.due(has_rule)))
     }
 
     /// Reads of `tree` may have paid for a merge.

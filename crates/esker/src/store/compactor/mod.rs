@@ -438,7 +438,7 @@ impl Compactor {
     /// What the tables of `tree`, which are `levels`, are to be like.
     fn goal_of(&self, tree: &TreeInner, levels: &Levels) -> Goal {
         let time_us = self.log.read_points().of(tree).time_us;
-        let rule = self.core.has_rule_of(tree).then(|| self.core.snapshots.newest_registered());
+        let rule = self.core.has_rule_of(tree).then(|| self.core.look_now(time_us));
         Goal::new(&tree.options(), levels, &self.core.options, time_us, rule)
     }
 
@@ -579,6 +579,9 @@ impl Compactor {
         let Compaction { inputs, target, .. } = compaction;
         // It stays so: see `crate::state::merging`.
         let nothing_below = !compaction.has_older_below(levels);
+        // Trees that come with a bulk load or an import are there a moment before their entries are visible. A rule
+        // that is shown one part of these could drop a marker and keep what it masks.
+        self.log.commit().wait_visible(inputs.iter().map(|(_, table)| table.info.max_seq).max().unwrap_or(0));
         let snapshots = self.log.read_points().of(tree);
         let inherited_us = || inputs.iter().filter_map(|(_, table)| table.info.look_again.at_us()).min();
         let scope = rule.as_ref().map(|_| self.core.rule_scope(tree, &snapshots, inherited_us()));
