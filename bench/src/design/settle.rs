@@ -15,21 +15,24 @@ const STILL: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    println!("{} random puts of 16 + {VALUE_BYTES} bytes over {TREES} trees, memtables of 1 MiB", args.n);
+    println!("{} random puts of 16 + {VALUE_BYTES} bytes over {TREES} trees", args.n);
     std::fs::create_dir_all(&args.dir)?;
-    for round in 0..args.rounds {
-        for threads in [4, 5, 6] {
-            one(args, round, threads)?;
+    for memtable_bytes in [1 << 20, 8 << 20] {
+        println!("memtables of {} MiB", memtable_bytes >> 20);
+        for round in 0..args.rounds {
+            for threads in [4, 5, 6] {
+                one(args, round, threads, memtable_bytes)?;
+            }
         }
     }
     Ok(())
 }
 
-fn one(args: &Args, round: u64, threads: usize) -> Result<()> {
+fn one(args: &Args, round: u64, threads: usize, memtable_bytes: usize) -> Result<()> {
     let path = args.dir.join("settle");
     std::fs::remove_dir_all(&path).ok();
     let mut options = Options::default().memory_budget(256 << 20).threads(threads);
-    options.memtable_bytes = Some(1 << 20);
+    options.memtable_bytes = Some(memtable_bytes);
     options.table_bytes = 4 << 20;
     let db = Db::open(&path, options)?;
     let trees: Vec<Tree> = (0..TREES).map(|i| db.tree(&format!("t{i}"))).collect::<esker::Result<_>>()?;

@@ -24,6 +24,9 @@ pub(crate) struct Store {
     pub(crate) types: Types,
     /// The types that they have. They differ from `types` if `--keys` or `--values` only gives a notation.
     pub(crate) kept: Types,
+    /// Whether keys and values differ in this way.
+    keys_differ: bool,
+    values_differ: bool,
     /// The tag to write before the first write, if the tree has none.
     tag: Option<Types>,
     /// Whether the shell has the store open, and keeps it open.
@@ -83,7 +86,9 @@ impl Store {
             (None, For::Creating(_)) if asked || is_empty(&tree)? => Some(kept),
             _ => None,
         };
-        Ok(Store { db, tree, types, kept, tag, stays_open: global.open.is_some() })
+        let (keys_differ, values_differ) = (types.keys != kept.keys, types.values != kept.values);
+        let stays_open = global.open.is_some();
+        Ok(Store { db, tree, types, kept, keys_differ, values_differ, tag, stays_open })
     }
 
     /// Records the types of a tree that has none. Call it before the first write.
@@ -116,7 +121,7 @@ impl Store {
         scratch: &'a mut Vec<u8>,
     ) -> Result<&'a [u8], DataError> {
         let key = self.types.keys.encode(typed, scratch)?;
-        if self.types.keys != self.kept.keys {
+        if self.keys_differ {
             as_kept(self.kept.keys, key)?;
         }
         Ok(key)
@@ -130,7 +135,7 @@ impl Store {
         scratch: &'a mut Vec<u8>,
     ) -> Result<&'a [u8], DataError> {
         let value = self.types.values.encode_value(typed, scratch)?;
-        if self.types.values != self.kept.values {
+        if self.values_differ {
             as_kept(self.kept.values, value)?;
         }
         Ok(value)

@@ -76,7 +76,16 @@ impl Gathered {
     }
 
     /// Writes them as operands, combined as far as their operators can.
+    #[inline]
     pub(crate) fn put_out(
+        &mut self,
+        operators: &MergeOperators,
+        write: &mut impl FnMut(&[u8], SeqNo, Kind, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        if self.operands.is_empty() { Ok(()) } else { self.put_out_some(operators, write) }
+    }
+
+    fn put_out_some(
         &mut self,
         operators: &MergeOperators,
         write: &mut impl FnMut(&[u8], SeqNo, Kind, &[u8]) -> Result<()>,

@@ -94,6 +94,7 @@ impl Batch {
         self.put_beside(tree, key.as_ref(), value.as_ref(), options.checked()?)
     }
 
+    #[inline]
     pub(crate) fn put_beside(
         &mut self,
         tree: &Tree,

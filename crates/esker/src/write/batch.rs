@@ -278,6 +278,7 @@ impl Batch {
 
     /// Adds an entry of `kind` and `value` for `key`. If there is something beside the value, the entry is a put or a
     /// huge value's pointer.
+    #[inline]
     pub(crate) fn add_beside(
         &mut self,
         tree: &Arc<TreeInner>,
@@ -489,11 +490,16 @@ impl Batch {
         Ok(!found.is_empty())
     }
 
+    #[inline]
     fn part_of(&mut self, tree: &Arc<TreeInner>) -> usize {
         let last = self.ops.last().map_or(0, |op| op.part as usize);
-        if self.parts.get(last).is_some_and(|part| Arc::ptr_eq(&part.tree, tree)) {
-            return last;
+        match self.parts.get(last) {
+            Some(part) if Arc::ptr_eq(&part.tree, tree) => last,
+            _ => self.other_part_of(tree),
         }
+    }
+
+    fn other_part_of(&mut self, tree: &Arc<TreeInner>) -> usize {
         if self.ops.is_empty() {
             self.parts.clear();
         }
