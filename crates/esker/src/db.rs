@@ -19,7 +19,7 @@ mod event_loop;
 mod groups;
 mod insight;
 
-pub use event_loop::WriteToken;
+pub use event_loop::{WriteToken, without_io};
 pub use groups::TreeSplit;
 
 /// An open store. Cheap to clone; any number of threads may use it at once.

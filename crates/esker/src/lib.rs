@@ -144,7 +144,7 @@ pub use admin::{
 };
 pub use cache::sim as cache_sim;
 pub use cursor::ATTRIBUTES_LEN_MAX;
-pub use db::{Db, TreeSplit, WriteToken};
+pub use db::{Db, TreeSplit, WriteToken, without_io};
 pub use error::{BusyUntil, Error, ErrorKind, KeyMoved, Result};
 pub use finding::{CheckReport, Finding};
 pub use listener::{FlushedTree, Listener};

@@ -2,6 +2,7 @@
 
 use super::Db;
 use crate::error::{Error, Result};
+use crate::fs::no_wait;
 use crate::store::{Owner, Placed};
 use crate::write::batch::Batch;
 
@@ -17,6 +18,31 @@ impl WriteToken {
     pub(super) fn new(store: &Owner, placed: Placed) -> WriteToken {
         WriteToken { store: store.id(), placed }
     }
+}
+
+/// Runs `reads`, in which no call waits for the disk: a read, scan or cursor step that would have to read a file fails with
+/// [`ErrorKind::NeedsIo`](crate::ErrorKind) instead. [`Tree::get_cached`](crate::Tree::get_cached) is this for one read.
+/// It holds for this thread, and not for writes.
+///
+/// A thread that serves many clients does so what memory can answer, and leaves the rest to other threads.
+///
+/// # Example
+/// ```
+/// # fn main() -> esker::Result<()> {
+/// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+/// use esker::ErrorKind;
+/// let tree = db.default_tree();
+/// tree.put("ada", "1")?;
+/// let count = match esker::without_io(|| tree.count(..)) {
+///     Err(error) if error.kind() == ErrorKind::NeedsIo => tree.count(..)?, // on another thread
+///     counted => counted?,
+/// };
+/// assert_eq!(count, 1);
+/// # Ok(())
+/// # }
+/// ```
+pub fn without_io<T>(reads: impl FnOnce() -> T) -> T {
+    no_wait::without_io(reads)
 }
 
 impl Db {

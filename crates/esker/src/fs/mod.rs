@@ -160,6 +160,12 @@ pub trait ReadFile: Send + Sync + Debug {
         true
     }
 
+    /// Fills `buf` from `offset` on, if that needs no wait for a disk. Otherwise, or if the file cannot tell, returns
+    /// `false` and leaves `buf` undefined; so a wrapper may leave it out.
+    fn read_resident_at(&self, _buf: &mut [u8], _offset: u64) -> bool {
+        false
+    }
+
     /// The first place from `offset` on that may be outside a hole; the file's length if there is none.
     fn next_data(&self, offset: u64) -> u64 {
         offset.min(self.len())

@@ -1,7 +1,7 @@
 //! Reads that must not wait for the disk.
 //!
-//! Below [`without_io`], a thread reads no file: what would read one calls [`check`] first. These are few places, all off
-//! the path of reads that memory can answer.
+//! Below [`without_io`], a thread waits for no disk: what would read a file calls [`check`] first, or reads only what the
+//! page cache has. These are few places, all off the path of reads that memory can answer.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ thread_local! {
 }
 
 /// Runs `read`. Where it would read a file, it fails with `NeedsIo`.
-pub(crate) fn without_io<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn without_io<T>(read: impl FnOnce() -> T) -> T {
     /// Also after a panic of a merge operator.
     struct Restore(bool);
     impl Drop for Restore {
@@ -24,11 +24,17 @@ pub(crate) fn without_io<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
     read()
 }
 
+/// Whether this thread must not wait for a disk now.
+pub(crate) fn is_asked() -> bool {
+    MUST_NOT_READ.get()
+}
+
 /// Fails if this thread must not read a file now.
 pub(crate) fn check() -> Result<()> {
-    if MUST_NOT_READ.get() {
-        let message = "the value is not in memory: read it by a call that may wait for the disk";
-        return Err(Error::new(ErrorKind::NeedsIo, message));
-    }
-    Ok(())
+    if is_asked() { Err(refused()) } else { Ok(()) }
+}
+
+/// The error of a read that would have to wait.
+pub(crate) fn refused() -> Error {
+    Error::new(ErrorKind::NeedsIo, "the value is not in memory: read it by a call that may wait for the disk")
 }

@@ -201,6 +201,10 @@ impl ReadFile for ReadUntilCancelled {
         self.inner.is_cached(offset)
     }
 
+    fn read_resident_at(&self, buf: &mut [u8], offset: u64) -> bool {
+        self.inner.read_resident_at(buf, offset)
+    }
+
     fn next_data(&self, offset: u64) -> u64 {
         self.inner.next_data(offset)
     }

@@ -246,7 +246,6 @@ impl TableReader {
     /// Reads block `i` from the file and puts it into the pool.
     #[cold]
     pub(super) fn load(&self, i: usize) -> Result<Block> {
-        no_wait::check()?;
         let place = self.place(i);
         self.note_reading(i, place.end - place.start);
         let block = self.read(i)?;
@@ -280,7 +279,11 @@ impl TableReader {
         let place = self.place(i);
         let mut stored: Arc<[u8]> = std::iter::repeat_n(0, (place.end - place.start) as usize).collect();
         if let Some(buffer) = Arc::get_mut(&mut stored) {
-            self.file.read_exact_at(buffer, place.start)?;
+            if !no_wait::is_asked() {
+                self.file.read_exact_at(buffer, place.start)?;
+            } else if !self.file.read_resident_at(buffer, place.start) {
+                return Err(no_wait::refused());
+            }
         }
         self.open_block(i, stored)
     }

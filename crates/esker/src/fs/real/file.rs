@@ -99,6 +99,10 @@ impl ReadFile for RealFile {
         os::is_cached(&self.file, offset)
     }
 
+    fn read_resident_at(&self, buf: &mut [u8], offset: u64) -> bool {
+        os::read_resident(&self.file, buf, offset)
+    }
+
     fn next_data(&self, offset: u64) -> u64 {
         os::next_data(&self.file, offset).min(ReadFile::len(self))
     }

@@ -78,6 +78,13 @@ pub(in crate::fs) fn is_cached(file: &File, offset: u64) -> bool {
     read != Err(Errno::AGAIN)
 }
 
+/// Fills `buf` from `offset` on, if the page cache has all of it.
+pub(in crate::fs) fn read_resident(file: &File, buf: &mut [u8], offset: u64) -> bool {
+    let len = buf.len();
+    let read = rustix::io::preadv2(file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT);
+    read == Ok(len)
+}
+
 /// Asks the kernel to start writing `len` bytes from `offset`. A hint: errors appear at the sync.
 pub(in crate::fs) fn start_writeback(file: &File, offset: u64, len: u64) {
     let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len)) else { return };

@@ -40,6 +40,10 @@ pub(in crate::fs) fn is_cached(_file: &File, _offset: u64) -> bool {
     true
 }
 
+pub(in crate::fs) fn read_resident(_file: &File, _buf: &mut [u8], _offset: u64) -> bool {
+    false
+}
+
 pub(in crate::fs) fn start_writeback(_file: &File, _offset: u64, _len: u64) {}
 
 pub(in crate::fs) fn allocate(_file: &File, _len: u64) -> io::Result<bool> {
