@@ -76,6 +76,12 @@ need_disk_tools() {
   { on_debian && install_packages "${missing[@]}"; } || say "missing, for tests of failing disks: ${missing[*]}"
 }
 
+# A real Redis, with which the commands are compared. Where it cannot be had that test is skipped, and says so.
+need_redis() {
+  ! have redis-server || return 0
+  { on_debian && install_packages redis-server; } || say "missing, for the comparison with Redis: redis-server"
+}
+
 # The pinned toolchain's version, as rust-toolchain.toml says it.
 pinned_rust() { sed -n 's/^channel *= *"\(.*\)"/\1/p' "$root/rust-toolchain.toml"; }
 

@@ -5,6 +5,7 @@ mod change;
 mod help;
 mod path;
 mod rows;
+mod serve;
 mod stats;
 mod types;
 mod units;
@@ -27,6 +28,7 @@ pub(crate) use cache_sim::{CacheSim, Kind};
 pub(crate) use change::{Delete, Merge, Put, Transfer};
 use path::{DB, PathParser};
 pub(crate) use rows::{Export, Import};
+pub(crate) use serve::Serve;
 pub(crate) use stats::{Stats, StatsFormat};
 use types::TypeParser;
 
@@ -280,6 +282,9 @@ Example:
     /// Run commands one after another on a store that stays open
     #[command(after_help = help::SHELL)]
     Shell(Shell),
+    /// Serve the store to Redis clients, until SIGTERM or Ctrl-C
+    #[command(after_help = help::SERVE)]
+    Serve(Serve),
     /// Simulate the buffer pool: hit rates of its policies
     #[command(
         after_help = "It prints hit rates by trace and room, the number of pages that the pool holds. It can generate these traces: zipf \

@@ -160,3 +160,12 @@ as escaped text.
 
 Example:
   esker dump esker.db/000001.table";
+
+pub(super) const SERVE: &str = "When it accepts connections, it prints the addresses, one a line (resp 127.0.0.1:6379), and then `ready`. A store \
+that does not exist is created. SIGTERM or Ctrl-C: no new connections, running commands end, everything is synced; a \
+second signal ends it at once. Only this machine's clients can connect. docs/server.md has the commands.
+
+Examples:
+  esker --db cache.db serve
+  esker --db cache.db serve --resp unix:/run/user/1000/esker.sock --durability power
+  redis-cli -p 6379 set greeting hello";

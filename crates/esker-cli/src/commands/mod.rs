@@ -27,6 +27,7 @@ pub(crate) mod run;
 #[cfg(not(fuzzing))]
 mod run;
 mod scan;
+mod serve;
 mod stats;
 mod strangers;
 mod transfer;
@@ -64,6 +65,7 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Import(args) => import::run(&global, &args),
         Command::Export(args) => export::run(&global, &args),
         Command::Shell(args) => crate::shell::run(global, &args),
+        Command::Serve(args) => serve::run(&global, &args),
         Command::CacheSim(args) => cache_sim::run(&global, &args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),

@@ -20,5 +20,6 @@ mod oracle;
 mod processes;
 mod reader;
 mod readme;
+mod serve;
 mod sessions;
 mod shell;

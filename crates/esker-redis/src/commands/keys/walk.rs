@@ -1,0 +1,64 @@
+//! Commands that walk over the keys of a database in order. A pattern that begins with plain bytes bounds the walk.
+
+use crate::commands::scan;
+use crate::context::Context;
+use crate::fault::Fault;
+use crate::glob;
+use crate::model::{Kind, behind};
+use crate::resp::reply::Reply;
+use crate::session::Bounds;
+
+/// The first key behind all that match `pattern`.
+fn upper(pattern: &[u8]) -> Option<Vec<u8>> {
+    let prefix = glob::literal_prefix(pattern);
+    if prefix.len() == pattern.len() {
+        // Only the pattern itself matches.
+        return Some([prefix, &[0]].concat());
+    }
+    behind(prefix)
+}
+
+pub(super) fn scan(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let cursor = scan::cursor(args[1])?;
+    let options = scan::options(&args[2..], true)?;
+    let upper = options.pattern.and_then(upper);
+    let lower = ctx.cursors.place(cursor).unwrap_or(&[]).max(options.prefix());
+    let (mut found, mut next, mut left) = (Vec::new(), None, options.count);
+    let bounds = Bounds { lower, upper: upper.as_deref() };
+    ctx.session().walk(ctx.keys(), bounds, false, &mut |key, entry| {
+        if left == 0 {
+            next = Some(key.to_vec());
+            return Ok(false);
+        }
+        left -= 1;
+        let is_of_kind = match options.kind {
+            Some(kind) => kind.eq_ignore_ascii_case(Kind::of(&entry)?.name().as_bytes()),
+            None => true,
+        };
+        if is_of_kind && options.wants(key) {
+            found.push(key.to_vec());
+        }
+        Ok(true)
+    })?;
+    let next = next.map_or(0, |place| ctx.cursors.number(place));
+    scan::begin_reply(reply, next, found.len());
+    found.iter().for_each(|key| reply.bulk(key));
+    Ok(())
+}
+
+pub(super) fn keys(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let pattern = args[1];
+    let upper = upper(pattern);
+    let bounds = Bounds { lower: glob::literal_prefix(pattern), upper: upper.as_deref() };
+    let (mut found, mut count) = (Reply::new(reply.resp3), 0);
+    ctx.session().walk(ctx.keys(), bounds, false, &mut |key, _| {
+        if glob::matches(pattern, key) {
+            found.bulk(key);
+            count += 1;
+        }
+        Ok(true)
+    })?;
+    reply.array(count);
+    reply.bytes.append(&mut found.bytes);
+    Ok(())
+}

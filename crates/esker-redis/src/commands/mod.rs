@@ -1,0 +1,265 @@
+//! The commands: what each is called, which keys it has, and what it does.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::context::Context;
+use crate::fault::{Fault, ReadError};
+use crate::resp::reply::Reply;
+
+mod bits;
+pub mod blocking;
+mod collections;
+mod hashes;
+mod keys;
+mod lists;
+mod random;
+mod ranges;
+mod scan;
+mod server;
+mod sets;
+mod sorted_sets;
+mod strings;
+
+/// What a command does. An error takes back what it has written, and its reply.
+pub(crate) type Run = fn(&mut Context<'_>, &[&[u8]], &mut Reply) -> Result<(), Fault>;
+
+/// What a command is about; also what `ACL` calls a category.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// Strings.
+    String,
+    /// Bits of strings.
+    Bitmap,
+    /// Keys of any type.
+    Keyspace,
+    /// Hashes.
+    Hash,
+    /// Sets.
+    Set,
+    /// Sorted sets.
+    SortedSet,
+    /// Lists.
+    List,
+    /// Connections.
+    Connection,
+    /// The server.
+    Server,
+    /// Channels.
+    PubSub,
+    /// Several commands as one.
+    Transaction,
+}
+
+/// What a server should know of a command before it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags {
+    /// It writes.
+    pub writes: bool,
+    /// It takes time for each element of what it reads, which may be much.
+    pub is_slow: bool,
+    /// It may wait for an element to come.
+    pub blocks: bool,
+    /// It changes the server, or tells what is not everybody's business.
+    pub is_admin: bool,
+}
+
+/// Which arguments are keys, as `COMMAND` tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    /// None.
+    None,
+    /// From the first one on to the last one, one in each `step`; `last` counts from the end if it is negative.
+    Range {
+        /// The first key.
+        first: usize,
+        /// The last key.
+        last: i32,
+        /// From one key to the next.
+        step: usize,
+    },
+    /// As many as the argument at this place says, behind it. If `with_target`, the first argument is a key too.
+    Counted {
+        /// The place of the count.
+        at: usize,
+        /// Whether the first argument is a key too.
+        with_target: bool,
+    },
+}
+
+/// One command.
+pub struct Spec {
+    /// Its name, in lower case.
+    pub name: &'static str,
+    /// How many arguments it has, with its name; at least so many if negative.
+    pub arity: i32,
+    /// What it is about.
+    pub family: Family,
+    /// What a server should know.
+    pub flags: Flags,
+    /// Which arguments are keys.
+    pub keys: Keys,
+    /// What it does in short, for `COMMAND DOCS`.
+    pub summary: &'static str,
+    /// `None`: the server does it itself.
+    pub(crate) run: Option<Run>,
+}
+
+impl Spec {
+    /// Whether a server has to do it itself: it is about a connection or the server.
+    pub fn is_of_server(&self) -> bool {
+        self.run.is_none()
+    }
+
+    /// Whether it may have so many arguments, its name included.
+    pub fn takes(&self, arguments: usize) -> bool {
+        let wanted = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 { arguments >= wanted } else { arguments == wanted }
+    }
+
+    /// The keys among `arguments`. Those that are not there are left out.
+    pub fn keys_of<'a>(&self, arguments: &[&'a [u8]]) -> Vec<&'a [u8]> {
+        match self.keys {
+            Keys::None => Vec::new(),
+            Keys::Range { first, last, step } => {
+                let count = arguments.len();
+                let end = if last < 0 {
+                    count.saturating_sub(last.unsigned_abs() as usize - 1)
+                } else {
+                    last as usize + 1
+                };
+                (first..end.min(count)).step_by(step.max(1)).map(|at| arguments[at]).collect()
+            }
+            Keys::Counted { at, with_target } => {
+                let count = arguments.get(at).and_then(|count| crate::numbers::integer(count)).unwrap_or(0);
+                let counted = arguments.iter().skip(at + 1).take(count.max(0) as usize);
+                let target = arguments.iter().skip(1).take(usize::from(with_target));
+                target.chain(counted).copied().collect()
+            }
+        }
+    }
+}
+
+/// One key, the first argument.
+pub(crate) const ONE: Keys = Keys::Range { first: 1, last: 1, step: 1 };
+/// All arguments are keys.
+pub(crate) const ALL: Keys = Keys::Range { first: 1, last: -1, step: 1 };
+/// Two keys.
+pub(crate) const TWO: Keys = Keys::Range { first: 1, last: 2, step: 1 };
+/// Every other argument is a key.
+pub(crate) const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
+/// All arguments but the last are keys.
+pub(crate) const ALL_BUT_LAST: Keys = Keys::Range { first: 1, last: -2, step: 1 };
+
+pub(crate) const READS: Flags = Flags { writes: false, is_slow: false, blocks: false, is_admin: false };
+pub(crate) const WRITES: Flags = Flags { writes: true, ..READS };
+/// Reads everything of a key, or of all keys.
+pub(crate) const READS_ALL: Flags = Flags { is_slow: true, ..READS };
+pub(crate) const WRITES_ALL: Flags = Flags { writes: true, ..READS_ALL };
+
+/// A command that is evaluated.
+pub(crate) const fn command(
+    name: &'static str,
+    arity: i32,
+    family: Family,
+    flags: Flags,
+    keys: Keys,
+    run: Run,
+    summary: &'static str,
+) -> Spec {
+    Spec { name, arity, family, flags, keys, summary, run: Some(run) }
+}
+
+/// A command that the server does.
+pub(crate) const fn of_server(
+    name: &'static str,
+    arity: i32,
+    family: Family,
+    flags: Flags,
+    keys: Keys,
+    summary: &'static str,
+) -> Spec {
+    Spec { name, arity, family, flags, keys, summary, run: None }
+}
+
+const TABLES: &[&[Spec]] = &[
+    strings::COMMANDS,
+    bits::COMMANDS,
+    keys::COMMANDS,
+    hashes::COMMANDS,
+    sets::COMMANDS,
+    sorted_sets::COMMANDS,
+    lists::COMMANDS,
+    ranges::COMMANDS,
+    server::COMMANDS,
+];
+
+static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Spec>> =
+    LazyLock::new(|| specs().map(|spec| (spec.name.as_bytes(), spec)).collect());
+
+/// All commands.
+pub fn specs() -> impl Iterator<Item = &'static Spec> {
+    TABLES.iter().copied().flatten()
+}
+
+/// The command with this name, in any case of letters.
+pub fn spec(name: &[u8]) -> Option<&'static Spec> {
+    let mut lower = [0_u8; 32];
+    let lower = lower.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    BY_NAME.get(&*lower).copied()
+}
+
+/// Does what `spec` says with `arguments`, the command's name included, and answers in `reply`. An error that the client
+/// is told is an answer too; then nothing was written.
+///
+/// # Errors
+/// [`ReadError`] when the store could not be read. Nothing was written or answered then: the command may be evaluated
+/// again.
+pub fn evaluate(
+    ctx: &mut Context<'_>,
+    spec: &Spec,
+    arguments: &[&[u8]],
+    reply: &mut Reply,
+) -> Result<(), ReadError> {
+    let begin = reply.bytes.len();
+    let Some(run) = spec.run.filter(|_| spec.takes(arguments.len())) else {
+        reply.error(&format!("ERR wrong number of arguments for '{}' command", spec.name));
+        return Ok(());
+    };
+    ctx.session_mut().begin();
+    let done = run(ctx, arguments, reply);
+    let refused = ctx.session().refused().map_or(Ok(()), |message| Err(Fault::told(message)));
+    match done.and(refused) {
+        Ok(()) => Ok(()),
+        Err(fault) => {
+            ctx.session_mut().undo();
+            ctx.take_events();
+            ctx.take_touched();
+            reply.bytes.truncate(begin);
+            match fault {
+                Fault::Told(message) => {
+                    reply.error(&message);
+                    Ok(())
+                }
+                Fault::Unread(error) => Err(error),
+            }
+        }
+    }
+}
+
+/// An argument as an integer.
+pub(crate) fn integer(argument: &[u8]) -> Result<i64, Fault> {
+    crate::numbers::integer(argument).ok_or(Fault::NOT_INTEGER)
+}
+
+/// An argument as a number.
+pub(crate) fn float(argument: &[u8]) -> Result<f64, Fault> {
+    crate::numbers::float(argument).ok_or(Fault::NOT_FLOAT)
+}
+
+/// Whether an argument is this word, given in capital letters, in any case of letters.
+pub(crate) fn is(argument: &[u8], word: &str) -> bool {
+    argument.eq_ignore_ascii_case(word.as_bytes())
+}

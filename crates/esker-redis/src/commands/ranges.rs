@@ -1,0 +1,257 @@
+//! What an ordered store can do and Redis cannot: ranges of keys, and values that are compared before they change. And
+//! what is counted: `DBSIZE` and `MEMORY USAGE`.
+//!
+//! `RANGE lo hi [REV] [LIMIT n] [KEYS]` returns keys from `lo` to `hi`, both included, each followed by its value: null for
+//! what is no string. An empty `lo` or `hi` is the beginning or the end. `RANGEDEL lo hi [LIMIT n]` deletes keys of the
+//! range, 10,000 unless it is told otherwise, and returns how many it has deleted: call it until that is 0.
+//!
+//! `CAS key old new [PX ms]` sets the key to `new` if its value is `old`, and `CAD key old` deletes it if so; they return 1
+//! if they did, and 0 if the key is not there or has another value. A key that `CAS` has set expires if `PX` says so.
+
+use super::{Family, Keys, ONE, READS_ALL, Run, Spec, WRITES, WRITES_ALL, command, integer, is};
+use crate::context::{Class, Context};
+use crate::fault::Fault;
+use crate::model::Kind;
+use crate::resp::reply::Reply;
+use crate::session::{Bounds, Entry, Value};
+
+/// How many keys `RANGEDEL` deletes at most, unless it is told otherwise; and the most that it may be told.
+const DELETED: u64 = 10_000;
+const DELETED_MAX: i64 = 1_000_000;
+
+/// The longest reply to `RANGE`, in bytes.
+const REPLY_MAX: usize = 512 << 20;
+
+const fn on_range(name: &'static str, flags: super::Flags, run: Run, summary: &'static str) -> Spec {
+    command(name, -3, Family::Keyspace, flags, Keys::None, run, summary)
+}
+
+pub(crate) const COMMANDS: &[Spec] = &[
+    on_range("range", READS_ALL, range, "Returns keys in order, with their values"),
+    on_range("rangedel", WRITES_ALL, rangedel, "Deletes keys of a range"),
+    command("cas", -4, Family::String, WRITES, ONE, cas, "Sets a key if it has a given value"),
+    command("cad", 3, Family::String, WRITES, ONE, cad, "Deletes a key if it has a given value"),
+    command("dbsize", 1, Family::Keyspace, READS_ALL, Keys::None, dbsize, "Counts the keys of the database"),
+    command(
+        "memory",
+        -2,
+        Family::Server,
+        READS_ALL,
+        Keys::Range { first: 2, last: 2, step: 1 },
+        memory,
+        "Estimates the memory of a key",
+    ),
+];
+
+/// The range from `lo` to `hi`, both included.
+fn bounds<'a>(lo: &'a [u8], hi: &[u8], behind: &'a mut Vec<u8>) -> Bounds<'a> {
+    behind.extend_from_slice(hi);
+    behind.push(0);
+    Bounds { lower: lo, upper: (!hi.is_empty()).then_some(behind) }
+}
+
+fn range(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let (mut reverse, mut keys_only, mut limit) = (false, false, u64::MAX);
+    let mut options = args[3..].iter();
+    while let Some(option) = options.next() {
+        if is(option, "REV") {
+            reverse = true;
+        } else if is(option, "KEYS") {
+            keys_only = true;
+        } else if is(option, "LIMIT") {
+            let number = integer(options.next().ok_or(Fault::SYNTAX)?)?;
+            limit = u64::try_from(number).map_err(|_| Fault::told("ERR LIMIT is negative"))?;
+        } else {
+            return Err(Fault::SYNTAX);
+        }
+    }
+    let mut end = Vec::new();
+    let bounds = bounds(args[1], args[2], &mut end);
+    let (mut found, mut count, mut is_too_long) = (Reply::new(reply.resp3), 0, false);
+    if limit > 0 {
+        ctx.session().walk(ctx.keys(), bounds, reverse, &mut |key, entry| {
+            found.bulk(key);
+            if !keys_only {
+                if Kind::of(&entry)? == Kind::String {
+                    found.bulk(&entry.value.into_bytes()?);
+                } else {
+                    found.null();
+                }
+            }
+            count += 1;
+            is_too_long = found.bytes.len() > REPLY_MAX;
+            Ok(!is_too_long && count < limit)
+        })?;
+    }
+    if is_too_long {
+        return Err(Fault::told("ERR the reply would be longer than 512 MiB: use LIMIT"));
+    }
+    reply.array((count * if keys_only { 1 } else { 2 }) as usize);
+    reply.bytes.append(&mut found.bytes);
+    Ok(())
+}
+
+fn rangedel(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let limit = match &args[3..] {
+        [] => DELETED,
+        [word, number] if is(word, "LIMIT") => {
+            let number = integer(number)?;
+            if !(1..=DELETED_MAX).contains(&number) {
+                return Err(Fault::told("ERR LIMIT is not between 1 and 1000000"));
+            }
+            number as u64
+        }
+        _ => return Err(Fault::SYNTAX),
+    };
+    let (mut end, mut keys) = (Vec::new(), Vec::new());
+    let bounds = bounds(args[1], args[2], &mut end);
+    ctx.session().walk(ctx.keys(), bounds, false, &mut |key, _| {
+        keys.push(key.to_vec());
+        Ok((keys.len() as u64) < limit)
+    })?;
+    for key in &keys {
+        ctx.remove(key)?;
+        ctx.notify(Class::Generic, "del", key);
+    }
+    reply.count(keys.len() as u64);
+    Ok(())
+}
+
+/// Whether the key is a string with this value.
+fn has_value(ctx: &Context<'_>, key: &[u8], expected: &[u8]) -> Result<bool, Fault> {
+    let Some(entry) = ctx.get_string(key)? else { return Ok(false) };
+    // A huge value is read only if it has the right length.
+    Ok(entry.value.len() == expected.len() as u64 && entry.value.into_bytes()? == expected)
+}
+
+fn cas(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let expires_us = match &args[4..] {
+        [] => None,
+        [word, ms] if is(word, "PX") => {
+            let ms = u64::try_from(integer(ms)?).ok().filter(|ms| *ms > 0);
+            let ms = ms.ok_or(Fault::told("ERR invalid expire time in 'cas' command"))?;
+            Some(ms.saturating_mul(1000).saturating_add(ctx.now_us()))
+        }
+        _ => return Err(Fault::SYNTAX),
+    };
+    let swaps = has_value(ctx, args[1], args[2])?;
+    if swaps {
+        let value = Value::Bytes(args[3].to_vec());
+        ctx.put_entry(args[1], Entry { value, attributes: Vec::new(), expires_us });
+        ctx.notify(Class::String, "set", args[1]);
+    }
+    reply.flag(swaps);
+    Ok(())
+}
+
+fn cad(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let deletes = has_value(ctx, args[1], args[2])?;
+    if deletes {
+        ctx.delete_entry(args[1]);
+        ctx.notify(Class::Generic, "del", args[1]);
+    }
+    reply.flag(deletes);
+    Ok(())
+}
+
+fn dbsize(ctx: &mut Context<'_>, _: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let mut count = 0;
+    ctx.session().walk(ctx.keys(), Bounds::ALL, false, &mut |_, _| {
+        count += 1;
+        Ok(true)
+    })?;
+    reply.count(count);
+    Ok(())
+}
+
+fn memory(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    if !is(args[1], "USAGE") {
+        let sub = String::from_utf8_lossy(&args[1][..args[1].len().min(128)]);
+        return Err(Fault::made(format!("ERR unknown subcommand '{sub}'. Try MEMORY HELP.")));
+    }
+    let [key, options @ ..] = &args[2..] else {
+        return Err(Fault::told("ERR wrong number of arguments for 'memory|usage' command"));
+    };
+    for pair in options.chunks(2) {
+        let [word, samples] = pair else { return Err(Fault::SYNTAX) };
+        if !is(word, "SAMPLES") || integer(samples)? < 0 {
+            return Err(Fault::SYNTAX);
+        }
+    }
+    let Some(entry) = ctx.get(key)? else {
+        reply.null();
+        return Ok(());
+    };
+    let own = key.len() as u64 + entry.value.len() + entry.attributes.len() as u64;
+    reply.count(own + crate::model::elements_bytes(ctx, key, entry)?);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::memory::Memory;
+
+    #[test]
+    fn ranges_have_both_ends() {
+        let mut memory = Memory::default();
+        for key in ["a", "b", "c"] {
+            memory.ask(&format!("SET {key} {key}{key}"));
+        }
+        memory.ask("RPUSH bb 1");
+        for (ask, reply) in [
+            ("RANGE a b", "*4|$1|a|$2|aa|$1|b|$2|bb|"),
+            ("RANGE b c KEYS", "*3|$1|b|$2|bb|$1|c|"),
+            ("RANGE bb bb", "*2|$2|bb|$-1|"),
+            ("RANGE \"\" \"\" REV LIMIT 1", "*2|$1|c|$2|cc|"),
+            ("range x y", "*0|"),
+            ("RANGE c a", "*0|"),
+            ("RANGE a c LIMIT 0", "*0|"),
+            ("RANGE a c LIMIT -1", "-ERR LIMIT is negative|"),
+            ("RANGE a c LIMIT", "-ERR syntax error|"),
+            ("RANGE a", "-ERR wrong number of arguments for 'range' command|"),
+            ("DBSIZE", ":4|"),
+            ("RANGEDEL a bb LIMIT 2", ":2|"),
+            ("RANGEDEL a bb", ":1|"),
+            ("RANGEDEL a bb", ":0|"),
+            ("RANGEDEL a bb LIMIT 0", "-ERR LIMIT is not between 1 and 1000000|"),
+            ("RANGE \"\" \"\" KEYS", "*1|$1|c|"),
+        ] {
+            assert_eq!(memory.ask(ask), reply, "{ask}");
+        }
+    }
+
+    #[test]
+    fn values_change_only_if_they_are_as_expected() {
+        let mut memory = Memory::at(5_000_000);
+        memory.ask("RPUSH list 1");
+        for (ask, reply) in [
+            ("CAS k a b", ":0|"),
+            ("SET k a", "+OK|"),
+            ("CAS k x b", ":0|"),
+            ("CAS k a b PX 10", ":1|"),
+            ("PTTL k", ":10|"),
+            ("CAS k b c", ":1|"),
+            ("PTTL k", ":-1|"),
+            ("CAS k c d PX 0", "-ERR invalid expire time in 'cas' command|"),
+            ("CAD k d", ":0|"),
+            ("CAD k c", ":1|"),
+            ("EXISTS k", ":0|"),
+            ("CAS list 1 2", "-WRONGTYPE Operation against a key holding the wrong kind of value|"),
+        ] {
+            assert_eq!(memory.ask(ask), reply, "{ask}");
+        }
+    }
+
+    #[test]
+    fn the_memory_of_a_key_counts_its_elements() {
+        let mut memory = Memory::default();
+        memory.ask("SET k 12345");
+        assert_eq!(memory.ask("MEMORY USAGE k"), ":6|");
+        assert_eq!(memory.ask("MEMORY USAGE absent"), "$-1|");
+        let fields: String = (0..100).map(|i| format!(" f{i:02} v")).collect();
+        memory.ask(&format!("HSET h{fields}"));
+        let usage = memory.ask("MEMORY USAGE h SAMPLES 0");
+        let bytes: u64 = usage.trim_matches([':', '|']).parse().unwrap();
+        assert!(bytes > 400, "{bytes}");
+    }
+}

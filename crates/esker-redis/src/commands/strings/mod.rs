@@ -1,0 +1,270 @@
+//! Strings: a key with plain bytes.
+//!
+//! A string is an entry without attributes. Its value may be [`Huge`](crate::session::Huge): then commands that ask for a
+//! part of it, or for its length, read no more than that ([`parts`]). Commands that change a part read and write all of it.
+//!
+//! A string that changes keeps its expiry; one that is set anew loses it, unless the command says otherwise ([`set`]).
+
+use super::{ALL, Family, ONE, PAIRS, READS, Spec, WRITES, command, integer};
+use crate::context::{Class, Context, Overwritten};
+use crate::fault::Fault;
+use crate::model::Kind;
+use crate::resp::reply::Reply;
+use crate::session::{Entry, Value};
+
+mod counters;
+pub(super) mod parts;
+mod set;
+#[cfg(test)]
+mod tests;
+
+use Family::String as Strings;
+
+pub(crate) const COMMANDS: &[Spec] = &[
+    command("get", 2, Strings, READS, ONE, get, "Returns the value of a key"),
+    command("set", -3, Strings, WRITES, ONE, set::set, "Sets a key to a value, perhaps with an expiry"),
+    command("mget", -2, Strings, READS, ALL, mget, "Returns the values of keys"),
+    command("mset", -3, Strings, WRITES, PAIRS, mset, "Sets keys to values"),
+    command("msetnx", -3, Strings, WRITES, PAIRS, msetnx, "Sets keys to values if none of them exists"),
+    command("setnx", 3, Strings, WRITES, ONE, set::setnx, "Sets a key to a value if it does not exist"),
+    command("setex", 4, Strings, WRITES, ONE, set::setex, "Sets a key to a value that expires in seconds"),
+    command(
+        "psetex",
+        4,
+        Strings,
+        WRITES,
+        ONE,
+        set::psetex,
+        "Sets a key to a value that expires in milliseconds",
+    ),
+    command("getset", 3, Strings, WRITES, ONE, getset, "Sets a key to a value and returns the old one"),
+    command("getdel", 2, Strings, WRITES, ONE, getdel, "Deletes a key and returns its value"),
+    command("getex", -2, Strings, WRITES, ONE, set::getex, "Returns the value of a key and sets its expiry"),
+    command("append", 3, Strings, WRITES, ONE, append, "Adds bytes to the end of a value"),
+    command("strlen", 2, Strings, READS, ONE, strlen, "Returns the length of a value"),
+    command("setrange", 4, Strings, WRITES, ONE, setrange, "Overwrites bytes of a value from an offset on"),
+    command("getrange", 4, Strings, READS, ONE, getrange, "Returns the bytes of a value between two offsets"),
+    command("substr", 4, Strings, READS, ONE, getrange, "Returns the bytes of a value between two offsets"),
+    command("incr", 2, Strings, WRITES, ONE, counters::incr, "Adds one to a number"),
+    command("decr", 2, Strings, WRITES, ONE, counters::decr, "Subtracts one from a number"),
+    command("incrby", 3, Strings, WRITES, ONE, counters::incrby, "Adds an integer to a number"),
+    command("decrby", 3, Strings, WRITES, ONE, counters::decrby, "Subtracts an integer from a number"),
+    command(
+        "incrbyfloat",
+        3,
+        Strings,
+        WRITES,
+        ONE,
+        counters::incrbyfloat,
+        "Adds a decimal number to a number",
+    ),
+];
+
+/// The longest string that a command makes, in bytes.
+pub(super) const BYTES_MAX: u64 = 512 << 20;
+
+/// Refuses a string of more than [`BYTES_MAX`] bytes: `begin` bytes and `len` behind them.
+pub(super) fn check_len(begin: u64, len: u64) -> Result<(), Fault> {
+    if begin.saturating_add(len) > BYTES_MAX {
+        return Err(Fault::told("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
+    }
+    Ok(())
+}
+
+/// The string at `key`, for a command that reads it. Says so if there is none.
+pub(super) fn read(ctx: &mut Context<'_>, key: &[u8]) -> Result<Option<Entry>, Fault> {
+    let entry = ctx.get_string(key)?;
+    if entry.is_none() {
+        ctx.notify(Class::Missed, "keymiss", key);
+    }
+    Ok(entry)
+}
+
+/// `key`, which had `old`, gets a string.
+pub(super) fn write(
+    ctx: &mut Context<'_>,
+    key: &[u8],
+    old: Overwritten,
+    bytes: Vec<u8>,
+    expires_us: Option<u64>,
+) -> Result<(), Fault> {
+    match old {
+        Overwritten::Known(Some(old)) => ctx.delete_elements(key, old)?,
+        Overwritten::Known(None) => ctx.notify(Class::New, "new", key),
+        Overwritten::Unread => {}
+    }
+    ctx.put_entry(key, Entry { value: Value::Bytes(bytes), attributes: Vec::new(), expires_us });
+    Ok(())
+}
+
+/// A string that a command changes, and keeps the expiry of.
+pub(super) struct Changed {
+    /// Its bytes; none if there was no such key.
+    pub(super) bytes: Vec<u8>,
+    is_new: bool,
+    expires_us: Option<u64>,
+}
+
+impl Changed {
+    /// Of `entry`, if there is one. It must not be longer than what a command may make of it.
+    pub(super) fn of(entry: Option<Entry>) -> Result<Changed, Fault> {
+        check_len(entry.as_ref().map_or(0, |entry| entry.value.len()), 0)?;
+        let (is_new, expires_us) = (entry.is_none(), entry.as_ref().and_then(|entry| entry.expires_us));
+        let bytes = entry.map_or(Ok(Vec::new()), |entry| entry.value.into_bytes())?;
+        Ok(Changed { bytes, is_new, expires_us })
+    }
+
+    /// Whether there was no such key.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Makes the change count.
+    pub(super) fn save(self, ctx: &mut Context<'_>, key: &[u8]) {
+        let Changed { bytes, is_new, expires_us } = self;
+        if is_new {
+            ctx.notify(Class::New, "new", key);
+        }
+        ctx.put_entry(key, Entry { value: Value::Bytes(bytes), attributes: Vec::new(), expires_us });
+    }
+}
+
+fn get(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    match read(ctx, args[1])? {
+        Some(entry) => parts::answer(reply, &entry.value)?,
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+fn mget(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let keys = &args[1..];
+    reply.array(keys.len());
+    for key in keys {
+        match ctx.get(key)? {
+            Some(entry) if Kind::of(&entry)? == Kind::String => parts::answer(reply, &entry.value)?,
+            Some(_) => reply.null(),
+            None => {
+                ctx.notify(Class::Missed, "keymiss", key);
+                reply.null();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The keys and values of `MSET` and its like.
+fn pairs<'a>(args: &'a [&'a [u8]], arity: &'static str) -> Result<&'a [[&'a [u8]; 2]], Fault> {
+    match args[1..].as_chunks() {
+        (pairs, []) => Ok(pairs),
+        _ => Err(Fault::told(arity)),
+    }
+}
+
+fn set_pairs(ctx: &mut Context<'_>, pairs: &[[&[u8]; 2]]) -> Result<(), Fault> {
+    for [key, value] in pairs {
+        let old = ctx.overwritten(key)?;
+        write(ctx, key, old, value.to_vec(), None)?;
+        ctx.notify(Class::String, "set", key);
+    }
+    Ok(())
+}
+
+fn mset(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let pairs = pairs(args, "ERR wrong number of arguments for 'mset' command")?;
+    set_pairs(ctx, pairs)?;
+    reply.ok();
+    Ok(())
+}
+
+fn msetnx(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let pairs = pairs(args, "ERR wrong number of arguments for 'msetnx' command")?;
+    for [key, _] in pairs {
+        if ctx.get(key)?.is_some() {
+            reply.flag(false);
+            return Ok(());
+        }
+    }
+    set_pairs(ctx, pairs)?;
+    reply.flag(true);
+    Ok(())
+}
+
+fn getset(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let old = read(ctx, args[1])?;
+    match &old {
+        Some(old) => parts::answer(reply, &old.value)?,
+        None => reply.null(),
+    }
+    write(ctx, args[1], Overwritten::Known(old), args[2].to_vec(), None)?;
+    ctx.notify(Class::String, "set", args[1]);
+    Ok(())
+}
+
+fn getdel(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let Some(entry) = read(ctx, args[1])? else {
+        reply.null();
+        return Ok(());
+    };
+    parts::answer(reply, &entry.value)?;
+    ctx.delete_entry(args[1]);
+    ctx.notify(Class::Generic, "del", args[1]);
+    Ok(())
+}
+
+fn append(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let (key, more) = (args[1], args[2]);
+    let old = ctx.get_string(key)?;
+    if let Some(old) = &old {
+        check_len(old.value.len(), more.len() as u64)?;
+    }
+    let mut string = Changed::of(old)?;
+    string.bytes.extend_from_slice(more);
+    reply.count(string.bytes.len() as u64);
+    string.save(ctx, key);
+    ctx.notify(Class::String, "append", key);
+    Ok(())
+}
+
+fn strlen(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let entry = read(ctx, args[1])?;
+    reply.count(entry.map_or(0, |entry| entry.value.len()));
+    Ok(())
+}
+
+fn setrange(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let (key, part) = (args[1], args[3]);
+    let Ok(offset) = u64::try_from(integer(args[2])?) else {
+        return Err(Fault::told("ERR offset is out of range"));
+    };
+    let old = ctx.get_string(key)?;
+    if part.is_empty() {
+        reply.count(old.map_or(0, |old| old.value.len()));
+        return Ok(());
+    }
+    check_len(offset, part.len() as u64)?;
+    let mut string = Changed::of(old)?;
+    // Both are at most BYTES_MAX.
+    let (begin, end) = (offset as usize, offset as usize + part.len());
+    if string.bytes.len() < end {
+        string.bytes.resize(end, 0);
+    }
+    string.bytes[begin..end].copy_from_slice(part);
+    reply.count(string.bytes.len() as u64);
+    string.save(ctx, key);
+    ctx.notify(Class::String, "setrange", key);
+    Ok(())
+}
+
+fn getrange(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let (first, last) = (integer(args[2])?, integer(args[3])?);
+    let Some(entry) = read(ctx, args[1])? else {
+        reply.bulk(b"");
+        return Ok(());
+    };
+    match parts::within(first, last, entry.value.len()) {
+        Some(range) if !parts::is_backwards(first, last) => parts::answer_part(reply, &entry.value, range)?,
+        _ => reply.bulk(b""),
+    }
+    Ok(())
+}

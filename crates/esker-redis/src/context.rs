@@ -1,0 +1,234 @@
+//! What a command has at hand: the state that it reads and writes, the stamp, and what it tells the server.
+
+use crate::cursors::Cursors;
+use crate::fault::{Fault, ReadError};
+use crate::model::{Collection, Kind};
+use crate::session::{Entry, Session, Slot, Space};
+
+/// What evaluation would otherwise have to ask the world for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// The time, in microseconds since 1970.
+    pub now_us: u64,
+    /// What random choices are made of, and the generations of collections.
+    pub seed: u64,
+}
+
+/// The class of an event, as `notify-keyspace-events` names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// `g`: commands of any type.
+    Generic,
+    /// `$`
+    String,
+    /// `l`
+    List,
+    /// `s`
+    Set,
+    /// `h`
+    Hash,
+    /// `z`
+    SortedSet,
+    /// `x`
+    Expired,
+    /// `n`
+    New,
+    /// `m`
+    Missed,
+}
+
+/// What has happened to a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The number of the database.
+    pub database: u16,
+    /// The class of the event.
+    pub class: Class,
+    /// What has happened: `set`, `del`, `lpush`.
+    pub name: &'static str,
+    /// The key.
+    pub key: Vec<u8>,
+}
+
+/// What a command has at hand.
+pub struct Context<'a> {
+    session: Session<'a>,
+    /// The server's cursors of `SCAN`.
+    pub cursors: &'a mut Cursors,
+    stamp: Stamp,
+    database: u16,
+    random: u64,
+    events: Vec<Event>,
+    touched: Vec<(u16, Vec<u8>)>,
+    databases: u16,
+    wants_new: bool,
+}
+
+/// What a key had that is overwritten, whatever it is.
+pub(crate) enum Overwritten {
+    /// This, if anything.
+    Known(Option<Entry>),
+    /// A file would have to be read. Elements of a collection that the key may have had are found by the server's
+    /// sweep.
+    Unread,
+}
+
+impl<'a> Context<'a> {
+    /// For a command of a client that has selected `database`, of `databases` that there are.
+    pub fn new(
+        session: Session<'a>,
+        cursors: &'a mut Cursors,
+        stamp: Stamp,
+        database: u16,
+        databases: u16,
+    ) -> Context<'a> {
+        Context {
+            session,
+            cursors,
+            stamp,
+            database,
+            random: stamp.seed,
+            events: Vec::new(),
+            touched: Vec::new(),
+            databases,
+            wants_new: true,
+        }
+    }
+
+    /// Nobody wants to hear of new keys. Then what a key had that is overwritten anyway is not read from a file.
+    pub fn ignore_new_keys(&mut self) {
+        self.wants_new = false;
+    }
+
+    /// The number of the client's database.
+    pub fn database(&self) -> u16 {
+        self.database
+    }
+
+    /// How many databases there are.
+    pub fn databases(&self) -> u16 {
+        self.databases
+    }
+
+    /// The time, in microseconds since 1970.
+    pub fn now_us(&self) -> u64 {
+        self.stamp.now_us
+    }
+
+    /// The time, in milliseconds since 1970.
+    pub fn now_ms(&self) -> i64 {
+        (self.stamp.now_us / 1000) as i64
+    }
+
+    /// What has happened to keys, in order.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// The keys that were changed, each with its database. A key may be there twice.
+    pub fn take_touched(&mut self) -> Vec<(u16, Vec<u8>)> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// Does `work` as if the client had selected `database`.
+    pub(crate) fn within<T>(&mut self, database: u16, work: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.database, database);
+        let made = work(self);
+        self.database = before;
+        made
+    }
+
+    pub(crate) fn session(&self) -> &Session<'a> {
+        &self.session
+    }
+
+    pub(crate) fn session_mut(&mut self) -> &mut Session<'a> {
+        &mut self.session
+    }
+
+    /// A number that no other collection of the same key has had: 64 random bits.
+    pub(crate) fn next_generation(&mut self) -> u64 {
+        self.random()
+    }
+
+    /// The next random number.
+    pub(crate) fn random(&mut self) -> u64 {
+        // SplitMix64 (Steele, Lea, Flood, 2014).
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A random number below `bound`, which is not 0.
+    pub(crate) fn random_below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.random()) * u128::from(bound)) >> 64) as u64
+    }
+
+    pub(crate) fn keys(&self) -> Slot {
+        Slot { database: self.database, space: Space::Keys }
+    }
+
+    /// The entry of `key`.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Entry>, ReadError> {
+        self.session.get(self.keys(), key)
+    }
+
+    /// What `key` has, for a command that overwrites it.
+    pub(crate) fn overwritten(&self, key: &[u8]) -> Result<Overwritten, ReadError> {
+        match self.get(key) {
+            Err(ReadError::NeedsIo) if !self.wants_new => Ok(Overwritten::Unread),
+            found => found.map(Overwritten::Known),
+        }
+    }
+
+    /// The entry of `key`, which must be a string if there is one.
+    pub(crate) fn get_string(&self, key: &[u8]) -> Result<Option<Entry>, Fault> {
+        let Some(entry) = self.get(key)? else { return Ok(None) };
+        if Kind::of(&entry)? == Kind::String { Ok(Some(entry)) } else { Err(Fault::WRONG_TYPE) }
+    }
+
+    /// `key` gets `entry`. Elements of a collection that it had are the caller's business.
+    pub(crate) fn put_entry(&mut self, key: &[u8], entry: Entry) {
+        let slot = self.keys();
+        self.session.put(slot, key, entry);
+        self.touch(key);
+    }
+
+    /// `key` goes; its elements are the caller's business.
+    pub(crate) fn delete_entry(&mut self, key: &[u8]) {
+        let slot = self.keys();
+        self.session.delete(slot, key);
+        self.touch(key);
+    }
+
+    /// Deletes the elements of the collection that `key` has as `entry`, if it is one.
+    pub(crate) fn delete_elements(&mut self, key: &[u8], entry: Entry) -> Result<(), Fault> {
+        let kind = Kind::of(&entry)?;
+        if kind == Kind::String {
+            return Ok(());
+        }
+        Ok(Collection::of(self, key, kind, entry)?.delete_elements(self)?)
+    }
+
+    /// `key` and all that it has goes. Returns whether it was there.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Result<bool, Fault> {
+        let Some(old) = self.get(key)? else { return Ok(false) };
+        self.delete_elements(key, old)?;
+        self.delete_entry(key);
+        Ok(true)
+    }
+
+    /// Notes that `key` was changed.
+    pub(crate) fn touch(&mut self, key: &[u8]) {
+        if self.touched.last().is_none_or(|last| last.0 != self.database || last.1 != key) {
+            self.touched.push((self.database, key.to_vec()));
+        }
+    }
+
+    /// Notes what has happened to `key`.
+    pub(crate) fn notify(&mut self, class: Class, name: &'static str, key: &[u8]) {
+        self.events.push(Event { database: self.database, class, name, key: key.to_vec() });
+    }
+}

@@ -1,0 +1,34 @@
+//! Redis' protocol and commands, apart from sockets, disks, clocks and chance.
+//!
+//! ```text
+//! bytes of a client --resp::Parser--> arguments --evaluate--> Writes (one batch) and a Reply --> bytes
+//!                                         reads |
+//!                                     Base: a state of the store
+//! ```
+//! [`evaluate`] depends on nothing but its arguments: the state that it reads, the command, and a [`Stamp`] with the time
+//! and a seed. So replicas can apply what it has written, tests can repeat it, and a server may evaluate a
+//! command twice: once with what is in memory, and again on another thread if a file has to be read.
+//!
+//! Commands that are about a connection or the server (`HELLO`, `SUBSCRIBE`, `MULTI`, ...) are in the [`spec`] table too,
+//! but a server does them itself.
+//!
+//! The data model is described at [`model`].
+
+pub mod commands;
+pub mod glob;
+pub mod memory;
+pub mod model;
+pub mod numbers;
+pub mod resp;
+pub mod session;
+
+mod context;
+mod cursors;
+mod fault;
+
+pub use commands::{Family, Flags, Keys, Spec, evaluate, spec, specs};
+pub use context::{Class, Context, Event, Stamp};
+pub use cursors::Cursors;
+pub use fault::{Fault, ReadError};
+pub use resp::reply::Reply;
+pub use session::{Base, Bounds, Entry, Huge, Op, Session, Slot, Space, Value, Visit, Writes};

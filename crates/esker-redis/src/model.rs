@@ -1,0 +1,604 @@
+//! How values of Redis lie in a store.
+//!
+//! ```text
+//! tree Keys       key -> the bytes of a string                       attributes: none
+//!                 key -> a small collection: its elements in order   attributes: kind, count, ...
+//!                 key -> nothing                                     attributes: kind, count, generation, ...
+//! tree Elements   key, escaped | 0 1 | generation, 8 bytes | element -> the element's value
+//!
+//! element         hash: field -> value        set: member -> nothing       list: place, 8 bytes -> value
+//!                 sorted set: 'm' member -> score     's' score member -> nothing
+//! ```
+//! A string is its bytes and nothing else, so whatever else opens the store sees the same bytes. A collection is a map
+//! from elements to values, which is kept in order: in the record of its key while it is small, and in a tree of its own
+//! from [`SMALL_ENTRIES`] entries or [`SMALL_BYTES`] on. Then it has a *generation*, a number that no other collection has
+//! had. So the elements of a collection that is gone are never taken for those of a later one with the same key, and may
+//! be deleted later.
+//!
+//! Attributes of a collection: the kind (1 hash, 2 set, 3 sorted set, 4 list), plus 128 if it is large; the number of
+//! entries as varint; if it is large, the generation, 8 bytes, big-endian; of a list, the place of its first element, 8
+//! bytes, big-endian. A small collection's record has for each entry: length of the element as varint, the element, length
+//! of its value as varint, the value.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use crate::context::Context;
+use crate::fault::{Fault, ReadError};
+use crate::session::{Bounds, Entry, Session, Slot, Space, Value};
+
+/// The most entries of a collection that is kept in its key's record. A member of a sorted set counts as two.
+pub const SMALL_ENTRIES: u64 = 64;
+
+/// The most bytes of such a record.
+pub const SMALL_BYTES: usize = 4096;
+
+/// A collection with more entries than this is deleted as a range, others entry by entry: deletions of ranges take memory
+/// until they are merged away.
+const DELETED_SINGLY: u64 = 1024;
+
+const LARGE: u8 = 0x80;
+
+/// The type of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Bytes.
+    String,
+    /// Fields with values.
+    Hash,
+    /// Members.
+    Set,
+    /// Members with scores.
+    SortedSet,
+    /// Values in order.
+    List,
+}
+
+impl Kind {
+    /// Its name, as `TYPE` tells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::String => "string",
+            Kind::Hash => "hash",
+            Kind::Set => "set",
+            Kind::SortedSet => "zset",
+            Kind::List => "list",
+        }
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            Kind::String => 0,
+            Kind::Hash => 1,
+            Kind::Set => 2,
+            Kind::SortedSet => 3,
+            Kind::List => 4,
+        }
+    }
+
+    /// The type of an entry. One that this version does not know is damage.
+    pub fn of(entry: &Entry) -> Result<Kind, ReadError> {
+        let Some(first) = entry.attributes.first() else { return Ok(Kind::String) };
+        let all = [Kind::String, Kind::Hash, Kind::Set, Kind::SortedSet, Kind::List];
+        all.into_iter()
+            .find(|kind| kind.number() == first & !LARGE)
+            .ok_or_else(|| damaged("the type of a value is unknown to this version"))
+    }
+}
+
+fn damaged(what: &str) -> ReadError {
+    ReadError::Failed(format!("Corruption: {what}"))
+}
+
+fn put_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// A number at the beginning of `bytes`, and how many bytes it has.
+fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut number = 0_u64;
+    for (at, byte) in bytes.iter().take(10).enumerate() {
+        number |= u64::from(byte & 0x7f).checked_shl(7 * at as u32)?;
+        if byte & 0x80 == 0 {
+            return Some((number, at + 1));
+        }
+    }
+    None
+}
+
+/// What a collection's attributes say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Head {
+    kind: Kind,
+    entries: u64,
+    generation: Option<u64>,
+    first: i64,
+}
+
+impl Head {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = vec![self.kind.number() | if self.generation.is_some() { LARGE } else { 0 }];
+        put_varint(&mut out, self.entries);
+        out.extend(self.generation.into_iter().flat_map(u64::to_be_bytes));
+        if self.kind == Kind::List {
+            out.extend_from_slice(&self.first.to_be_bytes());
+        }
+        out
+    }
+
+    fn decode(kind: Kind, attributes: &[u8]) -> Option<Head> {
+        let (first_byte, rest) = attributes.split_first()?;
+        let (entries, len) = varint(rest)?;
+        let mut rest = &rest[len..];
+        let mut number = || {
+            let (number, behind) = rest.split_first_chunk::<8>()?;
+            rest = behind;
+            Some(*number)
+        };
+        let generation = if first_byte & LARGE != 0 { Some(u64::from_be_bytes(number()?)) } else { None };
+        let first = if kind == Kind::List { i64::from_be_bytes(number()?) } else { 0 };
+        Some(Head { kind, entries, generation, first })
+    }
+}
+
+/// A key as it begins the keys of its elements: zeros are escaped, so that no key's elements lie among those of another.
+fn escaped(key: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(key.len() + 10);
+    for byte in key {
+        out.push(*byte);
+        if *byte == 0 {
+            out.push(0xff);
+        }
+    }
+    out.extend_from_slice(&[0, 1]);
+    out
+}
+
+/// The key, the generation and the element in a key of the tree Elements.
+fn unescaped(mut bytes: &[u8]) -> Option<(Vec<u8>, u64, &[u8])> {
+    let mut key = Vec::new();
+    loop {
+        match bytes {
+            [0, 0xff, rest @ ..] => {
+                key.push(0);
+                bytes = rest;
+            }
+            [0, 1, rest @ ..] => {
+                let (generation, element) = rest.split_first_chunk::<8>()?;
+                return Some((key, u64::from_be_bytes(*generation), element));
+            }
+            [byte, rest @ ..] => {
+                key.push(*byte);
+                bytes = rest;
+            }
+            [] => return None,
+        }
+    }
+}
+
+/// What all elements of a large collection begin with.
+fn prefix(key: &[u8], generation: u64) -> Vec<u8> {
+    let mut prefix = escaped(key);
+    prefix.extend_from_slice(&generation.to_be_bytes());
+    prefix
+}
+
+/// The first key behind all that begin with `prefix`, if there is one.
+pub(crate) fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
+    let mut behind = prefix[..=last].to_vec();
+    behind[last] += 1;
+    Some(behind)
+}
+
+/// An element and its value.
+pub(crate) type Pair = (Vec<u8>, Vec<u8>);
+
+/// Where the elements of a collection are.
+#[derive(Debug, Clone)]
+enum Place {
+    /// In this record.
+    Record(Vec<u8>),
+    /// In the tree Elements, below this prefix.
+    Tree(Vec<u8>),
+}
+
+/// A collection that is read and changed. Changes count from [`Collection::save`] on.
+#[derive(Debug, Clone)]
+pub(crate) struct Collection {
+    slot: Slot,
+    key: Vec<u8>,
+    head: Head,
+    expires_us: Option<u64>,
+    place: Place,
+}
+
+/// An entry in a record: where the element and its value are.
+struct Spans {
+    element: Range<usize>,
+    value: Range<usize>,
+}
+
+/// The entry of a record that begins at `at`.
+fn entry_at(record: &[u8], at: usize) -> Option<Spans> {
+    let part = |at: usize| {
+        let (len, width) = varint(&record[at..])?;
+        let begin = at + width;
+        let end = begin.checked_add(usize::try_from(len).ok()?).filter(|end| *end <= record.len())?;
+        Some(begin..end)
+    };
+    let element = part(at)?;
+    let value = part(element.end)?;
+    Some(Spans { element, value })
+}
+
+/// Where `element` is in a record, or the place to insert it.
+fn place_in(record: &[u8], element: &[u8]) -> Result<Result<(usize, Spans), usize>, ReadError> {
+    let mut at = 0;
+    while at < record.len() {
+        let spans = entry_at(record, at).ok_or_else(|| damaged("a collection's record does not parse"))?;
+        match record[spans.element.clone()].cmp(element) {
+            Ordering::Less => at = spans.value.end,
+            Ordering::Equal => return Ok(Ok((at, spans))),
+            Ordering::Greater => break,
+        }
+    }
+    Ok(Err(at))
+}
+
+impl Collection {
+    /// The collection at `key`, if there is one. Another type is an error.
+    pub(crate) fn find(ctx: &Context<'_>, key: &[u8], kind: Kind) -> Result<Option<Collection>, Fault> {
+        let Some(entry) = ctx.get(key)? else { return Ok(None) };
+        Collection::of(ctx, key, kind, entry).map(Some)
+    }
+
+    /// The collection that `entry` of `key` holds. Another type is an error.
+    pub(crate) fn of(ctx: &Context<'_>, key: &[u8], kind: Kind, entry: Entry) -> Result<Collection, Fault> {
+        if Kind::of(&entry)? != kind {
+            return Err(Fault::WRONG_TYPE);
+        }
+        let head = Head::decode(kind, &entry.attributes);
+        let head = head.ok_or_else(|| damaged("a collection's attributes do not parse"))?;
+        let slot = Slot { database: ctx.database(), space: Space::Elements };
+        let place = match head.generation {
+            Some(generation) => Place::Tree(prefix(key, generation)),
+            None => Place::Record(entry.value.into_bytes()?),
+        };
+        Ok(Collection { slot, key: key.to_vec(), head, expires_us: entry.expires_us, place })
+    }
+
+    /// A collection without entries, to be saved at `key`.
+    pub(crate) fn new(ctx: &Context<'_>, key: &[u8], kind: Kind) -> Collection {
+        Collection {
+            slot: Slot { database: ctx.database(), space: Space::Elements },
+            key: key.to_vec(),
+            head: Head { kind, entries: 0, generation: None, first: 0 },
+            expires_us: None,
+            place: Place::Record(Vec::new()),
+        }
+    }
+
+    /// How many entries it has. A member of a sorted set has two.
+    pub(crate) fn entries(&self) -> u64 {
+        self.head.entries
+    }
+
+    pub(crate) fn is_large(&self) -> bool {
+        matches!(self.place, Place::Tree(_))
+    }
+
+    /// When it expires, in microseconds since 1970.
+    pub(crate) fn expires_us(&self) -> Option<u64> {
+        self.expires_us
+    }
+
+    /// The place of a list's first element; the others follow without gaps.
+    pub(crate) fn first(&self) -> i64 {
+        self.head.first
+    }
+
+    pub(crate) fn set_first(&mut self, first: i64) {
+        self.head.first = first;
+    }
+
+    fn in_tree(prefix: &[u8], element: &[u8]) -> Vec<u8> {
+        [prefix, element].concat()
+    }
+
+    /// The value of `element`.
+    pub(crate) fn get(&self, session: &Session<'_>, element: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+        match &self.place {
+            Place::Record(record) => {
+                Ok(place_in(record, element)?.ok().map(|(_, spans)| record[spans.value].to_vec()))
+            }
+            Place::Tree(prefix) => {
+                let found = session.get(self.slot, &Self::in_tree(prefix, element))?;
+                found.map(|entry| entry.value.into_bytes()).transpose()
+            }
+        }
+    }
+
+    /// `element` gets `value`. Returns the value that it had.
+    pub(crate) fn insert(
+        &mut self,
+        ctx: &mut Context<'_>,
+        element: &[u8],
+        value: &[u8],
+    ) -> Result<Option<Vec<u8>>, ReadError> {
+        let old = match &mut self.place {
+            Place::Record(record) => {
+                let mut entry = Vec::with_capacity(element.len() + value.len() + 4);
+                for part in [element, value] {
+                    put_varint(&mut entry, part.len() as u64);
+                    entry.extend_from_slice(part);
+                }
+                match place_in(record, element)? {
+                    Ok((at, spans)) => {
+                        let old = record[spans.value.clone()].to_vec();
+                        record.splice(at..spans.value.end, entry);
+                        Some(old)
+                    }
+                    Err(at) => {
+                        record.splice(at..at, entry);
+                        None
+                    }
+                }
+            }
+            Place::Tree(prefix) => {
+                let key = Self::in_tree(prefix, element);
+                let old = ctx.session().get(self.slot, &key)?;
+                let value = Value::Bytes(value.to_vec());
+                let entry = Entry { value, attributes: Vec::new(), expires_us: None };
+                ctx.session_mut().put(self.slot, &key, entry);
+                old.map(|entry| entry.value.into_bytes()).transpose()?
+            }
+        };
+        self.head.entries += u64::from(old.is_none());
+        let is_too_large = match &self.place {
+            Place::Record(record) => self.head.entries > SMALL_ENTRIES || record.len() > SMALL_BYTES,
+            Place::Tree(_) => false,
+        };
+        if is_too_large {
+            self.spread(ctx)?;
+        }
+        Ok(old)
+    }
+
+    /// Moves the entries of a record to the tree Elements.
+    fn spread(&mut self, ctx: &mut Context<'_>) -> Result<(), ReadError> {
+        let generation = ctx.next_generation();
+        let prefix = prefix(&self.key, generation);
+        if let Place::Record(record) = std::mem::replace(&mut self.place, Place::Tree(prefix.clone())) {
+            let mut at = 0;
+            while at < record.len() {
+                let spans =
+                    entry_at(&record, at).ok_or_else(|| damaged("a collection's record does not parse"))?;
+                let value = Value::Bytes(record[spans.value.clone()].to_vec());
+                let entry = Entry { value, attributes: Vec::new(), expires_us: None };
+                let key = Self::in_tree(&prefix, &record[spans.element]);
+                ctx.session_mut().put(self.slot, &key, entry);
+                at = spans.value.end;
+            }
+        }
+        self.head.generation = Some(generation);
+        Ok(())
+    }
+
+    /// `element` goes. Returns the value that it had.
+    pub(crate) fn remove(
+        &mut self,
+        ctx: &mut Context<'_>,
+        element: &[u8],
+    ) -> Result<Option<Vec<u8>>, ReadError> {
+        let old = match &mut self.place {
+            Place::Record(record) => match place_in(record, element)? {
+                Ok((at, spans)) => {
+                    let old = record[spans.value.clone()].to_vec();
+                    record.drain(at..spans.value.end);
+                    Some(old)
+                }
+                Err(_) => None,
+            },
+            Place::Tree(prefix) => {
+                let key = Self::in_tree(prefix, element);
+                let old = ctx.session().get(self.slot, &key)?;
+                if old.is_some() {
+                    ctx.session_mut().delete(self.slot, &key);
+                }
+                old.map(|entry| entry.value.into_bytes()).transpose()?
+            }
+        };
+        self.head.entries -= u64::from(old.is_some());
+        Ok(old)
+    }
+
+    /// Calls `visit` with elements and values, in order, from `bounds.lower` on and below `bounds.upper`, ascending, or
+    /// descending if `reverse`, until it returns `false`.
+    pub(crate) fn walk(
+        &self,
+        session: &Session<'_>,
+        bounds: Bounds<'_>,
+        reverse: bool,
+        mut visit: impl FnMut(&[u8], Vec<u8>) -> Result<bool, ReadError>,
+    ) -> Result<(), ReadError> {
+        match &self.place {
+            Place::Record(record) => {
+                let (mut found, mut at) = (Vec::new(), 0);
+                while at < record.len() {
+                    let spans = entry_at(record, at)
+                        .ok_or_else(|| damaged("a collection's record does not parse"))?;
+                    at = spans.value.end;
+                    let element = &record[spans.element.clone()];
+                    let is_below = bounds.upper.is_none_or(|upper| element < upper);
+                    if element >= bounds.lower && is_below {
+                        found.push(spans);
+                    }
+                }
+                if reverse {
+                    found.reverse();
+                }
+                for spans in found {
+                    if !visit(&record[spans.element], record[spans.value].to_vec())? {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Place::Tree(prefix) => {
+                let lower = Self::in_tree(prefix, bounds.lower);
+                let upper = match bounds.upper {
+                    Some(upper) => Some(Self::in_tree(prefix, upper)),
+                    None => behind(prefix),
+                };
+                let within = Bounds { lower: &lower, upper: upper.as_deref() };
+                session.walk(self.slot, within, reverse, &mut |key, entry| {
+                    let element = key.get(prefix.len()..).unwrap_or(&[]);
+                    visit(element, entry.value.into_bytes()?)
+                })
+            }
+        }
+    }
+
+    /// All elements with their values, in order.
+    pub(crate) fn all(&self, session: &Session<'_>) -> Result<Vec<Pair>, ReadError> {
+        let mut all = Vec::new();
+        self.walk(session, Bounds::ALL, false, |element, value| {
+            all.push((element.to_vec(), value));
+            Ok(true)
+        })?;
+        Ok(all)
+    }
+
+    /// Makes the changes count. A collection without entries goes, and its key with it. Returns whether it is there.
+    pub(crate) fn save(self, ctx: &mut Context<'_>) -> bool {
+        let Collection { key, head, expires_us, place, .. } = self;
+        if head.entries == 0 {
+            // Each of its entries was removed.
+            ctx.delete_entry(&key);
+            return false;
+        }
+        let value = match place {
+            Place::Record(record) => Value::Bytes(record),
+            Place::Tree(_) => Value::Bytes(Vec::new()),
+        };
+        ctx.put_entry(&key, Entry { value, attributes: head.encode(), expires_us });
+        true
+    }
+
+    /// Deletes the elements, if they are in a tree of their own. The key's entry is overwritten or deleted by the caller.
+    pub(crate) fn delete_elements(&self, ctx: &mut Context<'_>) -> Result<(), ReadError> {
+        let Place::Tree(prefix) = &self.place else { return Ok(()) };
+        let upper = behind(prefix);
+        if self.head.entries > DELETED_SINGLY {
+            ctx.session_mut().delete_unread(self.slot, prefix.clone(), upper);
+            return Ok(());
+        }
+        let mut keys = Vec::new();
+        let bounds = Bounds { lower: prefix, upper: upper.as_deref() };
+        ctx.session().walk(self.slot, bounds, false, &mut |key, _| {
+            keys.push(key.to_vec());
+            Ok(true)
+        })?;
+        keys.iter().for_each(|key| ctx.session_mut().delete(self.slot, key));
+        Ok(())
+    }
+
+    /// A copy with all entries, to be saved at `key` in `database`.
+    pub(crate) fn copy_to(
+        &self,
+        ctx: &mut Context<'_>,
+        database: u16,
+        key: &[u8],
+    ) -> Result<Collection, ReadError> {
+        let mut copy = Collection { slot: Slot { database, ..self.slot }, key: key.to_vec(), ..self.clone() };
+        if let Place::Tree(_) = &self.place {
+            let generation = ctx.next_generation();
+            let target = prefix(key, generation);
+            for (element, value) in self.all(ctx.session())? {
+                let entry = Entry { value: Value::Bytes(value), attributes: Vec::new(), expires_us: None };
+                let key = Self::in_tree(&target, &element);
+                ctx.session_mut().put(copy.slot, &key, entry);
+            }
+            copy.head.generation = Some(generation);
+            copy.place = Place::Tree(target);
+        }
+        Ok(copy)
+    }
+}
+
+/// How many bytes the elements take that `entry` of `key` has in a tree of their own.
+pub(crate) fn elements_bytes(ctx: &Context<'_>, key: &[u8], entry: Entry) -> Result<u64, Fault> {
+    let kind = Kind::of(&entry)?;
+    if kind == Kind::String {
+        return Ok(0);
+    }
+    let collection = Collection::of(ctx, key, kind, entry)?;
+    let Place::Tree(prefix) = &collection.place else { return Ok(0) };
+    let (each, mut bytes) = (prefix.len() as u64, 0);
+    collection.walk(ctx.session(), Bounds::ALL, false, |element, value| {
+        bytes += each + (element.len() + value.len()) as u64;
+        Ok(true)
+    })?;
+    Ok(bytes)
+}
+
+/// What [`sweep`] has found.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// Where to go on; `None` at the end.
+    pub next: Option<Vec<u8>>,
+    /// The keys of collections that are gone.
+    pub gone: Vec<Vec<u8>>,
+}
+
+/// Finds elements of collections that are gone, expired ones above all, and deletes them where `may_delete` says so of
+/// the key. Looks at the collections from the key `from` of the tree Elements on, at most at `most` of them.
+///
+/// A command may have seen a collection that expires before it writes to it. So a key may be deleted only while no
+/// command on it is under way.
+///
+/// # Errors
+/// [`ReadError`] when the store cannot be read.
+pub fn sweep(
+    session: &mut Session<'_>,
+    database: u16,
+    from: &[u8],
+    most: usize,
+    may_delete: impl Fn(&[u8]) -> bool,
+) -> Result<Swept, ReadError> {
+    let mut swept = Swept::default();
+    let (keys, elements) = (Slot { database, space: Space::Keys }, Slot { database, space: Space::Elements });
+    let mut next = from.to_vec();
+    for _ in 0..most {
+        let mut found = None;
+        session.walk(elements, Bounds { lower: &next, upper: None }, false, &mut |key, _| {
+            found = Some(key.to_vec());
+            Ok(false)
+        })?;
+        let Some(found) = found else { return Ok(swept) };
+        let parts = unescaped(&found).map(|(key, generation, _)| (key, generation));
+        let Some((key, generation)) = parts else {
+            return Err(damaged("a key in the tree of elements does not parse"));
+        };
+        let lives = session.get(keys, &key)?.is_some_and(|entry| {
+            let head = Kind::of(&entry).ok().and_then(|kind| Head::decode(kind, &entry.attributes));
+            head.is_some_and(|head| head.generation == Some(generation))
+        });
+        let prefix = prefix(&key, generation);
+        let Some(end) = behind(&prefix) else { return Ok(swept) };
+        if !lives {
+            if may_delete(&key) {
+                session.delete_unread(elements, prefix, Some(end.clone()));
+            }
+            swept.gone.push(key);
+        }
+        next = end;
+    }
+    swept.next = Some(next);
+    Ok(swept)
+}

@@ -1,0 +1,4 @@
+//! Redis' serialization protocol, versions 2 and 3: requests in, replies out.
+
+pub mod parser;
+pub mod reply;

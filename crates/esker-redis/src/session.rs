@@ -1,0 +1,396 @@
+//! What commands read and write: a state of the store with the writes on top of it that are not in it yet.
+//!
+//! ```text
+//! Session   reads: Writes, then Base        writes: Writes, with a journal, so that a command that fails takes back its own
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::fault::ReadError;
+
+/// Which of a database's two trees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Space {
+    /// The keys that clients know.
+    Keys,
+    /// The elements of large collections.
+    Elements,
+}
+
+/// A tree: one of a database's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot {
+    /// The number of the database.
+    pub database: u16,
+    /// Which of its trees.
+    pub space: Space,
+}
+
+/// A value that is too long to be held in memory for no reason.
+pub trait Huge: Send + Sync {
+    /// Its length in bytes.
+    fn len(&self) -> u64;
+
+    /// Whether it has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// `len` bytes of it from `offset` on; all of them exist.
+    ///
+    /// # Errors
+    /// [`ReadError`] when they cannot be read.
+    fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, ReadError>;
+}
+
+impl fmt::Debug for dyn Huge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
+}
+
+/// A value.
+#[derive(Debug, Clone)]
+pub enum Value {
+    /// Its bytes.
+    Bytes(Vec<u8>),
+    /// Where its bytes are.
+    Huge(Arc<dyn Huge>),
+}
+
+impl Value {
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Value::Bytes(bytes) => bytes.len() as u64,
+            Value::Huge(huge) => huge.len(),
+        }
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All of its bytes.
+    ///
+    /// # Errors
+    /// [`ReadError`] when they cannot be read.
+    pub fn into_bytes(self) -> Result<Vec<u8>, ReadError> {
+        match self {
+            Value::Bytes(bytes) => Ok(bytes),
+            Value::Huge(huge) => huge.read_at(0, usize::try_from(huge.len()).unwrap_or(usize::MAX)),
+        }
+    }
+}
+
+/// What a key has.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its value.
+    pub value: Value,
+    /// What stands beside the value; empty for strings.
+    pub attributes: Vec<u8>,
+    /// When it expires, in microseconds since 1970; `None`: never.
+    pub expires_us: Option<u64>,
+}
+
+/// Keys from `lower` on and below `upper`; `None`: to the end.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds<'a> {
+    /// The first key that counts.
+    pub lower: &'a [u8],
+    /// The first key behind them.
+    pub upper: Option<&'a [u8]>,
+}
+
+impl Bounds<'_> {
+    /// All keys.
+    pub const ALL: Bounds<'static> = Bounds { lower: &[], upper: None };
+}
+
+/// Is called with the entries of a walk in order, until it returns `false`.
+pub type Visit<'a> = dyn FnMut(&[u8], Entry) -> Result<bool, ReadError> + 'a;
+
+/// A state of the store. Nothing changes it while commands are evaluated against it.
+pub trait Base {
+    /// The entry of `key`, if there is one that has not expired.
+    ///
+    /// # Errors
+    /// [`ReadError`] when it cannot be read.
+    fn get(&self, slot: Slot, key: &[u8]) -> Result<Option<Entry>, ReadError>;
+
+    /// Calls `visit` with the entries that have not expired and whose keys lie within `bounds`, ascending, or descending
+    /// if `reverse`.
+    ///
+    /// # Errors
+    /// [`ReadError`] when they cannot be read, and those of `visit`.
+    fn walk(
+        &self,
+        slot: Slot,
+        bounds: Bounds<'_>,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), ReadError>;
+}
+
+/// A write to one key.
+#[derive(Debug, Clone)]
+pub enum Op {
+    /// The key gets this entry.
+    Put(Entry),
+    /// The key and its entry go.
+    Delete,
+}
+
+/// What was written to a state of the store: a batch that has not been committed.
+#[derive(Debug, Clone, Default)]
+pub struct Writes {
+    /// These trees are emptied first.
+    cleared: Vec<Slot>,
+    ops: BTreeMap<Slot, BTreeMap<Vec<u8>, Op>>,
+    /// Ranges that are deleted, each of which nobody reads any more: elements of a collection that is gone.
+    ranges: Vec<(Slot, Vec<u8>, Option<Vec<u8>>)>,
+    /// What undoes the writes since the last [`Writes::begin`], newest last.
+    journal: Vec<Undo>,
+    bytes: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Undo {
+    Key(Slot, Vec<u8>, Option<Op>),
+    Cleared(Slot, BTreeMap<Vec<u8>, Op>),
+    Range,
+}
+
+impl Writes {
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.cleared.is_empty() && self.ranges.is_empty() && self.ops.values().all(BTreeMap::is_empty)
+    }
+
+    /// About how much memory the writes take, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The trees that are emptied before the rest takes place.
+    pub fn cleared(&self) -> &[Slot] {
+        &self.cleared
+    }
+
+    /// The ranges that are deleted, each from a key on and below another one.
+    pub fn ranges(&self) -> impl Iterator<Item = (Slot, Bounds<'_>)> {
+        self.ranges.iter().map(|(slot, lower, upper)| (*slot, Bounds { lower, upper: upper.as_deref() }))
+    }
+
+    /// The writes to keys.
+    pub fn ops(&self) -> impl Iterator<Item = (Slot, &[u8], &Op)> {
+        self.ops.iter().flat_map(|(slot, ops)| ops.iter().map(|(key, op)| (*slot, key.as_slice(), op)))
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        *self = Writes::default();
+    }
+
+    /// Begins a command: [`Writes::undo`] goes back to here.
+    fn begin(&mut self) {
+        self.journal.clear();
+    }
+
+    /// Takes back what was written since [`Writes::begin`].
+    fn undo(&mut self) {
+        while let Some(undo) = self.journal.pop() {
+            match undo {
+                Undo::Key(slot, key, Some(op)) => drop(self.ops.entry(slot).or_default().insert(key, op)),
+                Undo::Key(slot, key, None) => drop(self.ops.entry(slot).or_default().remove(&key)),
+                Undo::Cleared(slot, ops) => {
+                    self.cleared.pop();
+                    self.ops.insert(slot, ops);
+                }
+                Undo::Range => drop(self.ranges.pop()),
+            }
+        }
+    }
+
+    fn write(&mut self, slot: Slot, key: &[u8], op: Op) {
+        let value_bytes = match &op {
+            Op::Put(entry) => {
+                entry.attributes.len() + if let Value::Bytes(bytes) = &entry.value { bytes.len() } else { 0 }
+            }
+            Op::Delete => 0,
+        };
+        self.bytes += key.len() + value_bytes + 64;
+        let before = self.ops.entry(slot).or_default().insert(key.to_vec(), op);
+        self.journal.push(Undo::Key(slot, key.to_vec(), before));
+    }
+
+    fn delete_range(&mut self, slot: Slot, lower: Vec<u8>, upper: Option<Vec<u8>>) {
+        // Ranges are deleted first, so what was put into this one goes here.
+        let ops = self.ops.entry(slot).or_default();
+        let end = upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let within = ops.range::<[u8], _>((Bound::Included(lower.as_slice()), end));
+        let keys: Vec<Vec<u8>> = within.map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            let op = ops.remove(&key);
+            self.journal.push(Undo::Key(slot, key, op));
+        }
+        self.bytes += lower.len() + upper.as_ref().map_or(0, Vec::len) + 64;
+        self.ranges.push((slot, lower, upper));
+        self.journal.push(Undo::Range);
+    }
+
+    fn empty(&mut self, slot: Slot) {
+        let ops = self.ops.remove(&slot).unwrap_or_default();
+        self.cleared.push(slot);
+        self.journal.push(Undo::Cleared(slot, ops));
+    }
+
+    fn op(&self, slot: Slot, key: &[u8]) -> Option<&Op> {
+        self.ops.get(&slot)?.get(key)
+    }
+
+    fn hides_all(&self, slot: Slot) -> bool {
+        self.cleared.contains(&slot)
+    }
+}
+
+/// A state of the store and the writes on top of it, at one time.
+pub struct Session<'a> {
+    base: &'a dyn Base,
+    writes: &'a mut Writes,
+    now_us: u64,
+    /// Why the writes since [`Session::begin`] cannot be made.
+    refused: Option<&'static str>,
+}
+
+/// The most bytes of a key, and of an element with its key.
+const KEY_BYTES_MAX: usize = 128 << 10;
+
+impl<'a> Session<'a> {
+    /// Reads `base` and `writes` as they are at `now_us`, in microseconds since 1970, and adds to `writes`.
+    pub fn new(base: &'a dyn Base, writes: &'a mut Writes, now_us: u64) -> Session<'a> {
+        Session { base, writes, now_us, refused: None }
+    }
+
+    fn lives(&self, entry: &Entry) -> bool {
+        entry.expires_us.is_none_or(|expires| expires > self.now_us)
+    }
+
+    /// Begins a command: [`Session::undo`] goes back to here.
+    pub(crate) fn begin(&mut self) {
+        self.refused = None;
+        self.writes.begin();
+    }
+
+    /// Why what was written since [`Session::begin`] cannot be made: a key is empty or too long.
+    pub(crate) fn refused(&self) -> Option<&'static str> {
+        self.refused
+    }
+
+    /// Takes back what was written since [`Session::begin`].
+    pub(crate) fn undo(&mut self) {
+        self.writes.undo();
+    }
+
+    /// The entry of `key`, if there is one that has not expired.
+    ///
+    /// # Errors
+    /// [`ReadError`] when it cannot be read.
+    pub fn get(&self, slot: Slot, key: &[u8]) -> Result<Option<Entry>, ReadError> {
+        let found = match self.writes.op(slot, key) {
+            Some(Op::Put(entry)) => Some(entry.clone()),
+            Some(Op::Delete) => None,
+            None if self.writes.hides_all(slot) => None,
+            None => self.base.get(slot, key)?,
+        };
+        Ok(found.filter(|entry| self.lives(entry)))
+    }
+
+    /// `key` gets this entry.
+    pub fn put(&mut self, slot: Slot, key: &[u8], entry: Entry) {
+        if key.is_empty() {
+            self.refused = Some("ERR a key cannot be empty");
+        } else if key.len() > KEY_BYTES_MAX {
+            self.refused = Some("ERR a key, or an element with its key, has at most 131072 bytes");
+        }
+        self.writes.write(slot, key, Op::Put(entry));
+    }
+
+    /// `key` and its entry go.
+    pub fn delete(&mut self, slot: Slot, key: &[u8]) {
+        // There is no such key.
+        if key.is_empty() || key.len() > KEY_BYTES_MAX {
+            return;
+        }
+        self.writes.write(slot, key, Op::Delete);
+    }
+
+    /// The keys from `lower` on and below `upper` go. No later read of this session may meet the range.
+    pub(crate) fn delete_unread(&mut self, slot: Slot, lower: Vec<u8>, upper: Option<Vec<u8>>) {
+        self.writes.delete_range(slot, lower, upper);
+    }
+
+    /// Everything in the tree goes.
+    pub(crate) fn empty(&mut self, slot: Slot) {
+        self.writes.empty(slot);
+    }
+
+    /// Calls `visit` with the entries that have not expired and whose keys lie within `bounds`, ascending, or descending
+    /// if `reverse`, until it returns `false`.
+    ///
+    /// # Errors
+    /// [`ReadError`] when they cannot be read, and those of `visit`.
+    pub fn walk(
+        &self,
+        slot: Slot,
+        bounds: Bounds<'_>,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), ReadError> {
+        if bounds.upper.is_some_and(|upper| upper <= bounds.lower) {
+            return Ok(());
+        }
+        let upper = bounds.upper.map_or(Bound::Unbounded, Bound::Excluded);
+        let none = BTreeMap::new();
+        let own = self.writes.ops.get(&slot).unwrap_or(&none);
+        let own = own.range::<[u8], _>((Bound::Included(bounds.lower), upper));
+        let mut own: Box<dyn Iterator<Item = (&Vec<u8>, &Op)>> =
+            if reverse { Box::new(own.rev()) } else { Box::new(own) };
+        let mut next = own.next();
+        let mut goes_on = true;
+        let mut show =
+            |key: &[u8], entry: Entry| if self.lives(&entry) { visit(key, entry) } else { Ok(true) };
+        if !self.writes.hides_all(slot) {
+            self.base.walk(slot, bounds, reverse, &mut |key, entry| {
+                while let Some((own_key, op)) = next {
+                    let is_before = if reverse { own_key.as_slice() > key } else { own_key.as_slice() < key };
+                    if !is_before && own_key.as_slice() != key {
+                        break;
+                    }
+                    let same = own_key.as_slice() == key;
+                    next = own.next();
+                    if let Op::Put(entry) = op {
+                        goes_on = show(own_key, entry.clone())?;
+                    }
+                    if same || !goes_on {
+                        return Ok(goes_on);
+                    }
+                }
+                goes_on = show(key, entry)?;
+                Ok(goes_on)
+            })?;
+        }
+        while let Some((key, op)) = next.filter(|_| goes_on) {
+            if let Op::Put(entry) = op {
+                goes_on = show(key, entry.clone())?;
+            }
+            next = own.next();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! The clients that are connected: what each has chosen, and what is on its way to it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use esker_redis::Reply;
+use tokio::sync::Notify;
+
+/// The number of a client. No other one of this process has it.
+pub(crate) type ClientId = u64;
+
+/// The most bytes of messages that wait for a client. One that takes them too slowly is disconnected.
+const OUTBOX_BYTES_MAX: usize = 32 << 20;
+
+/// What others know of a client.
+pub(crate) struct Client {
+    pub(crate) id: ClientId,
+    pub(crate) address: String,
+    /// Where it is connected to.
+    pub(crate) local: String,
+    /// When it came, in seconds of the server's life.
+    pub(crate) since_s: u64,
+    pub(crate) last_used_s: Cell<u64>,
+    pub(crate) name: RefCell<Vec<u8>>,
+    pub(crate) library: RefCell<(String, String)>,
+    pub(crate) database: Cell<u16>,
+    pub(crate) resp3: Cell<bool>,
+    /// The name of its last command.
+    pub(crate) command: Cell<&'static str>,
+    pub(crate) subscriptions: Cell<(usize, usize)>,
+    /// How many commands wait for `EXEC`; `None`: it has not sent `MULTI`.
+    pub(crate) queued: Cell<Option<usize>>,
+    pub(crate) is_blocked: Cell<bool>,
+    /// Messages that are no replies, and wait to be sent.
+    outbox: RefCell<Vec<u8>>,
+    /// Is told of messages, and of the end.
+    pub(crate) told: Notify,
+    /// Whether the connection is to end.
+    pub(crate) is_ended: Cell<bool>,
+}
+
+impl Client {
+    /// Puts a message into the outbox.
+    pub(crate) fn send(&self, write: impl FnOnce(&mut Reply)) {
+        let mut reply = Reply::new(self.resp3.get());
+        write(&mut reply);
+        let mut outbox = self.outbox.borrow_mut();
+        if outbox.len() + reply.bytes.len() > OUTBOX_BYTES_MAX {
+            self.end();
+            return;
+        }
+        outbox.extend_from_slice(&reply.bytes);
+        self.told.notify_one();
+    }
+
+    pub(crate) fn take_outbox(&self) -> Vec<u8> {
+        self.outbox.take()
+    }
+
+    pub(crate) fn has_messages(&self) -> bool {
+        !self.outbox.borrow().is_empty()
+    }
+
+    /// The connection ends as soon as its task comes to it.
+    pub(crate) fn end(&self) {
+        self.is_ended.set(true);
+        self.told.notify_one();
+    }
+
+    /// Whether it has subscribed to anything.
+    pub(crate) fn listens(&self) -> bool {
+        self.subscriptions.get() != (0, 0)
+    }
+
+    /// A line of `CLIENT LIST`.
+    pub(crate) fn describe(&self, now_s: u64) -> String {
+        let (channels, patterns) = self.subscriptions.get();
+        let library = self.library.borrow();
+        let mut flags = String::new();
+        if self.listens() {
+            flags.push('P');
+        }
+        if self.queued.get().is_some() {
+            flags.push('x');
+        }
+        if self.is_blocked.get() {
+            flags.push('b');
+        }
+        if flags.is_empty() {
+            flags.push('N');
+        }
+        format!(
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} ssub=0 \
+             multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem=0 events=r cmd={} \
+             user=default redir=-1 resp={} lib-name={} lib-ver={}",
+            self.id,
+            self.address,
+            self.local,
+            String::from_utf8_lossy(&self.name.borrow()),
+            now_s - self.since_s.min(now_s),
+            now_s - self.last_used_s.get().min(now_s),
+            self.database.get(),
+            self.queued.get().map_or(-1, |count| count as i64),
+            self.outbox.borrow().len(),
+            self.command.get(),
+            if self.resp3.get() { 3 } else { 2 },
+            library.0,
+            library.1,
+        )
+    }
+}
+
+/// All clients.
+#[derive(Default)]
+pub(crate) struct Clients {
+    by_id: BTreeMap<ClientId, Rc<Client>>,
+    last: ClientId,
+}
+
+impl Clients {
+    pub(crate) fn add(&mut self, address: String, local: String, now_s: u64) -> Rc<Client> {
+        self.last += 1;
+        let client = Rc::new(Client {
+            id: self.last,
+            address,
+            local,
+            since_s: now_s,
+            last_used_s: Cell::new(now_s),
+            name: RefCell::default(),
+            library: RefCell::default(),
+            database: Cell::new(0),
+            resp3: Cell::new(false),
+            command: Cell::new("NULL"),
+            subscriptions: Cell::new((0, 0)),
+            queued: Cell::new(None),
+            is_blocked: Cell::new(false),
+            outbox: RefCell::default(),
+            told: Notify::new(),
+            is_ended: Cell::new(false),
+        });
+        self.by_id.insert(client.id, Rc::clone(&client));
+        client
+    }
+
+    pub(crate) fn remove(&mut self, id: ClientId) {
+        self.by_id.remove(&id);
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Rc<Client>> {
+        self.by_id.values()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+}

@@ -1,0 +1,849 @@
+//! One client's connection: reads commands, has them done in order, and writes the replies.
+//!
+//! ```text
+//! input -> step: command, command, ... -> commit -> flush (after what was promised) -> input
+//!            |
+//!            +-> Wait: the pool, a latch, an element, a sync -> step
+//! ```
+//! [`Connection::step`] runs commands without a pause. Before anything is waited for, what they have written is committed.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashSet};
+use std::future::poll_fn;
+use std::io;
+use std::ops::Range;
+use std::rc::Rc;
+use std::task::{self, Poll};
+use std::time::{Duration, Instant};
+
+use esker::ErrorKind;
+use esker_redis::commands::blocking::{reply_without_element, timeout_of};
+use esker_redis::resp::parser::{Limits, Parser, ProtocolError};
+use esker_redis::{Fault, ReadError, Reply, Spec, spec};
+use tokio::sync::oneshot;
+
+use crate::clients::Client;
+use crate::figures::{Slow, add};
+use crate::listen::Stream;
+use crate::server::{Owned, Pending, Server, is_about_all};
+use crate::waiters::Waiter;
+use crate::watches::Watched;
+
+/// So many bytes are read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// So much room for replies a connection keeps that waits for commands.
+const KEPT_BYTES: usize = 16 << 10;
+
+/// Replies are written as soon as there are so many bytes of them: a client that does not read fills no memory.
+const FLUSH_BYTES: usize = 256 << 10;
+
+/// So long a client's commands run until other clients have their turn.
+const TURN: Duration = Duration::from_millis(2);
+
+/// Writes are committed as soon as they take so many bytes.
+const COMMIT_BYTES: usize = 1 << 20;
+
+/// So many bytes of commands are read from a client that waits, to notice that it goes.
+const WAITING_BYTES: usize = 1 << 20;
+
+/// The most arguments of a command.
+const ARGUMENTS_MAX: usize = 1 << 20;
+
+/// A wait for an element takes at least so long. Redis looks at clients that wait ten times a second.
+const SHORTEST_WAIT: Duration = Duration::from_millis(50);
+
+/// The most commands, and bytes of their arguments, that wait for `EXEC`.
+const QUEUED_MAX: usize = 1 << 20;
+const QUEUED_BYTES_MAX: usize = 256 << 20;
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+}
+
+/// What a connection does next.
+pub(crate) enum Next {
+    /// Waits for more bytes.
+    Input,
+    /// Writes what there is, and goes on.
+    Flush,
+    Close,
+    Do(Wait),
+}
+
+/// What a command waits for.
+pub(crate) enum Wait {
+    /// That what was written before it is committed. Then it is done.
+    Commit(Owned),
+    /// That others let go of its keys. Then it is done.
+    Latches(Owned),
+    /// The pool does it.
+    Pool(Owned),
+    /// The pool does these commands of a transaction.
+    Exec(Vec<Queued>, Vec<Owned>),
+    /// An element comes, or the time is over.
+    Element(Owned),
+    /// The writes so far survive power loss, or the time is over.
+    Sync { at_most: Option<Duration> },
+    /// A replica comes, which does not happen, or the time is over.
+    Replicas(Option<Duration>),
+}
+
+/// A command that waits for `EXEC`.
+pub(crate) struct Queued {
+    pub(crate) spec: &'static Spec,
+    pub(crate) arguments: Vec<Vec<u8>>,
+}
+
+/// The commands since `MULTI`.
+#[derive(Default)]
+pub(crate) struct Queue {
+    pub(crate) commands: Vec<Queued>,
+    bytes: usize,
+    /// Whether a command could not be queued: `EXEC` will refuse.
+    pub(crate) is_broken: bool,
+}
+
+/// Which replies the client wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replies {
+    All,
+    None,
+    /// None to this command.
+    SkipThis,
+    /// None to the next command.
+    SkipNext,
+}
+
+/// See the module's comment.
+pub(crate) struct Connection {
+    pub(crate) server: Rc<Server>,
+    pub(crate) client: Rc<Client>,
+    stream: Stream,
+    parser: Parser,
+    /// Bytes that were read and are no whole command yet.
+    buffer: Vec<u8>,
+    pub(crate) reply: Reply,
+    pub(crate) pending: Pending,
+    /// Where the replies are that count only if what is pending is committed.
+    doubtful: Vec<Range<usize>>,
+    /// Whether something was committed since the last flush.
+    has_written: bool,
+    pub(crate) queue: Option<Queue>,
+    pub(crate) watched: Vec<Watched>,
+    pub(crate) watched_keys: HashSet<(u16, Vec<u8>)>,
+    pub(crate) changed: Rc<Cell<bool>>,
+    /// Whether a transaction is being answered: nothing waits.
+    pub(crate) is_in_exec: bool,
+    pub(crate) channels: BTreeSet<Vec<u8>>,
+    pub(crate) patterns: BTreeSet<Vec<u8>>,
+    pub(crate) replies: Replies,
+    /// When the last command ended.
+    clock: Instant,
+}
+
+/// Begins to serve a client.
+pub(crate) fn begin(server: &Rc<Server>, stream: Stream, address: String, local: String) {
+    add(&server.figures.connections, 1);
+    if server.clients.borrow().len() >= server.settings.borrow().clients_max {
+        add(&server.figures.refused_connections, 1);
+        let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+        return;
+    }
+    let now_s = server.uptime_s();
+    let client = server.clients.borrow_mut().add(address, local, now_s);
+    let connection = Connection {
+        server: Rc::clone(server),
+        client,
+        stream,
+        parser: Parser::default(),
+        buffer: Vec::new(),
+        reply: Reply::default(),
+        pending: Pending::default(),
+        doubtful: Vec::new(),
+        has_written: false,
+        queue: None,
+        watched: Vec::new(),
+        watched_keys: HashSet::new(),
+        changed: Rc::default(),
+        is_in_exec: false,
+        channels: BTreeSet::new(),
+        patterns: BTreeSet::new(),
+        replies: Replies::All,
+        clock: Instant::now(),
+    };
+    tokio::task::spawn_local(connection.run());
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.unsubscribe_all();
+        self.unwatch();
+        self.server.clients.borrow_mut().remove(self.client.id);
+        self.server.one_gone.notify_waiters();
+    }
+}
+
+impl Connection {
+    /// Serves the client until it goes. Errors of its socket are its end, and nobody else's business.
+    async fn run(mut self) {
+        let mut next = Next::Input;
+        loop {
+            self.commit().await;
+            let went_on = match next {
+                Next::Input => self.flush_and_read().await,
+                Next::Flush => self.flush().await.map(|()| Some(self.step())),
+                Next::Close => {
+                    let _ = self.flush().await;
+                    return;
+                }
+                Next::Do(wait) => self.wait(wait).await,
+            };
+            match went_on {
+                Ok(Some(_)) if self.client.is_ended.get() => return,
+                Ok(Some(then)) => {
+                    next = then;
+                    self.commit().await;
+                    // The others have their turn, however fast this client sends.
+                    tokio::task::yield_now().await;
+                }
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    // ---- bytes ---------------------------------------------------------------------------------------
+
+    async fn flush_and_read(&mut self) -> io::Result<Option<Next>> {
+        self.flush().await?;
+        loop {
+            if self.is_over() {
+                return Ok(None);
+            }
+            let idle_s = self.server.settings.borrow().idle_s;
+            let is_idle = async {
+                if idle_s > 0 && !self.client.listens() {
+                    tokio::time::sleep(Duration::from_secs(idle_s)).await;
+                } else {
+                    std::future::pending::<()>().await;
+                }
+            };
+            let (stream, buffer, wanted) = (&mut self.stream, &mut self.buffer, self.parser.wanted());
+            let read = tokio::select! {
+                read = poll_fn(|cx| poll_read(stream, buffer, wanted, cx)) => read?,
+                () = self.client.told.notified() => {
+                    if self.is_over() {
+                        return Ok(None);
+                    }
+                    self.flush().await?;
+                    continue;
+                }
+                () = is_idle => return Ok(None),
+            };
+            add(&self.server.figures.bytes_in, read as u64);
+            if read == 0 {
+                return Ok(None);
+            }
+            if !self.buffer.is_empty() {
+                return Ok(Some(self.step()));
+            }
+            // The bytes are still where they were read to: nothing else has run since.
+            return Ok(Some(SCRATCH.with_borrow(|scratch| {
+                let (used, next) = self.step_on(&scratch[..read]);
+                self.buffer.extend_from_slice(&scratch[used..read]);
+                next
+            })));
+        }
+    }
+
+    /// Whether the connection is to end.
+    fn is_over(&self) -> bool {
+        self.client.is_ended.get() || self.server.is_ending.get()
+    }
+
+    /// Writes the replies, after what they promise is true, and messages behind them.
+    async fn flush(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.has_written)
+            && let Err(error) = self.server.wait_as_promised().await
+        {
+            // What was said is not certain, and the client must not believe it.
+            self.reply.bytes.clear();
+            self.reply.error(&told(&error));
+            let bytes = std::mem::take(&mut self.reply.bytes);
+            let _ = self.write_all(&bytes).await;
+            return Err(io::Error::other("the writes may not survive power loss"));
+        }
+        loop {
+            let mut bytes = std::mem::take(&mut self.reply.bytes);
+            bytes.append(&mut self.client.take_outbox());
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            self.write_all(&bytes).await?;
+            if bytes.capacity() <= KEPT_BYTES {
+                bytes.clear();
+                self.reply.bytes = bytes;
+            }
+            // Messages that came meanwhile.
+            if !self.client.has_messages() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        add(&self.server.figures.bytes_out, bytes.len() as u64);
+        while !bytes.is_empty() {
+            match self.stream.try_write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::select! {
+                        writable = self.stream.writable() => writable?,
+                        () = self.client.told.notified() => {
+                            if self.is_over() {
+                                return Err(io::ErrorKind::ConnectionAborted.into());
+                            }
+                        }
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    // ---- commands ------------------------------------------------------------------------------------
+
+    /// Does the commands in the buffer, as far as they need no wait.
+    fn step(&mut self) -> Next {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let (used, next) = self.step_on(&buffer);
+        buffer.drain(..used);
+        // A connection that waits keeps little.
+        if buffer.len() < READ_BYTES {
+            buffer.shrink_to(buffer.len());
+        }
+        self.buffer = buffer;
+        next
+    }
+
+    /// Does the commands in `bytes`. Returns how many of the bytes these are.
+    fn step_on(&mut self, bytes: &[u8]) -> (usize, Next) {
+        let begun = Instant::now();
+        self.clock = begun;
+        let limits =
+            Limits { arguments: ARGUMENTS_MAX, bulk_bytes: self.server.settings.borrow().bulk_bytes_max };
+        let mut used = 0;
+        loop {
+            // Also those that others have made: the pool, say.
+            if self.reply.bytes.len() >= FLUSH_BYTES {
+                return (used, Next::Flush);
+            }
+            let request = match self.parser.next(&bytes[used..], &limits) {
+                Ok(Some(request)) => request,
+                Ok(None) => return (used, Next::Input),
+                Err(ProtocolError(message)) => {
+                    self.reply.error(&format!("ERR {message}"));
+                    return (bytes.len(), Next::Close);
+                }
+            };
+            let arguments = request.arguments(&bytes[used..]);
+            used += request.len;
+            if let Some(next) = self.command(&arguments) {
+                return (used, next);
+            }
+            let is_much = self.pending.writes.memory_bytes() >= COMMIT_BYTES
+                || self.clock.duration_since(begun) >= TURN;
+            if is_much || self.has_to_serve_waiters() {
+                return (used, Next::Flush);
+            }
+        }
+    }
+
+    /// Whether the next command has to wait until others have the elements that this one has brought.
+    fn has_to_serve_waiters(&mut self) -> bool {
+        !self.server.waiters.borrow().is_empty() && !self.try_commit()
+    }
+
+    /// Does one command, or says what has to happen first.
+    pub(crate) fn command(&mut self, arguments: &[&[u8]]) -> Option<Next> {
+        let begin = self.reply.bytes.len();
+        let next = self.try_command(arguments);
+        if next.is_none() {
+            self.silence(arguments, begin);
+        }
+        next
+    }
+
+    /// Takes back the reply from `begin` on, if the client does not want it.
+    fn silence(&mut self, arguments: &[&[u8]], begin: usize) {
+        if self.replies == Replies::All {
+            return;
+        }
+        // What tells of subscriptions is no reply.
+        let tells = arguments.first().and_then(|name| spec(name)).is_some_and(is_subscription);
+        if matches!(self.replies, Replies::None | Replies::SkipThis) && !tells {
+            self.reply.bytes.truncate(begin);
+            self.doubtful.iter_mut().for_each(|reply| reply.end = reply.end.min(begin));
+        }
+        self.replies = match self.replies {
+            Replies::SkipNext => Replies::SkipThis,
+            Replies::SkipThis => Replies::All,
+            other => other,
+        };
+    }
+
+    fn try_command(&mut self, arguments: &[&[u8]]) -> Option<Next> {
+        let name = arguments.first()?;
+        let Some(spec) = spec(name) else {
+            if name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:") {
+                // A browser that was made to send a request here. It must get no further.
+                self.reply.bytes.clear();
+                return Some(Next::Close);
+            }
+            self.refuse(None, &unknown(arguments));
+            return None;
+        };
+        if !spec.takes(arguments.len()) {
+            let message = format!("ERR wrong number of arguments for '{}' command", spec.name);
+            self.refuse(Some(spec), &message);
+            return None;
+        }
+        self.client.command.set(spec.name);
+        self.client.last_used_s.set(self.server.uptime_s());
+        if self.client.listens() && !self.reply.resp3 && !is_for_listeners(spec) {
+            let message = format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+                spec.name
+            );
+            self.refuse(Some(spec), &message);
+            return None;
+        }
+        if let Some(queue) = &mut self.queue
+            && !ends_queue(spec)
+        {
+            if spec.name == "hello" || is_reply_mode(arguments) {
+                self.refuse(Some(spec), "ERR Command not allowed inside a transaction");
+                return None;
+            }
+            queue.bytes += arguments.iter().map(|argument| argument.len() + 32).sum::<usize>();
+            if queue.commands.len() >= QUEUED_MAX || queue.bytes > QUEUED_BYTES_MAX {
+                self.refuse(Some(spec), "ERR too many commands wait for EXEC");
+                return None;
+            }
+            let arguments = arguments.iter().map(|argument| argument.to_vec()).collect();
+            queue.commands.push(Queued { spec, arguments });
+            self.client.queued.set(Some(queue.commands.len()));
+            self.reply.simple("QUEUED");
+            return None;
+        }
+        let begin = self.reply.bytes.len();
+        let next = if spec.is_of_server() {
+            self.own_command(spec, arguments)
+        } else {
+            self.evaluated(spec, arguments)
+        };
+        if next.is_none() {
+            self.note(spec, arguments, begin);
+            if !spec.is_of_server() || spec.name == "exec" {
+                self.note_doubt(begin);
+            }
+        }
+        next
+    }
+
+    /// Notes a command that has run, whose reply begins at `begin`.
+    pub(crate) fn note(&mut self, spec: &'static Spec, arguments: &[&[u8]], begin: usize) {
+        let now = Instant::now();
+        let us = now.duration_since(self.clock).as_micros() as u64;
+        self.clock = now;
+        let failed = self.reply.bytes.get(begin) == Some(&b'-');
+        self.server.figures.note_call(spec.name, us, failed);
+        let (slow_us, kept) = {
+            let settings = self.server.settings.borrow();
+            (settings.slow_us, settings.slow_kept)
+        };
+        // AUTH and HELLO carry passwords.
+        if slow_us >= 0 && us >= slow_us as u64 && !matches!(spec.name, "auth" | "hello" | "exec" | "slowlog")
+        {
+            let slow = Slow {
+                id: 0,
+                at_s: self.server.now_us() / 1_000_000,
+                us,
+                arguments: arguments.iter().map(|argument| argument.to_vec()).collect(),
+                address: self.client.address.clone(),
+                name: self.client.name.borrow().clone(),
+            };
+            self.server.figures.note_slow(slow, kept);
+        }
+    }
+
+    /// Answers a command that is not even tried. A transaction that it would be a part of cannot take place.
+    fn refuse(&mut self, spec: Option<&'static Spec>, message: &str) {
+        if let Some(queue) = &mut self.queue {
+            queue.is_broken = true;
+        }
+        self.server.figures.note_rejected(spec.map_or("unknown", |spec| spec.name));
+        self.reply.error(message);
+    }
+
+    fn owned(&self, spec: &'static Spec, arguments: &[&[u8]]) -> Owned {
+        let arguments = arguments.iter().map(|argument| argument.to_vec()).collect();
+        Owned { spec, arguments, database: self.client.database.get() }
+    }
+
+    /// Does a command that is evaluated.
+    fn evaluated(&mut self, spec: &'static Spec, arguments: &[&[u8]]) -> Option<Next> {
+        if !self.server.may_run(spec, arguments) {
+            return Some(Next::Do(Wait::Latches(self.owned(spec, arguments))));
+        }
+        if spec.flags.blocks
+            && let Err(Fault::Told(message)) = timeout_of(spec, arguments)
+        {
+            self.reply.error(&message);
+            return None;
+        }
+        let begin = self.reply.bytes.len();
+        let database = self.client.database.get();
+        match self.server.evaluate(&mut self.pending, spec, arguments, database, &mut self.reply) {
+            Ok(()) if spec.flags.blocks && self.reply.bytes.len() == begin => {
+                Some(Next::Do(Wait::Element(self.owned(spec, arguments))))
+            }
+            Ok(()) => None,
+            Err(ReadError::NeedsIo) => Some(Next::Do(Wait::Pool(self.owned(spec, arguments)))),
+            Err(ReadError::Failed(message)) => {
+                self.reply.error(&format!("ERR {message}"));
+                None
+            }
+        }
+    }
+
+    /// Notes that the reply from `begin` on counts only if what is pending is committed.
+    pub(crate) fn note_doubt(&mut self, begin: usize) {
+        if !self.pending.writes.is_empty() {
+            self.doubtful.push(begin..self.reply.bytes.len());
+        }
+    }
+
+    /// Commits what is pending, if that needs no wait. Returns whether nothing is pending now.
+    pub(crate) fn try_commit(&mut self) -> bool {
+        let has_writes = !self.pending.writes.is_empty();
+        let committed = self.server.try_commit(&mut self.pending).is_ok();
+        if committed {
+            self.doubtful.clear();
+            self.has_written |= has_writes;
+        }
+        committed
+    }
+
+    /// Commits what is pending. If that fails, the replies that relied on it become errors.
+    async fn commit(&mut self) {
+        if self.try_commit() {
+            return;
+        }
+        let server = Rc::clone(&self.server);
+        let committed = server.commit_in_pool(&mut self.pending).await;
+        let doubtful = std::mem::take(&mut self.doubtful);
+        match committed {
+            Ok(()) => self.has_written = true,
+            Err(error) => {
+                let replies = std::mem::take(&mut self.reply.bytes);
+                let mut kept = 0;
+                for reply in doubtful {
+                    self.reply.bytes.extend_from_slice(&replies[kept..reply.start]);
+                    kept = reply.end;
+                    // None that the client does not want.
+                    if !reply.is_empty() {
+                        self.reply.error(&told(&error));
+                    }
+                }
+                self.reply.bytes.extend_from_slice(&replies[kept..]);
+            }
+        }
+    }
+
+    // ---- waits ---------------------------------------------------------------------------------------
+
+    /// Waits, and goes on. Everything before it is committed. `None`: the client has gone.
+    async fn wait(&mut self, wait: Wait) -> io::Result<Option<Next>> {
+        let server = Rc::clone(&self.server);
+        match wait {
+            Wait::Commit(command) => return Ok(Some(self.again(&command))),
+            Wait::Latches(command) => {
+                let keys = command.spec.keys_of(&command.arguments());
+                let keys: Vec<Vec<u8>> = keys.into_iter().map(<[u8]>::to_vec).collect();
+                if command.spec.flags.writes && is_about_all(command.spec) {
+                    server.latches.wait_for_all().await;
+                } else {
+                    server.latches.wait(&keys).await;
+                }
+                return Ok(Some(self.again(&command)));
+            }
+            Wait::Pool(command) => {
+                let (spec, arguments, database) = (command.spec, command.arguments.clone(), command.database);
+                let writes = spec.flags.writes;
+                let begin = self.reply.bytes.len();
+                // Whatever becomes of this try, others may wait for what it leaves.
+                let mut after = spec.flags.blocks.then(|| After::new(&server, &command));
+                match server.run_in_pool(vec![command], self.reply.resp3, false).await {
+                    Ok(replies) if replies.iter().all(Vec::is_empty) && spec.flags.blocks => {
+                        return Ok(Some(Next::Do(Wait::Element(Owned { spec, arguments, database }))));
+                    }
+                    Ok(replies) => {
+                        if let Some(after) = &mut after {
+                            after.note_served();
+                        }
+                        self.reply.bytes.extend(replies.into_iter().flatten());
+                        self.has_written |= writes;
+                    }
+                    Err(error) => self.reply.error(&told(&error)),
+                }
+                let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+                self.note(spec, &arguments, begin);
+                self.silence(&arguments, begin);
+            }
+            Wait::Exec(queue, commands) => {
+                let writes = commands.iter().any(|command| command.spec.flags.writes);
+                let begin = self.reply.bytes.len();
+                let others = self.watched.iter().map(|watched| watched.key.clone()).collect();
+                let holds = || !self.has_changed();
+                let done = server.run_in_pool_if(commands, self.reply.resp3, true, others, holds).await;
+                self.unwatch();
+                match done {
+                    Ok(Some(replies)) => {
+                        self.has_written |= writes;
+                        self.finish_exec(queue, replies);
+                    }
+                    Ok(None) => self.reply.null_array(),
+                    Err(error) => self.reply.error(&told(&error)),
+                }
+                self.silence(&[b"exec"], begin);
+            }
+            Wait::Element(command) => return self.wait_for_element(command).await,
+            Wait::Sync { at_most } => {
+                self.flush().await?;
+                let wait = async move { server.wait_durable(at_most).await.unwrap_or(false) };
+                let Some(is_durable) = self.beside_client(wait).await? else { return Ok(None) };
+                self.reply.array(2);
+                self.reply.flag(is_durable);
+                self.reply.integer(0);
+            }
+            Wait::Replicas(at_most) => {
+                self.flush().await?;
+                if self.beside_client(sleep(at_most)).await?.is_none() {
+                    return Ok(None);
+                }
+                self.reply.integer(0);
+            }
+        }
+        Ok(Some(self.step()))
+    }
+
+    /// Waits for `waited`, while messages are sent. `None`: the client has gone.
+    async fn beside_client<T>(&mut self, waited: impl Future<Output = T>) -> io::Result<Option<T>> {
+        tokio::pin!(waited);
+        loop {
+            if self.is_over() {
+                return Ok(None);
+            }
+            tokio::select! {
+                biased;
+                done = &mut waited => return Ok(Some(done)),
+                () = self.client.told.notified() => self.flush().await?,
+                // Commands that come meanwhile wait in the buffer, and more of them in the socket.
+                read = poll_fn(|cx| poll_append(&mut self.stream, &mut self.buffer, READ_BYTES, cx)),
+                    if self.buffer.len() <= WAITING_BYTES =>
+                {
+                    if read? == 0 {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does a command again that had to wait, and those behind it.
+    fn again(&mut self, command: &Owned) -> Next {
+        self.clock = Instant::now();
+        match self.command(&command.arguments()) {
+            Some(next) => next,
+            None if self.has_to_serve_waiters() => Next::Flush,
+            None => self.step(),
+        }
+    }
+
+    async fn wait_for_element(&mut self, command: Owned) -> io::Result<Option<Next>> {
+        self.flush().await?;
+        let Owned { spec, arguments, database } = command;
+        let given: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+        let at_most = timeout_of(spec, &given).ok().flatten().map(Duration::from_micros);
+        let at_most = at_most.map(|at_most| at_most.max(SHORTEST_WAIT));
+        let mut keys: Vec<Vec<u8>> = spec.keys_of(&given).into_iter().map(<[u8]>::to_vec).collect();
+        if is_move(spec) {
+            // Where its element goes to brings none.
+            keys.truncate(1);
+        }
+        let (answer, answered) = oneshot::channel();
+        let begin = self.reply.bytes.len();
+        let waiter = Waiter {
+            client: Rc::clone(&self.client),
+            spec,
+            arguments: arguments.clone(),
+            database,
+            keys,
+            answer,
+        };
+        let id = self.server.waiters.borrow_mut().add(waiter);
+        let waiting = Waiting { server: Rc::clone(&self.server), client: Rc::clone(&self.client), id };
+        self.client.is_blocked.set(true);
+        // An element may have come since the command was evaluated.
+        self.server.serve_new_waiter(id);
+        let waited = async move {
+            tokio::select! {
+                biased;
+                answer = answered => Some(answer.ok().flatten()),
+                () = sleep(at_most) => None,
+            }
+        };
+        let Some(waited) = self.beside_client(waited).await? else { return Ok(None) };
+        drop(waiting);
+        match waited {
+            Some(Some(bytes)) => {
+                self.reply.bytes.extend(bytes);
+                self.has_written = true;
+            }
+            // Its keys are latched, or it has to read a file.
+            Some(None) => return Ok(Some(Next::Do(Wait::Pool(Owned { spec, arguments, database })))),
+            None => reply_without_element(spec, true, &mut self.reply),
+        }
+        let given: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+        self.clock = Instant::now();
+        self.note(spec, &given, begin);
+        self.silence(&given, begin);
+        Ok(Some(self.step()))
+    }
+}
+
+/// Reads to [`SCRATCH`] or, if there are bytes in `buffer`, behind them: an argument of which `wanted` bytes are expected
+/// in large pieces. Returns how many bytes came; 0: the client has gone.
+fn poll_read(
+    stream: &mut Stream,
+    buffer: &mut Vec<u8>,
+    wanted: usize,
+    cx: &mut task::Context<'_>,
+) -> Poll<io::Result<usize>> {
+    if buffer.is_empty() {
+        return SCRATCH.with_borrow_mut(|scratch| stream.poll_read(cx, scratch));
+    }
+    // Memory is taken only as the bytes come.
+    let room = wanted.saturating_sub(buffer.len()).clamp(READ_BYTES, 1 << 20);
+    poll_append(stream, buffer, room, cx)
+}
+
+/// Reads behind what is in `buffer`.
+fn poll_append(
+    stream: &mut Stream,
+    buffer: &mut Vec<u8>,
+    room: usize,
+    cx: &mut task::Context<'_>,
+) -> Poll<io::Result<usize>> {
+    let len = buffer.len();
+    buffer.resize(len + room, 0);
+    let read = stream.poll_read(cx, &mut buffer[len..]);
+    let came = if let Poll::Ready(Ok(read)) = &read { *read } else { 0 };
+    buffer.truncate(len + came);
+    read
+}
+
+/// A wait for an element, which ends when this is dropped.
+struct Waiting {
+    server: Rc<Server>,
+    client: Rc<Client>,
+    id: u64,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.client.is_blocked.set(false);
+        self.server.waiters.borrow_mut().remove(self.id);
+    }
+}
+
+/// A try of a client that has waited for elements. When it ends, those who wait for the same keys are served.
+struct After {
+    server: Rc<Server>,
+    keys: Vec<(u16, Vec<u8>)>,
+}
+
+impl After {
+    fn new(server: &Rc<Server>, command: &Owned) -> After {
+        let arguments = command.arguments();
+        let keys = command.spec.keys_of(&arguments).into_iter().map(|key| (command.database, key.to_vec()));
+        After { server: Rc::clone(server), keys: keys.collect() }
+    }
+
+    /// The client has its element: those behind it have been served, unless they wait for another of its keys.
+    fn note_served(&mut self) {
+        if self.keys.len() == 1 {
+            self.keys.clear();
+        }
+    }
+}
+
+impl Drop for After {
+    fn drop(&mut self) {
+        self.server.serve_waiters(std::mem::take(&mut self.keys));
+    }
+}
+
+async fn sleep(at_most: Option<Duration>) {
+    match at_most {
+        Some(at_most) => tokio::time::sleep(at_most).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What a client is told of an error of the store.
+pub(crate) fn told(error: &esker::Error) -> String {
+    match error.kind() {
+        ErrorKind::OutOfSpace => format!("MISCONF the disk is full: {error}"),
+        _ => format!("ERR {error}"),
+    }
+}
+
+fn unknown(arguments: &[&[u8]]) -> String {
+    let shown = |argument: &[u8]| String::from_utf8_lossy(&argument[..argument.len().min(128)]).into_owned();
+    let Some((name, rest)) = arguments.split_first() else { return String::new() };
+    let mut message = format!("ERR unknown command '{}', with args beginning with: ", shown(name));
+    for argument in rest {
+        if message.len() >= 128 {
+            break;
+        }
+        message.push_str(&format!("'{}' ", shown(argument)));
+    }
+    message
+}
+
+fn is_reply_mode(arguments: &[&[u8]]) -> bool {
+    matches!(arguments, [client, reply, ..] if client.eq_ignore_ascii_case(b"client") && reply.eq_ignore_ascii_case(b"reply"))
+}
+
+/// Whether a command that waits moves its element to another key.
+pub(crate) fn is_move(spec: &Spec) -> bool {
+    matches!(spec.name, "blmove" | "brpoplpush")
+}
+
+fn is_subscription(spec: &Spec) -> bool {
+    matches!(spec.name, "subscribe" | "unsubscribe" | "psubscribe" | "punsubscribe")
+}
+
+/// Whether a client of version 2 that listens to channels may send the command.
+fn is_for_listeners(spec: &Spec) -> bool {
+    is_subscription(spec) || matches!(spec.name, "ping" | "quit" | "reset")
+}
+
+/// Whether the command is done although `MULTI` came before it.
+fn ends_queue(spec: &Spec) -> bool {
+    matches!(spec.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
+}

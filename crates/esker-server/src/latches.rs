@@ -1,0 +1,116 @@
+//! Keys that a command on another thread is about to write: no other command may look at them until it has.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+
+/// The keys of all databases that are held. A key is held in all databases at once: commands that write to two of them
+/// are rare.
+#[derive(Default)]
+pub(crate) struct Latches {
+    held: RefCell<HashSet<Vec<u8>>>,
+    /// Whether all keys are held.
+    all: Cell<bool>,
+    /// How many wait to hold all keys. Nobody gets a part of them meanwhile.
+    want_all: Cell<usize>,
+    released: Notify,
+}
+
+/// Held keys, until it is dropped.
+pub(crate) struct Latched {
+    latches: Rc<Latches>,
+    /// `None`: all keys.
+    keys: Option<Vec<Vec<u8>>>,
+}
+
+impl Latches {
+    /// Whether a command with these keys, or about all keys, may run now.
+    #[inline]
+    pub(crate) fn are_free<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) -> bool {
+        let held = self.held.borrow();
+        !self.all.get() && (held.is_empty() || !keys.into_iter().any(|key| held.contains(key)))
+    }
+
+    /// Whether no key is held.
+    #[inline]
+    pub(crate) fn are_all_free(&self) -> bool {
+        !self.all.get() && self.held.borrow().is_empty()
+    }
+
+    /// Waits until these keys are free, and holds them. `None`: all keys.
+    pub(crate) async fn hold(self: &Rc<Self>, keys: Option<Vec<Vec<u8>>>) -> Latched {
+        let _wish = keys.is_none().then(|| Wish::new(self));
+        loop {
+            let released = self.released.notified();
+            let is_free = match &keys {
+                Some(keys) => self.want_all.get() == 0 && self.are_free(keys.iter().map(Vec::as_slice)),
+                None => self.are_all_free(),
+            };
+            if is_free {
+                match &keys {
+                    Some(keys) => self.held.borrow_mut().extend(keys.iter().cloned()),
+                    None => self.all.set(true),
+                }
+                return Latched { latches: Rc::clone(self), keys };
+            }
+            released.await;
+        }
+    }
+
+    /// Waits until no key is held.
+    pub(crate) async fn wait_for_all(&self) {
+        let _wish = Wish::new(self);
+        loop {
+            let released = self.released.notified();
+            if self.are_all_free() {
+                return;
+            }
+            released.await;
+        }
+    }
+
+    /// Waits until these keys are free.
+    pub(crate) async fn wait(&self, keys: &[Vec<u8>]) {
+        loop {
+            let released = self.released.notified();
+            if self.are_free(keys.iter().map(Vec::as_slice)) {
+                return;
+            }
+            released.await;
+        }
+    }
+}
+
+/// Counts one that waits to hold all keys.
+struct Wish<'a>(&'a Latches);
+
+impl Wish<'_> {
+    fn new(latches: &Latches) -> Wish<'_> {
+        latches.want_all.set(latches.want_all.get() + 1);
+        Wish(latches)
+    }
+}
+
+impl Drop for Wish<'_> {
+    fn drop(&mut self) {
+        self.0.want_all.set(self.0.want_all.get() - 1);
+        self.0.released.notify_waiters();
+    }
+}
+
+impl Drop for Latched {
+    fn drop(&mut self) {
+        match &self.keys {
+            Some(keys) => {
+                let mut held = self.latches.held.borrow_mut();
+                for key in keys {
+                    held.remove(key);
+                }
+            }
+            None => self.latches.all.set(false),
+        }
+        self.latches.released.notify_waiters();
+    }
+}

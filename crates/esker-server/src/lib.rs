@@ -1,0 +1,238 @@
+//! Serves an Esker store to Redis clients.
+//!
+//! ```text
+//! connection::Connection   one task a client: bytes -> commands -> replies, in order
+//! server::Server           what they share: evaluates, commits, latches, watches, waiters, channels
+//! pool                     threads for what would wait: files, long walks, huge values, a store that is busy
+//! ```
+//! One thread owns all state and runs everything that needs no wait, so commands take effect one after the other without
+//! locks. `docs/server.md` says what clients may rely on.
+
+// Sockets, times and threads are a server's business: tests drive it through its sockets.
+#![allow(clippy::disallowed_types)]
+
+use std::fmt;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use esker::Db;
+use tokio::task::LocalSet;
+
+mod channels;
+mod clients;
+mod connection;
+mod figures;
+mod info;
+mod latches;
+mod listen;
+mod own;
+mod server;
+mod settings;
+mod syncs;
+mod trees;
+mod waiters;
+mod watches;
+
+pub use listen::{Address, AddressError};
+pub use syncs::StoreEvents;
+
+use listen::Listeners;
+use server::Server;
+
+/// The threads of the pool.
+const POOL_THREADS: usize = 8;
+
+/// How long running commands may take to end when the server ends.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long the pool may take to end after that.
+const POOL_ENDS_WITHIN: Duration = Duration::from_secs(2);
+
+/// How often elements are looked for whose collections are gone; and how many times as long as it took it rests at least.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+const SWEEP_RESTS: u32 = 20;
+
+/// What a client may rely on when it has the reply to a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// The write survives the death of the process.
+    Process,
+    /// It survives power loss.
+    Power,
+    /// It survives the death of the process, and power loss after this time.
+    Every(Duration),
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Durability::Process => f.write_str("process"),
+            Durability::Power => f.write_str("power"),
+            Durability::Every(time) => write!(f, "every={}ms", time.as_millis()),
+        }
+    }
+}
+
+impl std::str::FromStr for Durability {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no durability: process, power, or every=10ms");
+        match text {
+            "process" => Ok(Durability::Process),
+            "power" => Ok(Durability::Power),
+            _ => {
+                let time = text.strip_prefix("every=").ok_or_else(wrong)?;
+                let (digits, unit) = match time.strip_suffix("ms") {
+                    Some(digits) => (digits, 1),
+                    None => (time.strip_suffix('s').ok_or_else(wrong)?, 1000),
+                };
+                let ms = digits.parse::<u32>().map_err(|_| wrong())?;
+                let ms = u64::from(ms).saturating_mul(unit);
+                if ms == 0 { Err(wrong()) } else { Ok(Durability::Every(Duration::from_millis(ms))) }
+            }
+        }
+    }
+}
+
+/// How to serve.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where Redis clients connect.
+    pub resp: Vec<Address>,
+    /// What a reply to a write promises.
+    pub durability: Durability,
+    /// How many databases there are.
+    pub databases: u16,
+    /// The most connections at once.
+    pub clients_max: usize,
+    /// The most bytes of an argument (`proto-max-bulk-len`).
+    pub bulk_bytes_max: usize,
+    /// A connection without a command for so many seconds ends; 0: never.
+    pub idle_s: u64,
+    /// The directory of the store, which `CONFIG GET dir` shows.
+    pub dir: PathBuf,
+}
+
+impl Config {
+    /// The defaults, for the store in `dir`: no address, 16 databases, 10,000 connections, arguments of 512 MiB.
+    pub fn new(dir: impl AsRef<Path>) -> Config {
+        Config {
+            resp: Vec::new(),
+            durability: Durability::Process,
+            databases: 16,
+            clients_max: 10_000,
+            bulk_bytes_max: 512 << 20,
+            idle_s: 0,
+            dir: dir.as_ref().to_path_buf(),
+        }
+    }
+}
+
+/// Why a server did not begin, or ended.
+#[derive(Debug)]
+pub enum ServeError {
+    /// An address cannot be listened to; the message says why.
+    Address(String),
+    /// The store failed.
+    Store(esker::Error),
+    /// The system refused what the event loop needs.
+    System(std::io::Error),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServeError::Address(message) => f.write_str(message),
+            ServeError::Store(error) => error.fmt(f),
+            ServeError::System(error) => write!(f, "the event loop cannot run: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+impl From<esker::Error> for ServeError {
+    fn from(error: esker::Error) -> Self {
+        ServeError::Store(error)
+    }
+}
+
+impl From<std::io::Error> for ServeError {
+    fn from(error: std::io::Error) -> Self {
+        ServeError::System(error)
+    }
+}
+
+/// Serves `db`, which was opened with `events` as its listener, on this thread. `ready` is told the addresses, in the
+/// order of the configuration, when all of them accept connections. When `end` is over, no new connections are taken;
+/// running commands end within 10 seconds. Then the store is synced.
+///
+/// # Errors
+/// [`ServeError`] when an address cannot be listened to, or the store fails.
+pub fn serve(
+    db: &Db,
+    events: &StoreEvents,
+    config: Config,
+    ready: impl FnOnce(&[Address]),
+    end: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(POOL_THREADS)
+        .thread_name("esker-pool")
+        .build()?;
+    let local = LocalSet::new();
+    let served: Result<(), ServeError> = local.block_on(&runtime, async move {
+        let listeners = Listeners::bind(&config.resp).await.map_err(ServeError::Address)?;
+        let seed = seed();
+        let server = Server::new(db, config, std::sync::Arc::clone(&events.syncs), seed)?;
+        let mut tasks = vec![tokio::task::spawn_local(sweep(Rc::clone(&server)))];
+        if let Durability::Every(time) = server.config.durability {
+            tasks.push(tokio::task::spawn_local(sync_every(Rc::clone(&server), time)));
+        }
+        ready(&listeners.addresses());
+        for listener in listeners.into_each() {
+            tasks.push(tokio::task::spawn_local(listener.accept(Rc::clone(&server))));
+        }
+        end.await;
+        tasks.iter().for_each(tokio::task::JoinHandle::abort);
+        server.end(ENDS_WITHIN).await;
+        Ok(())
+    });
+    drop(local);
+    // What the pool still does after that is not waited for: closing the store ends it.
+    runtime.shutdown_timeout(POOL_ENDS_WITHIN);
+    served?;
+    Ok(db.sync()?)
+}
+
+/// A number that differs from run to run.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+/// Has the log synced each time that `time` has passed and something was written.
+async fn sync_every(server: Rc<Server>, time: Duration) {
+    let mut timer = tokio::time::interval(time);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        timer.tick().await;
+        if server.syncs.take_dirty() {
+            server.db.request_sync();
+        }
+    }
+}
+
+/// Deletes elements of collections that have expired or were overwritten, now and then.
+async fn sweep(server: Rc<Server>) {
+    loop {
+        let begun = tokio::time::Instant::now();
+        // An error comes again at the next write, where a client is told.
+        let _ = server.sweep().await;
+        tokio::time::sleep(SWEEP_EVERY.max(begun.elapsed() * SWEEP_RESTS)).await;
+    }
+}

@@ -1,0 +1,235 @@
+//! Addresses, and the sockets behind them.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::str::FromStr;
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use crate::connection;
+use crate::server::Server;
+
+/// How long a listener rests that cannot accept: no descriptors are left, say.
+const REST: Duration = Duration::from_millis(100);
+
+/// Where a server listens: `HOST:PORT`, where port 0 is any free one, or `unix:PATH`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// A host and a port.
+    Tcp(String, u16),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+/// Text that is no address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressError(String);
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for AddressError {}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Address::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let wrong = || AddressError(format!("{text:?} is no address: HOST:PORT, or unix:PATH"));
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.is_empty() { Err(wrong()) } else { Ok(Address::Unix(PathBuf::from(path))) };
+        }
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let port = port.parse().map_err(|_| wrong())?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if host.is_empty() { Err(wrong()) } else { Ok(Address::Tcp(host.to_owned(), port)) }
+    }
+}
+
+enum Socket {
+    Tcp(TcpListener),
+    /// With its path, and the device and the number of the file that was made there.
+    Unix(UnixListener, PathBuf, (u64, u64)),
+}
+
+pub(crate) struct Listener {
+    socket: Socket,
+    address: Address,
+}
+
+/// All sockets that a server listens to.
+pub(crate) struct Listeners(Vec<Listener>);
+
+impl Listeners {
+    pub(crate) async fn bind(addresses: &[Address]) -> Result<Listeners, String> {
+        let mut listeners = Vec::new();
+        for address in addresses {
+            listeners.push(match address {
+                Address::Tcp(host, port) => tcp(host, *port).await?,
+                Address::Unix(path) => unix(path)?,
+            });
+        }
+        Ok(Listeners(listeners))
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<Address> {
+        self.0.iter().map(|listener| listener.address.clone()).collect()
+    }
+
+    pub(crate) fn into_each(self) -> impl Iterator<Item = Listener> {
+        self.0.into_iter()
+    }
+}
+
+async fn tcp(host: &str, port: u16) -> Result<Listener, String> {
+    let failed = |error: io::Error| format!("cannot listen to {host}:{port}: {error}");
+    let found: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await.map_err(failed)?.collect();
+    // Clients are not asked who they are yet, so only this machine's may come.
+    if let Some(open) = found.iter().find(|address| !address.ip().is_loopback()) {
+        return Err(format!(
+            "will not listen to {open}: this version knows no users, so it serves loopback addresses and unix: sockets only"
+        ));
+    }
+    let socket = TcpListener::bind(found.as_slice()).await.map_err(failed)?;
+    let bound = socket.local_addr().map_err(failed)?;
+    Ok(Listener { socket: Socket::Tcp(socket), address: Address::Tcp(bound.ip().to_string(), bound.port()) })
+}
+
+fn unix(path: &Path) -> Result<Listener, String> {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    let failed = |error: io::Error| format!("cannot listen to {}: {error}", path.display());
+    // The socket of a server that was killed is in the way, and nothing else is removed.
+    if let Ok(metadata) = std::fs::symlink_metadata(path)
+        && metadata.file_type().is_socket()
+        && std::os::unix::net::UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    {
+        remove(path).map_err(failed)?;
+    }
+    let socket = UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).map_err(failed)?;
+    let made = identity(path).map_err(failed)?;
+    Ok(Listener {
+        socket: Socket::Unix(socket, path.to_path_buf(), made),
+        address: Address::Unix(path.to_path_buf()),
+    })
+}
+
+/// Which file a path leads to.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a socket is no file of a store")]
+fn remove(path: &Path) -> io::Result<()> {
+    std::fs::remove_file(path)
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Another server may listen there by now.
+        if let Socket::Unix(_, path, made) = self
+            && identity(path).is_ok_and(|found| found == *made)
+        {
+            let _ = remove(path);
+        }
+    }
+}
+
+impl Listener {
+    /// Accepts connections for ever.
+    pub(crate) async fn accept(self, server: Rc<Server>) {
+        let local = self.address.to_string();
+        loop {
+            let accepted = match &self.socket {
+                Socket::Tcp(socket) => socket.accept().await.map(|(stream, from)| {
+                    // Replies are written whole: to wait for more only delays them.
+                    let _ = stream.set_nodelay(true);
+                    (Stream::Tcp(stream), from.to_string())
+                }),
+                Socket::Unix(socket, path, _) => socket
+                    .accept()
+                    .await
+                    .map(|(stream, _)| (Stream::Unix(stream), format!("{}:0", path.display()))),
+            };
+            match accepted {
+                Ok((stream, address)) => connection::begin(&server, stream, address, local.clone()),
+                Err(_) => tokio::time::sleep(REST).await,
+            }
+        }
+    }
+}
+
+/// A connection's bytes.
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Reads what has come. If it is less than there is room for, the next call waits for more without asking the system
+    /// again.
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(buffer);
+        let read = match self {
+            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+        };
+        read.map_ok(|()| buffer.filled().len())
+    }
+
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.writable().await,
+            Stream::Unix(stream) => stream.writable().await,
+        }
+    }
+
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.try_write(bytes),
+            Stream::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_printed() {
+        for (text, printed) in
+            [("127.0.0.1:0", "127.0.0.1:0"), ("[::1]:6379", "[::1]:6379"), ("unix:/a b", "unix:/a b")]
+        {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), printed);
+        }
+        for text in ["", "6379", ":6379", "localhost", "localhost:x", "localhost:70000", "unix:"] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,908 @@
+//! The commands that are about a connection, a transaction, channels or the server.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use esker_redis::numbers::integer;
+use esker_redis::{Family, Fault, Keys, ReadError, Reply, Slot, Space, Spec, specs};
+
+use crate::channels::By;
+use crate::clients::Client;
+use crate::connection::{Connection, Next, Queue, Queued, Replies, Wait, told};
+use crate::info;
+use crate::server::Owned;
+use crate::settings::Refused;
+use crate::watches::Watched;
+
+/// An error of a subcommand.
+fn no_subcommand(name: &str, sub: &[u8]) -> String {
+    let sub = String::from_utf8_lossy(&sub[..sub.len().min(128)]);
+    format!("ERR unknown subcommand '{sub}'. Try {} HELP.", name.to_ascii_uppercase())
+}
+
+fn wrong_count(name: &str, sub: &str) -> String {
+    format!("ERR wrong number of arguments for '{name}|{}' command", sub.to_ascii_lowercase())
+}
+
+fn is(argument: &[u8], word: &str) -> bool {
+    argument.eq_ignore_ascii_case(word.as_bytes())
+}
+
+impl Connection {
+    /// Does a command that the server does itself, or says what has to happen first.
+    pub(crate) fn own_command(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Option<Next> {
+        // These go by what is committed.
+        if matches!(spec.name, "watch" | "exec" | "waitaof" | "wait") && !self.try_commit() {
+            let arguments = args.iter().map(|argument| argument.to_vec()).collect();
+            return Some(Next::Do(Wait::Commit(Owned {
+                spec,
+                arguments,
+                database: self.client.database.get(),
+            })));
+        }
+        match spec.name {
+            "ping" => self.ping(args),
+            "echo" => self.reply.bulk(args[1]),
+            "quit" => {
+                self.reply.ok();
+                return Some(Next::Close);
+            }
+            "select" => self.select(args[1]),
+            "auth" => self.auth(args),
+            "hello" => self.hello(args),
+            "reset" => self.reset(),
+            "client" => return self.client_command(args),
+            "multi" => self.multi(),
+            "discard" => self.discard(),
+            "exec" => return self.exec(),
+            "watch" => return self.watch(spec, args),
+            "unwatch" => {
+                self.unwatch();
+                self.reply.ok();
+            }
+            "subscribe" => self.subscribe(By::Name, &args[1..]),
+            "psubscribe" => self.subscribe(By::Pattern, &args[1..]),
+            "unsubscribe" => self.unsubscribe(By::Name, &args[1..]),
+            "punsubscribe" => self.unsubscribe(By::Pattern, &args[1..]),
+            "publish" => {
+                let count = self.server.channels.borrow().publish(args[1], args[2]);
+                self.reply.count(count as u64);
+            }
+            "pubsub" => self.pubsub(args),
+            "wait" => return self.wait_for_replicas(args),
+            "waitaof" => return self.wait_for_sync(args),
+            "command" => self.command_command(args),
+            "config" => self.config(args),
+            "info" => {
+                let text = info::text(&self.server, &args[1..]);
+                self.reply.verbatim(&text);
+            }
+            "time" => {
+                let now_us = self.server.now_us();
+                self.reply.array(2);
+                self.reply.bulk((now_us / 1_000_000).to_string().as_bytes());
+                self.reply.bulk((now_us % 1_000_000).to_string().as_bytes());
+            }
+            "role" => {
+                self.reply.array(3);
+                self.reply.bulk(b"master");
+                self.reply.integer(0);
+                self.reply.array(0);
+            }
+            "function" if is(args[1], "FLUSH") => self.reply.ok(),
+            "slowlog" => self.slowlog(args),
+            "latency" => self.latency(args),
+            name => self.reply.error(&no_subcommand(name, args.get(1).copied().unwrap_or(b""))),
+        }
+        None
+    }
+
+    // ---- connection ----------------------------------------------------------------------------------
+
+    fn ping(&mut self, args: &[&[u8]]) {
+        if args.len() > 2 {
+            self.reply.error("ERR wrong number of arguments for 'ping' command");
+        } else if self.client.listens() && !self.reply.resp3 {
+            self.reply.array(2);
+            self.reply.bulk(b"pong");
+            self.reply.bulk(args.get(1).copied().unwrap_or(b""));
+        } else if let Some(text) = args.get(1) {
+            self.reply.bulk(text);
+        } else {
+            self.reply.simple("PONG");
+        }
+    }
+
+    fn select(&mut self, argument: &[u8]) {
+        match integer(argument) {
+            None => self.reply.error("ERR value is not an integer or out of range"),
+            Some(number) if (0..i64::from(self.server.trees.count())).contains(&number) => {
+                self.client.database.set(number as u16);
+                self.reply.ok();
+            }
+            Some(_) => self.reply.error("ERR DB index is out of range"),
+        }
+    }
+
+    fn auth(&mut self, args: &[&[u8]]) {
+        match args {
+            [_, _] => self.reply.error(
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+                 configuration is correct?",
+            ),
+            // The only user, who has no password.
+            [_, b"default", _] => self.reply.ok(),
+            [_, _, _] => self.reply.error("WRONGPASS invalid username-password pair or user is disabled."),
+            _ => self.reply.error(esker_syntax()),
+        }
+    }
+
+    fn hello(&mut self, args: &[&[u8]]) {
+        let resp3 = match args.get(1).map(|version| integer(version)) {
+            None => self.reply.resp3,
+            Some(Some(2)) => false,
+            Some(Some(3)) => true,
+            Some(None) => return self.reply.error("ERR Protocol version is not an integer or out of range"),
+            Some(Some(_)) => return self.reply.error("NOPROTO unsupported protocol version"),
+        };
+        let (mut rest, mut name) = (args.get(2..).unwrap_or(&[]), None);
+        loop {
+            rest = match rest {
+                [] => break,
+                [word, user, _, more @ ..] if is(word, "AUTH") => {
+                    if *user != b"default" {
+                        return self
+                            .reply
+                            .error("WRONGPASS invalid username-password pair or user is disabled.");
+                    }
+                    more
+                }
+                [word, given, more @ ..] if is(word, "SETNAME") => {
+                    name = Some(*given);
+                    more
+                }
+                [word, ..] => {
+                    let word = String::from_utf8_lossy(word);
+                    return self.reply.error(&format!("ERR Syntax error in HELLO option '{word}'"));
+                }
+            };
+        }
+        if let Some(name) = name
+            && !self.set_name(name)
+        {
+            return;
+        }
+        self.reply.resp3 = resp3;
+        self.client.resp3.set(resp3);
+        self.reply.map(7);
+        self.reply.bulk(b"server");
+        self.reply.bulk(b"redis");
+        self.reply.bulk(b"version");
+        self.reply.bulk(info::REDIS_VERSION.as_bytes());
+        self.reply.bulk(b"proto");
+        self.reply.integer(if resp3 { 3 } else { 2 });
+        self.reply.bulk(b"id");
+        self.reply.count(self.client.id);
+        self.reply.bulk(b"mode");
+        self.reply.bulk(b"standalone");
+        self.reply.bulk(b"role");
+        self.reply.bulk(b"master");
+        self.reply.bulk(b"modules");
+        self.reply.array(0);
+    }
+
+    /// Gives the client a name, or says why it cannot have it.
+    fn set_name(&mut self, name: &[u8]) -> bool {
+        if name.iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
+            self.reply.error("ERR Client names cannot contain spaces, newlines or special characters.");
+            return false;
+        }
+        *self.client.name.borrow_mut() = name.to_vec();
+        true
+    }
+
+    fn reset(&mut self) {
+        self.queue = None;
+        self.client.queued.set(None);
+        self.unwatch();
+        self.tell_messages();
+        self.unsubscribe_all();
+        self.client.database.set(0);
+        self.client.name.borrow_mut().clear();
+        self.replies = Replies::All;
+        self.reply.resp3 = false;
+        self.client.resp3.set(false);
+        self.reply.simple("RESET");
+    }
+
+    fn client_command(&mut self, args: &[&[u8]]) -> Option<Next> {
+        let sub = args[1].to_ascii_lowercase();
+        let now_s = self.server.uptime_s();
+        match (sub.as_slice(), &args[2..]) {
+            (b"id", []) => self.reply.count(self.client.id),
+            (b"info", []) => self.reply.verbatim(&(self.client.describe(now_s) + "\n")),
+            (b"getname", []) => {
+                let name = self.client.name.borrow().clone();
+                self.reply.bulk_or_null(Some(name.as_slice()).filter(|name| !name.is_empty()));
+            }
+            (b"setname", [name]) => {
+                if self.set_name(name) {
+                    self.reply.ok();
+                }
+            }
+            (b"setinfo", [what, value]) => self.set_info(what, value),
+            (b"list", filter) => self.client_list(filter, now_s),
+            (b"kill", filter) => return self.client_kill(filter),
+            (b"reply", [mode]) => {
+                if is(mode, "ON") {
+                    self.replies = Replies::All;
+                    self.reply.ok();
+                } else if is(mode, "OFF") {
+                    self.replies = Replies::None;
+                } else if is(mode, "SKIP") {
+                    if self.replies == Replies::All {
+                        self.replies = Replies::SkipNext;
+                    }
+                } else {
+                    self.reply.error(esker_syntax());
+                    return None;
+                }
+            }
+            (b"no-evict" | b"no-touch", [mode]) if is(mode, "ON") || is(mode, "OFF") => self.reply.ok(),
+            (b"unblock", [id]) => self.client_unblock(id, false),
+            (b"unblock", [id, how]) if is(how, "TIMEOUT") || is(how, "ERROR") => {
+                self.client_unblock(id, is(how, "ERROR"));
+            }
+            (
+                b"id" | b"info" | b"getname" | b"setname" | b"setinfo" | b"reply" | b"no-evict" | b"no-touch",
+                _,
+            ) => self.reply.error(&wrong_count("client", &String::from_utf8_lossy(&sub))),
+            _ => self.reply.error(&no_subcommand("client", args[1])),
+        }
+        None
+    }
+
+    fn set_info(&mut self, what: &[u8], value: &[u8]) {
+        if value.iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
+            let what = String::from_utf8_lossy(what).to_ascii_lowercase();
+            return self
+                .reply
+                .error(&format!("ERR {what} cannot contain spaces, newlines or special characters."));
+        }
+        let value = String::from_utf8_lossy(value).into_owned();
+        let mut library = self.client.library.borrow_mut();
+        if is(what, "LIB-NAME") {
+            library.0 = value;
+        } else if is(what, "LIB-VER") {
+            library.1 = value;
+        } else {
+            let what = String::from_utf8_lossy(what);
+            self.reply.error(&format!("ERR Unrecognized option '{what}'"));
+            return;
+        }
+        self.reply.ok();
+    }
+
+    fn client_list(&mut self, filter: &[&[u8]], now_s: u64) {
+        let wanted: Option<Vec<u64>> = match filter {
+            [] => None,
+            [word, ids @ ..] if is(word, "ID") && !ids.is_empty() => {
+                let ids: Option<Vec<u64>> =
+                    ids.iter().map(|id| integer(id).and_then(|id| u64::try_from(id).ok())).collect();
+                match ids {
+                    Some(ids) => Some(ids),
+                    None => return self.reply.error("ERR Invalid client ID"),
+                }
+            }
+            [word, kind] if is(word, "TYPE") => match kind.to_ascii_lowercase().as_slice() {
+                b"normal" => None,
+                b"pubsub" => {
+                    let clients = self.server.clients.borrow();
+                    Some(clients.all().filter(|client| client.listens()).map(|client| client.id).collect())
+                }
+                b"master" | b"replica" | b"slave" => Some(Vec::new()),
+                _ => {
+                    let kind = String::from_utf8_lossy(kind).into_owned();
+                    return self.reply.error(&format!("ERR Unknown client type '{kind}'"));
+                }
+            },
+            _ => return self.reply.error(esker_syntax()),
+        };
+        let clients = self.server.clients.borrow();
+        let shown = clients.all().filter(|client| wanted.as_ref().is_none_or(|ids| ids.contains(&client.id)));
+        let text: String = shown.map(|client| client.describe(now_s) + "\n").collect();
+        self.reply.verbatim(&text);
+    }
+
+    fn client_kill(&mut self, filter: &[&[u8]]) -> Option<Next> {
+        let clients: Vec<Rc<Client>> = self.server.clients.borrow().all().cloned().collect();
+        let own = self.client.id;
+        // The old form: an address.
+        if let [address] = filter {
+            let found = clients.iter().find(|client| client.address.as_bytes() == *address);
+            match found {
+                None => self.reply.error("ERR No such client"),
+                Some(client) if client.id == own => {
+                    self.reply.ok();
+                    return Some(Next::Close);
+                }
+                Some(client) => {
+                    client.end();
+                    self.reply.ok();
+                }
+            }
+            return None;
+        }
+        let (mut killed, mut skip_me) = (clients, true);
+        if filter.is_empty() || !filter.len().is_multiple_of(2) {
+            self.reply.error(esker_syntax());
+            return None;
+        }
+        for pair in filter.chunks_exact(2) {
+            let (what, value) = (pair[0].to_ascii_lowercase(), pair[1]);
+            match what.as_slice() {
+                b"id" => match integer(value).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0) {
+                    Some(id) => killed.retain(|client| client.id == id),
+                    None => {
+                        self.reply.error("ERR client-id should be greater than 0");
+                        return None;
+                    }
+                },
+                b"addr" => killed.retain(|client| client.address.as_bytes() == value),
+                b"laddr" => killed.retain(|client| client.local.as_bytes() == value),
+                b"user" => killed.retain(|_| value == b"default"),
+                b"type" => match value.to_ascii_lowercase().as_slice() {
+                    b"normal" => killed.retain(|client| !client.listens()),
+                    b"pubsub" => killed.retain(|client| client.listens()),
+                    b"master" | b"replica" | b"slave" => killed.clear(),
+                    _ => {
+                        let value = String::from_utf8_lossy(value).into_owned();
+                        self.reply.error(&format!("ERR Unknown client type '{value}'"));
+                        return None;
+                    }
+                },
+                b"skipme" if is(value, "yes") || is(value, "no") => skip_me = is(value, "yes"),
+                _ => {
+                    self.reply.error(esker_syntax());
+                    return None;
+                }
+            }
+        }
+        killed.retain(|client| client.id != own || !skip_me);
+        killed.iter().filter(|client| client.id != own).for_each(|client| client.end());
+        self.reply.count(killed.len() as u64);
+        killed.iter().any(|client| client.id == own).then_some(Next::Close)
+    }
+
+    fn client_unblock(&mut self, id: &[u8], with_error: bool) {
+        let Some(id) = integer(id).and_then(|id| u64::try_from(id).ok()) else {
+            return self.reply.error("ERR value is not an integer or out of range");
+        };
+        let found = self.server.clients.borrow().all().find(|client| client.id == id).cloned();
+        let unblocked = found.is_some_and(|client| self.server.unblock(&client, with_error));
+        self.reply.flag(unblocked);
+    }
+
+    // ---- transactions --------------------------------------------------------------------------------
+
+    fn multi(&mut self) {
+        if self.queue.is_some() {
+            return self.reply.error("ERR MULTI calls can not be nested");
+        }
+        self.queue = Some(Queue::default());
+        self.client.queued.set(Some(0));
+        self.reply.ok();
+    }
+
+    fn discard(&mut self) {
+        if self.queue.take().is_none() {
+            return self.reply.error("ERR DISCARD without MULTI");
+        }
+        self.client.queued.set(None);
+        self.unwatch();
+        self.reply.ok();
+    }
+
+    fn watch(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Option<Next> {
+        if self.queue.is_some() {
+            self.reply.error("ERR WATCH inside MULTI is not allowed");
+            return None;
+        }
+        if !self.server.may_run(spec, args) {
+            let arguments = args.iter().map(|argument| argument.to_vec()).collect();
+            return Some(Next::Do(Wait::Latches(Owned {
+                spec,
+                arguments,
+                database: self.client.database.get(),
+            })));
+        }
+        let database = self.client.database.get();
+        for key in &args[1..] {
+            if !self.watched_keys.insert((database, key.to_vec())) {
+                continue;
+            }
+            let slot = Slot { database, space: Space::Keys };
+            let (existed, expires_us) = match self.server.trees.find(slot).map(|tree| tree.metadata(key)) {
+                Some(Ok(Some(metadata))) => (true, metadata.expires_us),
+                Some(Ok(None)) | None => (false, None),
+                Some(Err(error)) => {
+                    self.reply.error(&told(&error));
+                    return None;
+                }
+            };
+            let watched = Watched { database, key: key.to_vec(), existed, expires_us };
+            self.server.watches.borrow_mut().watch(&watched, &self.changed);
+            self.watched.push(watched);
+        }
+        self.reply.ok();
+        None
+    }
+
+    /// Forgets the watched keys.
+    pub(crate) fn unwatch(&mut self) {
+        let mut watches = self.server.watches.borrow_mut();
+        self.watched.drain(..).for_each(|watched| watches.unwatch(&watched, &self.changed));
+        self.watched_keys.clear();
+        self.changed.set(false);
+    }
+
+    fn exec(&mut self) -> Option<Next> {
+        let Some(queue) = &self.queue else {
+            self.reply.error("ERR EXEC without MULTI");
+            return None;
+        };
+        let evaluated = self.evaluated_of(queue);
+        let is_free = self.server.latches.are_free(self.watched.iter().map(|watched| watched.key.as_slice()))
+            && evaluated.iter().all(|command| self.server.may_run(command.spec, &command.arguments()));
+        let queue = self.queue.take()?;
+        self.client.queued.set(None);
+        if queue.is_broken {
+            self.unwatch();
+            self.reply.error("EXECABORT Transaction discarded because of previous errors.");
+            return None;
+        }
+        if self.has_changed() {
+            self.unwatch();
+            self.reply.null_array();
+            return None;
+        }
+        let replies = if is_free { self.evaluate_all(&evaluated) } else { Err(ReadError::NeedsIo) };
+        match replies {
+            Ok(replies) => {
+                self.unwatch();
+                self.finish_exec(queue.commands, replies);
+                None
+            }
+            Err(ReadError::NeedsIo) => {
+                self.pending = Default::default();
+                Some(Next::Do(Wait::Exec(queue.commands, evaluated)))
+            }
+            Err(ReadError::Failed(message)) => {
+                self.unwatch();
+                self.pending = Default::default();
+                self.reply.error(&format!("ERR {message}"));
+                None
+            }
+        }
+    }
+
+    /// Whether a watched key has changed, or has expired.
+    pub(crate) fn has_changed(&self) -> bool {
+        let now_us = self.server.now_us();
+        let has_expired = |watched: &Watched| watched.expires_us.is_some_and(|us| us <= now_us);
+        self.changed.get() || self.watched.iter().any(has_expired)
+    }
+
+    /// The commands of a transaction that are evaluated, each with the database that it is about.
+    fn evaluated_of(&self, queue: &Queue) -> Vec<Owned> {
+        let (mut database, mut evaluated) = (self.client.database.get(), Vec::new());
+        for Queued { spec, arguments } in &queue.commands {
+            if !spec.is_of_server() {
+                evaluated.push(Owned { spec, arguments: arguments.clone(), database });
+            } else if spec.name == "select"
+                && let Some(number) = arguments.get(1).and_then(|number| integer(number))
+                && (0..i64::from(self.server.trees.count())).contains(&number)
+            {
+                database = number as u16;
+            }
+        }
+        evaluated
+    }
+
+    fn evaluate_all(&mut self, commands: &[Owned]) -> Result<Vec<Vec<u8>>, ReadError> {
+        let mut replies = Vec::new();
+        for command in commands {
+            let mut reply = Reply::new(self.reply.resp3);
+            let arguments = command.arguments();
+            self.server.evaluate(
+                &mut self.pending,
+                command.spec,
+                &arguments,
+                command.database,
+                &mut reply,
+            )?;
+            if reply.bytes.is_empty() {
+                esker_redis::commands::blocking::reply_without_element(command.spec, false, &mut reply);
+            }
+            replies.push(reply.bytes);
+        }
+        Ok(replies)
+    }
+
+    /// Answers `EXEC`: with the replies of what was evaluated, and of the rest, which is done now.
+    pub(crate) fn finish_exec(&mut self, queue: Vec<Queued>, evaluated: Vec<Vec<u8>>) {
+        self.reply.array(queue.len());
+        self.is_in_exec = true;
+        let mut evaluated = evaluated.into_iter();
+        for Queued { spec, arguments } in queue {
+            let begin = self.reply.bytes.len();
+            if spec.is_of_server() {
+                let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+                // What has to wait does not, within EXEC.
+                if self.own_command(spec, &arguments).is_some() {
+                    self.reply.bytes.truncate(begin);
+                    self.reply.error("ERR this command cannot be a part of a transaction");
+                }
+            } else {
+                self.reply.bytes.extend(evaluated.next().unwrap_or_default());
+            }
+            let failed = self.reply.bytes.get(begin) == Some(&b'-');
+            self.server.figures.note_call(spec.name, 0, failed);
+        }
+        self.is_in_exec = false;
+    }
+
+    // ---- channels ------------------------------------------------------------------------------------
+
+    fn note_subscriptions(&self) -> usize {
+        self.client.subscriptions.set((self.channels.len(), self.patterns.len()));
+        self.channels.len() + self.patterns.len()
+    }
+
+    fn subscribe(&mut self, by: By, names: &[&[u8]]) {
+        self.tell_messages();
+        for name in names {
+            let (own, word): (_, &[u8]) = match by {
+                By::Name => (&mut self.channels, b"subscribe"),
+                By::Pattern => (&mut self.patterns, b"psubscribe"),
+            };
+            if own.insert(name.to_vec()) {
+                self.server.channels.borrow_mut().add(by, name, &self.client);
+            }
+            let count = self.note_subscriptions();
+            self.reply.push(3);
+            self.reply.bulk(word);
+            self.reply.bulk(name);
+            self.reply.count(count as u64);
+        }
+    }
+
+    /// Messages so far come before what the next command answers.
+    fn tell_messages(&mut self) {
+        self.reply.bytes.append(&mut self.client.take_outbox());
+    }
+
+    fn unsubscribe(&mut self, by: By, names: &[&[u8]]) {
+        self.tell_messages();
+        let (own, word): (_, &[u8]) = match by {
+            By::Name => (&mut self.channels, b"unsubscribe"),
+            By::Pattern => (&mut self.patterns, b"punsubscribe"),
+        };
+        let names: Vec<Vec<u8>> = if names.is_empty() {
+            own.iter().cloned().collect()
+        } else {
+            names.iter().map(|name| name.to_vec()).collect()
+        };
+        if names.is_empty() {
+            let count = self.note_subscriptions();
+            self.reply.push(3);
+            self.reply.bulk(word);
+            self.reply.null();
+            self.reply.count(count as u64);
+        }
+        for name in names {
+            let own = if by == By::Name { &mut self.channels } else { &mut self.patterns };
+            if own.remove(&name) {
+                self.server.channels.borrow_mut().remove(by, &name, self.client.id);
+            }
+            let count = self.note_subscriptions();
+            self.reply.push(3);
+            self.reply.bulk(word);
+            self.reply.bulk(&name);
+            self.reply.count(count as u64);
+        }
+    }
+
+    /// Listens to nothing any more.
+    pub(crate) fn unsubscribe_all(&mut self) {
+        let mut channels = self.server.channels.borrow_mut();
+        let id = self.client.id;
+        std::mem::take(&mut self.channels).iter().for_each(|name| channels.remove(By::Name, name, id));
+        std::mem::take(&mut self.patterns).iter().for_each(|name| channels.remove(By::Pattern, name, id));
+        self.client.subscriptions.set((0, 0));
+    }
+
+    fn pubsub(&mut self, args: &[&[u8]]) {
+        let channels = self.server.channels.borrow();
+        match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
+            (b"channels", [] | [_]) => {
+                let names = channels.names(args.get(2).copied());
+                self.reply.array(names.len());
+                names.iter().for_each(|name| self.reply.bulk(name));
+            }
+            (b"shardchannels", [] | [_]) => self.reply.array(0),
+            (b"numsub", names) => {
+                self.reply.map(names.len());
+                for name in names {
+                    self.reply.bulk(name);
+                    self.reply.count(channels.count(name) as u64);
+                }
+            }
+            (b"numpat", []) => self.reply.count(channels.patterns() as u64),
+            _ => self.reply.error(&no_subcommand("pubsub", args[1])),
+        }
+    }
+
+    // ---- the server ----------------------------------------------------------------------------------
+
+    fn wait_for_replicas(&mut self, args: &[&[u8]]) -> Option<Next> {
+        match (integer(args[1]), integer(args[2])) {
+            (Some(replicas), Some(ms)) if ms >= 0 => {
+                // There are none, so a wait for some takes its time.
+                if replicas <= 0 || self.is_in_exec {
+                    self.reply.integer(0);
+                    return None;
+                }
+                let at_most = (ms > 0).then(|| Duration::from_millis(ms as u64));
+                Some(Next::Do(Wait::Replicas(at_most)))
+            }
+            (Some(_), Some(_)) => {
+                self.reply.error("ERR timeout is negative");
+                None
+            }
+            _ => {
+                self.reply.error("ERR value is not an integer or out of range");
+                None
+            }
+        }
+    }
+
+    fn wait_for_sync(&mut self, args: &[&[u8]]) -> Option<Next> {
+        let (Some(local), Some(replicas), Some(ms)) = (integer(args[1]), integer(args[2]), integer(args[3]))
+        else {
+            self.reply.error("ERR value is not an integer or out of range");
+            return None;
+        };
+        if ms < 0 {
+            self.reply.error("ERR timeout is negative");
+        } else if !(0..=1).contains(&local) || replicas < 0 {
+            self.reply.error("ERR value is out of range, value must between 0 and 1");
+        } else if local == 0 {
+            self.reply.array(2);
+            self.reply.integer(0);
+            self.reply.integer(0);
+        } else {
+            let at_most = (ms > 0).then(|| Duration::from_millis(ms as u64));
+            return Some(Next::Do(Wait::Sync { at_most }));
+        }
+        None
+    }
+
+    fn config(&mut self, args: &[&[u8]]) {
+        match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
+            (b"get", patterns) if !patterns.is_empty() => {
+                let found = self.server.settings.borrow().get(patterns);
+                self.reply.map(found.len());
+                for (name, value) in found {
+                    self.reply.bulk(name.as_bytes());
+                    self.reply.bulk(value.as_bytes());
+                }
+            }
+            (b"set", pairs) if !pairs.is_empty() && pairs.len() % 2 == 0 => self.config_set(pairs),
+            (b"resetstat", []) => {
+                self.server.figures.reset();
+                self.reply.ok();
+            }
+            (b"rewrite", []) => self.reply.error("ERR The server is running without a config file"),
+            (sub @ (b"get" | b"set" | b"resetstat" | b"rewrite"), _) => {
+                self.reply.error(&wrong_count("config", &String::from_utf8_lossy(sub)));
+            }
+            _ => self.reply.error(&no_subcommand("config", args[1])),
+        }
+    }
+
+    fn config_set(&mut self, pairs: &[&[u8]]) {
+        let mut settings = self.server.settings.borrow_mut();
+        let before = settings.clone();
+        for pair in pairs.chunks_exact(2) {
+            let (name, value) =
+                (String::from_utf8_lossy(pair[0]).to_ascii_lowercase(), String::from_utf8_lossy(pair[1]));
+            let Err(refused) = settings.set(&name, &value) else { continue };
+            *settings = before;
+            let shown = String::from_utf8_lossy(pair[0]);
+            self.reply.error(&match refused {
+                Refused::Unknown => {
+                    format!("ERR Unknown option or number of arguments for CONFIG SET - '{shown}'")
+                }
+                Refused::Fixed => {
+                    format!("ERR CONFIG SET failed (possibly related to argument '{shown}') - can't set immutable config")
+                }
+                Refused::Wrong(why) => {
+                    format!("ERR CONFIG SET failed (possibly related to argument '{shown}') - {why}")
+                }
+            });
+            return;
+        }
+        self.reply.ok();
+    }
+
+    fn slowlog(&mut self, args: &[&[u8]]) {
+        match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
+            (b"get", [] | [_]) => {
+                let Some(most) =
+                    args.get(2).map_or(Some(10), |count| integer(count)).filter(|count| *count >= -1)
+                else {
+                    return self.reply.error("ERR count should be greater than or equal to -1");
+                };
+                let slow = self.server.figures.slow();
+                let count = if most < 0 { slow.len() } else { slow.len().min(most as usize) };
+                self.reply.array(count);
+                for one in slow.into_iter().take(count) {
+                    self.reply.array(6);
+                    self.reply.count(one.id);
+                    self.reply.count(one.at_s);
+                    self.reply.count(one.us);
+                    self.reply.array(one.arguments.len());
+                    one.arguments.iter().for_each(|argument| self.reply.bulk(argument));
+                    self.reply.bulk(one.address.as_bytes());
+                    self.reply.bulk(&one.name);
+                }
+            }
+            (b"len", []) => self.reply.count(self.server.figures.slow().len() as u64),
+            (b"reset", []) => {
+                self.server.figures.forget_slow();
+                self.reply.ok();
+            }
+            _ => self.reply.error(&no_subcommand("slowlog", args[1])),
+        }
+    }
+
+    fn latency(&mut self, args: &[&[u8]]) {
+        match args[1].to_ascii_lowercase().as_slice() {
+            b"latest" | b"history" => self.reply.array(0),
+            b"reset" => self.reply.integer(0),
+            _ => self.reply.error(&no_subcommand("latency", args[1])),
+        }
+    }
+
+    fn command_command(&mut self, args: &[&[u8]]) {
+        let Some(sub) = args.get(1) else {
+            let all: Vec<&Spec> = specs().collect();
+            self.reply.array(all.len());
+            return all.iter().for_each(|spec| describe(&mut self.reply, spec));
+        };
+        match sub.to_ascii_lowercase().as_slice() {
+            b"count" => self.reply.count(specs().count() as u64),
+            b"list" => {
+                let all: Vec<&Spec> = specs().collect();
+                self.reply.array(all.len());
+                all.iter().for_each(|spec| self.reply.bulk(spec.name.as_bytes()));
+            }
+            b"info" => {
+                let names = &args[2..];
+                let found: Vec<Option<&Spec>> = if names.is_empty() {
+                    specs().map(Some).collect()
+                } else {
+                    names.iter().map(|name| esker_redis::spec(name)).collect()
+                };
+                self.reply.array(found.len());
+                for spec in found {
+                    match spec {
+                        Some(spec) => describe(&mut self.reply, spec),
+                        None => self.reply.null_array(),
+                    }
+                }
+            }
+            b"docs" => {
+                let names = &args[2..];
+                let found: BTreeMap<&str, &Spec> = if names.is_empty() {
+                    specs().map(|spec| (spec.name, spec)).collect()
+                } else {
+                    names
+                        .iter()
+                        .filter_map(|name| esker_redis::spec(name))
+                        .map(|spec| (spec.name, spec))
+                        .collect()
+                };
+                self.reply.map(found.len());
+                for (name, spec) in found {
+                    self.reply.bulk(name.as_bytes());
+                    self.reply.map(2);
+                    self.reply.bulk(b"summary");
+                    self.reply.bulk(spec.summary.as_bytes());
+                    self.reply.bulk(b"group");
+                    self.reply.bulk(group(spec.family).as_bytes());
+                }
+            }
+            b"getkeys" if args.len() > 2 => match esker_redis::spec(args[2]) {
+                None => self.reply.error("ERR Invalid command specified"),
+                Some(spec) if !spec.takes(args.len() - 2) => {
+                    self.reply.error("ERR Invalid number of arguments specified for command");
+                }
+                Some(spec) => {
+                    let keys = spec.keys_of(&args[2..]);
+                    if keys.is_empty() {
+                        return self.reply.error("ERR The command has no key arguments");
+                    }
+                    self.reply.array(keys.len());
+                    keys.iter().for_each(|key| self.reply.bulk(key));
+                }
+            },
+            _ => self.reply.error(&no_subcommand("command", sub)),
+        }
+    }
+}
+
+fn esker_syntax() -> &'static str {
+    match Fault::SYNTAX {
+        Fault::Told(std::borrow::Cow::Borrowed(message)) => message,
+        _ => "ERR syntax error",
+    }
+}
+
+fn group(family: Family) -> &'static str {
+    match family {
+        Family::String => "string",
+        Family::Bitmap => "bitmap",
+        Family::Keyspace => "generic",
+        Family::Hash => "hash",
+        Family::Set => "set",
+        Family::SortedSet => "sorted-set",
+        Family::List => "list",
+        Family::Connection => "connection",
+        Family::Server => "server",
+        Family::PubSub => "pubsub",
+        Family::Transaction => "transactions",
+    }
+}
+
+/// A command as `COMMAND INFO` tells it.
+fn describe(reply: &mut Reply, spec: &Spec) {
+    let (first, last, step) = match spec.keys {
+        Keys::None => (0, 0, 0),
+        Keys::Range { first, last, step } => (first as i64, i64::from(last), step as i64),
+        Keys::Counted { with_target: true, .. } => (1, 1, 1),
+        Keys::Counted { .. } => (0, 0, 0),
+    };
+    let flags = spec.flags;
+    let named = [
+        (flags.writes, "write"),
+        (!flags.writes && !spec.is_of_server(), "readonly"),
+        (!flags.is_slow && !flags.blocks, "fast"),
+        (flags.blocks, "blocking"),
+        (flags.is_admin, "admin"),
+        (matches!(spec.keys, Keys::Counted { .. }), "movablekeys"),
+    ];
+    let names: Vec<&str> = named.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
+    let category = match spec.family {
+        Family::Keyspace => "keyspace",
+        Family::SortedSet => "sortedset",
+        Family::Transaction => "transaction",
+        Family::Server => "admin",
+        other => group(other),
+    };
+    reply.array(10);
+    reply.bulk(spec.name.as_bytes());
+    reply.integer(i64::from(spec.arity));
+    reply.set(names.len());
+    names.iter().for_each(|name| reply.simple(name));
+    reply.integer(first);
+    reply.integer(last);
+    reply.integer(step);
+    reply.set(1);
+    reply.simple(&format!("@{category}"));
+    reply.array(0);
+    reply.array(0);
+    reply.array(0);
+}

@@ -1,0 +1,590 @@
+//! The server's state, which one thread owns, and how it does commands.
+//!
+//! ```text
+//! command --evaluate--> Pending (writes, touched keys, events) --commit--> store --> watches, waiters, channels
+//!    |                        |
+//!    | would read a file,     | would have to wait
+//!    | or walk too far        v
+//!    +---------> Job on the pool: keys latched, snapshot taken, evaluated and written there
+//! ```
+//! The event loop evaluates against the store as it is and the writes that it has gathered and not committed. It commits
+//! before it waits for anything, so no other client ever comes between a command and the writes that it relies on.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use esker::{Batch, Db, ErrorKind, Snapshot};
+use esker_redis::commands::blocking::reply_without_element;
+use esker_redis::model::{self, Swept};
+use esker_redis::{Context, Cursors, Event, ReadError, Reply, Session, Spec, Stamp, Writes, evaluate};
+use tokio::sync::Notify;
+
+use crate::channels::Channels;
+use crate::clients::{Client, Clients};
+use crate::connection::is_move;
+use crate::figures::{Figures, add};
+use crate::latches::Latches;
+use crate::settings::Settings;
+use crate::syncs::Syncs;
+use crate::trees::{Trees, View, unreadable};
+use crate::waiters::{Waiter, WaiterId, Waiters};
+use crate::watches::Watches;
+use crate::{Config, Durability};
+
+/// So many collections are looked at at once.
+const SWEPT_AT_ONCE: usize = 256;
+
+/// What commands have changed, from their evaluation to its commit.
+#[derive(Default)]
+pub(crate) struct Pending {
+    pub(crate) writes: Writes,
+    pub(crate) touched: Vec<(u16, Vec<u8>)>,
+    pub(crate) events: Vec<Event>,
+}
+
+/// A command with its arguments.
+pub(crate) struct Owned {
+    pub(crate) spec: &'static Spec,
+    pub(crate) arguments: Vec<Vec<u8>>,
+    pub(crate) database: u16,
+}
+
+impl Owned {
+    pub(crate) fn arguments(&self) -> Vec<&[u8]> {
+        self.arguments.iter().map(Vec::as_slice).collect()
+    }
+}
+
+/// Commands that another thread does, as one step.
+struct Job {
+    commands: Vec<Owned>,
+    resp3: bool,
+    /// Whether they stand within `EXEC`, where nothing waits.
+    in_exec: bool,
+    stamp: Stamp,
+    events: bool,
+}
+
+/// What a job has come to.
+struct Done {
+    /// The reply of each command.
+    replies: Vec<Vec<u8>>,
+    touched: Vec<(u16, Vec<u8>)>,
+    events: Vec<Event>,
+    cleared: Vec<u16>,
+    has_written: bool,
+}
+
+/// What the event loop's thread owns.
+pub(crate) struct Server {
+    pub(crate) db: Db,
+    pub(crate) trees: Arc<Trees>,
+    pub(crate) config: Config,
+    pub(crate) settings: RefCell<Settings>,
+    cursors: Arc<Mutex<Cursors>>,
+    pub(crate) latches: Rc<Latches>,
+    pub(crate) watches: RefCell<Watches>,
+    pub(crate) waiters: RefCell<Waiters>,
+    pub(crate) channels: RefCell<Channels>,
+    pub(crate) clients: RefCell<Clients>,
+    pub(crate) syncs: Arc<Syncs>,
+    pub(crate) figures: Figures,
+    /// Whether no connection goes on after its current command.
+    pub(crate) is_ending: Cell<bool>,
+    /// Is told of each connection that ends.
+    pub(crate) one_gone: Notify,
+    random: Cell<u64>,
+}
+
+impl Server {
+    pub(crate) fn new(db: &Db, config: Config, syncs: Arc<Syncs>, seed: u64) -> esker::Result<Rc<Server>> {
+        let trees = Arc::new(Trees::open(db, config.databases)?);
+        Ok(Rc::new(Server {
+            db: db.clone(),
+            trees,
+            settings: RefCell::new(Settings::new(&config)),
+            config,
+            cursors: Arc::new(Mutex::new(Cursors::new(seed))),
+            latches: Rc::default(),
+            watches: RefCell::default(),
+            waiters: RefCell::default(),
+            channels: RefCell::default(),
+            clients: RefCell::default(),
+            syncs,
+            figures: Figures::new(db.default_tree().time_us()),
+            is_ending: Cell::new(false),
+            one_gone: Notify::new(),
+            random: Cell::new(seed),
+        }))
+    }
+
+    /// For how many seconds it has served.
+    pub(crate) fn uptime_s(&self) -> u64 {
+        self.now_us().saturating_sub(self.figures.began_us) / 1_000_000
+    }
+
+    /// Lets running commands end, at most for so long.
+    pub(crate) async fn end(&self, within: Duration) {
+        self.is_ending.set(true);
+        self.clients.borrow().all().for_each(|client| client.told.notify_one());
+        let all_gone = async {
+            loop {
+                let one_gone = self.one_gone.notified();
+                if self.clients.borrow().len() == 0 {
+                    return;
+                }
+                one_gone.await;
+            }
+        };
+        let _ = tokio::time::timeout(within, all_gone).await;
+    }
+
+    /// Deletes elements of collections that have expired, in all databases.
+    pub(crate) async fn sweep(self: &Rc<Self>) -> esker::Result<()> {
+        for database in 0..self.trees.count() {
+            let mut next = Some(Vec::new());
+            while let Some(from) = next {
+                let nothing = HashSet::new();
+                let found = self.sweep_some(database, from.clone(), nothing).await?;
+                if !found.gone.is_empty() {
+                    // No command on these keys is under way now, so what is still gone stays gone.
+                    let _latched = self.latches.hold(Some(found.gone.clone())).await;
+                    self.sweep_some(database, from, found.gone.into_iter().collect()).await?;
+                }
+                next = found.next;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at some collections of a database, from a place on, and deletes the elements of those among `held` that are
+    /// gone.
+    async fn sweep_some(&self, database: u16, from: Vec<u8>, held: HashSet<Vec<u8>>) -> esker::Result<Swept> {
+        let (db, trees, now_us) = (self.db.clone(), Arc::clone(&self.trees), self.now_us());
+        in_pool(move || {
+            let snapshot = db.snapshot();
+            let view = View::of_pool(&trees, &snapshot);
+            let mut writes = Writes::default();
+            let mut session = Session::new(&view, &mut writes, now_us);
+            let may_delete = |key: &[u8]| held.contains(key);
+            let swept = model::sweep(&mut session, database, &from, SWEPT_AT_ONCE, may_delete);
+            let swept = swept.map_err(unreadable)?;
+            if !writes.is_empty() {
+                db.write(&trees.batch(&writes)?)?;
+            }
+            Ok(swept)
+        })
+        .await?
+    }
+
+    /// The time, in microseconds since 1970. It never goes back.
+    pub(crate) fn now_us(&self) -> u64 {
+        self.db.default_tree().time_us()
+    }
+
+    pub(crate) fn stamp(&self) -> Stamp {
+        let state = self.random.get().wrapping_add(1);
+        self.random.set(state);
+        Stamp { now_us: self.now_us(), seed: mixed(state) }
+    }
+
+    /// Whether events of keys are published.
+    fn wants_events(&self) -> bool {
+        self.settings.borrow().notifies() && !self.channels.borrow().is_empty()
+    }
+
+    // ---- on this thread ------------------------------------------------------------------------------
+
+    /// Evaluates a command on this thread, on top of `pending`.
+    ///
+    /// # Errors
+    /// `NeedsIo` when it is work for the pool; otherwise the store failed.
+    pub(crate) fn evaluate(
+        &self,
+        pending: &mut Pending,
+        spec: &Spec,
+        arguments: &[&[u8]],
+        database: u16,
+        reply: &mut Reply,
+    ) -> Result<(), ReadError> {
+        let view = View::inline(&self.trees);
+        let stamp = self.stamp();
+        let (mut own, mut shared);
+        let cursors = if has_cursor(spec) {
+            // The pool has them: this has to wait too, and not on this thread.
+            shared = self.cursors.try_lock().map_err(|_| ReadError::NeedsIo)?;
+            &mut *shared
+        } else {
+            own = Cursors::default();
+            &mut own
+        };
+        let session = Session::new(&view, &mut pending.writes, stamp.now_us);
+        let mut ctx = Context::new(session, cursors, stamp, database, self.trees.count());
+        if !self.settings.borrow().tells_new_keys() {
+            ctx.ignore_new_keys();
+        }
+        esker::without_io(|| evaluate(&mut ctx, spec, arguments, reply))?;
+        pending.touched.append(&mut ctx.take_touched());
+        let mut events = ctx.take_events();
+        if self.wants_events() {
+            pending.events.append(&mut events);
+        }
+        Ok(())
+    }
+
+    /// Commits what is pending, if that needs no wait. Otherwise it stays pending, and [`Server::commit_in_pool`] has to
+    /// follow before anything else runs.
+    pub(crate) fn try_commit(&self, pending: &mut Pending) -> esker::Result<()> {
+        if pending.writes.is_empty() {
+            self.tell(std::mem::take(pending));
+            return Ok(());
+        }
+        if !self.trees.has_all(&pending.writes) {
+            return Err(esker::Error::new(ErrorKind::NeedsIo, "a tree has to be made"));
+        }
+        let batch = esker::without_io(|| self.trees.batch(&pending.writes))?;
+        self.db.try_write(&batch)?;
+        self.note_written();
+        self.tell(std::mem::take(pending));
+        Ok(())
+    }
+
+    /// Commits what is pending on another thread. The keys are latched meanwhile.
+    pub(crate) async fn commit_in_pool(self: &Rc<Self>, pending: &mut Pending) -> esker::Result<()> {
+        let Pending { writes, touched, events } = std::mem::take(pending);
+        let keys = if writes.cleared().is_empty() {
+            Some(touched.iter().map(|(_, key)| key.clone()).collect())
+        } else {
+            None
+        };
+        let _latched = self.latches.hold(keys).await;
+        let (db, trees) = (self.db.clone(), Arc::clone(&self.trees));
+        let (written, writes) = in_pool(move || {
+            let written = trees.batch(&writes).and_then(|batch| db.write(&batch));
+            (written, writes)
+        })
+        .await?;
+        written?;
+        self.note_written();
+        self.tell(Pending { writes, touched, events });
+        Ok(())
+    }
+
+    fn note_written(&self) {
+        self.syncs.note_written();
+    }
+
+    /// Tells those who wait for what was committed.
+    fn tell(&self, committed: Pending) {
+        let Pending { writes, touched, events } = committed;
+        let cleared: Vec<u16> = writes.cleared().iter().map(|slot| slot.database).collect();
+        self.tell_of(&cleared, touched, events);
+    }
+
+    fn tell_of(&self, cleared: &[u16], touched: Vec<(u16, Vec<u8>)>, events: Vec<Event>) {
+        let mut watches = self.watches.borrow_mut();
+        if !watches.is_empty() {
+            touched.iter().for_each(|(database, key)| watches.touch(*database, key));
+            cleared.iter().for_each(|database| watches.touch_all(*database));
+        }
+        drop(watches);
+        for event in events {
+            self.publish_event(&event);
+        }
+        self.serve_waiters(touched);
+    }
+
+    /// Sends what `notify-keyspace-events` asks for.
+    fn publish_event(&self, event: &Event) {
+        let (by_key, by_event) = self.settings.borrow().wants(event.class);
+        let channels = self.channels.borrow();
+        if by_key {
+            let channel = [format!("__keyspace@{}__:", event.database).as_bytes(), &event.key].concat();
+            channels.publish(&channel, event.name.as_bytes());
+        }
+        if by_event {
+            let channel = format!("__keyevent@{}__:{}", event.database, event.name);
+            channels.publish(channel.as_bytes(), &event.key);
+        }
+    }
+
+    // ---- those who wait for elements -----------------------------------------------------------------
+
+    /// Does the commands of clients that have waited for these keys, first come, first served.
+    pub(crate) fn serve_waiters(&self, touched: Vec<(u16, Vec<u8>)>) {
+        if self.waiters.borrow().is_empty() {
+            return;
+        }
+        let mut touched = std::collections::VecDeque::from(touched);
+        while let Some((database, key)) = touched.pop_front() {
+            let waiting = self.waiters.borrow().of_key(database, &key);
+            for id in waiting {
+                match self.serve_waiter(id, Some(&key)) {
+                    Served::Wrongly => {}
+                    Served::With(more) => {
+                        touched.extend(more.into_iter().filter(|(_, other)| *other != key));
+                    }
+                    // There is nothing for those behind it, or it will see to them.
+                    Served::Nothing | Served::ByItself => break,
+                }
+            }
+        }
+    }
+
+    /// Does the command of a client that has just begun to wait, if there is an element by now.
+    pub(crate) fn serve_new_waiter(&self, id: WaiterId) {
+        if let Served::With(touched) = self.serve_waiter(id, None) {
+            self.serve_waiters(touched);
+        }
+    }
+
+    /// Does the command of a client that waits: with the element of `key`, or of any of its keys.
+    fn serve_waiter(&self, id: WaiterId, key: Option<&[u8]>) -> Served {
+        let mut pending = Pending::default();
+        let mut reply;
+        {
+            let waiters = self.waiters.borrow();
+            let Some(waiter) = waiters.get(id) else { return Served::Nothing };
+            let Waiter { client, spec, database, .. } = waiter;
+            reply = Reply::new(client.resp3.get());
+            let arguments = waiter.arguments_for(key);
+            let is_free = self.latches.are_free(spec.keys_of(&arguments));
+            if !is_free || self.evaluate(&mut pending, spec, &arguments, *database, &mut reply).is_err() {
+                drop(waiters);
+                return self.let_try_again(id);
+            }
+            // A key that holds something else by now is none that it waits for.
+            if reply.bytes.first() == Some(&b'-') && !(is_move(spec) && self.has_element(*database, key)) {
+                return Served::Wrongly;
+            }
+        }
+        if reply.bytes.is_empty() {
+            return Served::Nothing;
+        }
+        // Its own writes are told below, not by a recursion.
+        let (touched, events) = (std::mem::take(&mut pending.touched), std::mem::take(&mut pending.events));
+        let mut watches = self.watches.borrow_mut();
+        if self.try_commit_quietly(&mut pending).is_err() {
+            drop(watches);
+            return self.let_try_again(id);
+        }
+        touched.iter().for_each(|(database, key)| watches.touch(*database, key));
+        drop(watches);
+        events.iter().for_each(|event| self.publish_event(event));
+        if let Some(waiter) = self.waiters.borrow_mut().remove(id) {
+            // The client may have gone just now: then its element is gone too, as with a reply that is lost on its way.
+            let _ = waiter.answer.send(Some(reply.bytes));
+        }
+        Served::With(touched)
+    }
+
+    /// Whether the key is a list, so that it is the other key of a move that is none.
+    fn has_element(&self, database: u16, key: Option<&[u8]>) -> bool {
+        let (Some(key), Some(spec)) = (key, esker_redis::spec(b"llen")) else { return false };
+        let mut reply = Reply::default();
+        let evaluated = self.evaluate(&mut Pending::default(), spec, &[b"llen", key], database, &mut reply);
+        evaluated.is_ok() && reply.bytes.first() == Some(&b':')
+    }
+
+    fn try_commit_quietly(&self, pending: &mut Pending) -> esker::Result<()> {
+        if !self.trees.has_all(&pending.writes) {
+            return Err(esker::Error::new(ErrorKind::NeedsIo, "a tree has to be made"));
+        }
+        let batch = esker::without_io(|| self.trees.batch(&pending.writes))?;
+        self.db.try_write(&batch)?;
+        self.note_written();
+        Ok(())
+    }
+
+    fn let_try_again(&self, id: WaiterId) -> Served {
+        if let Some(waiter) = self.waiters.borrow_mut().remove(id) {
+            let _ = waiter.answer.send(None);
+        }
+        Served::ByItself
+    }
+
+    // ---- on other threads ----------------------------------------------------------------------------
+
+    /// Does commands on another thread, as one step, and commits what they write. Returns the reply of each.
+    ///
+    /// # Errors
+    /// When the store could not be read or written. Nothing was written then, unless the error says otherwise.
+    pub(crate) async fn run_in_pool(
+        self: &Rc<Self>,
+        commands: Vec<Owned>,
+        resp3: bool,
+        in_exec: bool,
+    ) -> esker::Result<Vec<Vec<u8>>> {
+        let done = self.run_in_pool_if(commands, resp3, in_exec, Vec::new(), || true).await?;
+        Ok(done.unwrap_or_default())
+    }
+
+    /// [`Server::run_in_pool`], if `holds` when the keys of the commands and `others` are latched. `None` if it does not.
+    pub(crate) async fn run_in_pool_if(
+        self: &Rc<Self>,
+        commands: Vec<Owned>,
+        resp3: bool,
+        in_exec: bool,
+        others: Vec<Vec<u8>>,
+        holds: impl FnOnce() -> bool,
+    ) -> esker::Result<Option<Vec<Vec<u8>>>> {
+        let writes = commands.iter().any(|command| command.spec.flags.writes);
+        let latched = if writes || in_exec {
+            let of_all =
+                commands.iter().any(|command| command.spec.flags.writes && is_about_all(command.spec));
+            let keys = commands.iter().flat_map(|command| {
+                let arguments = command.arguments();
+                let keys = command.spec.keys_of(&arguments).into_iter().map(<[u8]>::to_vec);
+                keys.collect::<Vec<_>>()
+            });
+            let keys = keys.chain(others);
+            Some(self.latches.hold((!of_all).then(|| keys.collect())).await)
+        } else {
+            None
+        };
+        if !holds() {
+            return Ok(None);
+        }
+        let job = Job { commands, resp3, in_exec, stamp: self.stamp(), events: self.wants_events() };
+        let (db, trees, cursors) = (self.db.clone(), Arc::clone(&self.trees), Arc::clone(&self.cursors));
+        let snapshot = db.snapshot();
+        let done = in_pool(move || job.run(&db, &snapshot, &trees, &cursors)).await??;
+        add(&self.figures.in_pool, 1);
+        if done.has_written {
+            self.note_written();
+        }
+        drop(latched);
+        self.tell_of(&done.cleared, done.touched, done.events);
+        Ok(Some(done.replies))
+    }
+
+    /// Whether the latches let a command run now.
+    #[inline]
+    pub(crate) fn may_run(&self, spec: &Spec, arguments: &[&[u8]]) -> bool {
+        self.latches.are_all_free()
+            || (!(spec.flags.writes && is_about_all(spec)) && self.latches.are_free(spec.keys_of(arguments)))
+    }
+
+    // ---- durability ----------------------------------------------------------------------------------
+
+    /// Waits until everything that was written so far is as durable as the server promises.
+    pub(crate) async fn wait_as_promised(&self) -> esker::Result<()> {
+        match self.config.durability {
+            Durability::Process | Durability::Every(_) => Ok(()),
+            Durability::Power => self.wait_durable(None).await.map(drop),
+        }
+    }
+
+    /// Waits until everything that was written so far survives power loss, at most for `at_most`. Returns whether it does.
+    pub(crate) async fn wait_durable(&self, at_most: Option<Duration>) -> esker::Result<bool> {
+        // The place behind all writes, those of the pool too, which end in another order than they are noted.
+        let token = self.db.try_write(&Batch::new())?;
+        let wait = self.syncs.wait(&self.db, &token);
+        match at_most {
+            None => wait.await.map(|()| true),
+            Some(at_most) => match tokio::time::timeout(at_most, wait).await {
+                Ok(waited) => waited.map(|()| true),
+                Err(_) => self.db.is_durable(&token),
+            },
+        }
+    }
+
+    /// Ends the wait of `client` for elements, if it waits: it gets an error, or no element.
+    pub(crate) fn unblock(&self, client: &Client, with_error: bool) -> bool {
+        let mut waiters = self.waiters.borrow_mut();
+        let Some(waiter) = waiters.of_client(client.id).and_then(|id| waiters.remove(id)) else {
+            return false;
+        };
+        let mut reply = Reply::new(client.resp3.get());
+        if with_error {
+            reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+        } else {
+            reply_without_element(waiter.spec, true, &mut reply);
+        }
+        waiter.answer.send(Some(reply.bytes)).is_ok()
+    }
+}
+
+/// Seeds of one row must have nothing to do with each other: the finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
+fn mixed(mut state: u64) -> u64 {
+    state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ (state >> 31)
+}
+
+/// What became of a client that waits.
+enum Served {
+    /// There is still no element for it.
+    Nothing,
+    /// The key has another type than it waits for.
+    Wrongly,
+    /// It has one; these keys were changed.
+    With(Vec<(u16, Vec<u8>)>),
+    /// It has to try by itself.
+    ByItself,
+}
+
+/// Whether a command writes to keys that it does not name.
+pub(crate) fn is_about_all(spec: &Spec) -> bool {
+    spec.keys == esker_redis::Keys::None
+}
+
+/// Whether a command goes on where an earlier one has stopped.
+fn has_cursor(spec: &Spec) -> bool {
+    spec.name.ends_with("scan")
+}
+
+/// Does `work` on a thread that may wait.
+pub(crate) async fn in_pool<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> esker::Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| esker::Error::new(ErrorKind::Poisoned, format!("a command has panicked: {error}")))
+}
+
+impl Job {
+    fn run(
+        self,
+        db: &Db,
+        snapshot: &Snapshot,
+        trees: &Trees,
+        cursors: &Mutex<Cursors>,
+    ) -> esker::Result<Done> {
+        let view = View::of_pool(trees, snapshot);
+        let mut pending = Pending::default();
+        let mut replies = Vec::new();
+        for (place, command) in self.commands.iter().enumerate() {
+            let mut reply = Reply::new(self.resp3);
+            let stamp = Stamp { seed: mixed(self.stamp.seed.wrapping_add(place as u64)), ..self.stamp };
+            let (mut own, mut shared);
+            let cursors = if has_cursor(command.spec) {
+                shared = cursors.lock().unwrap_or_else(PoisonError::into_inner);
+                &mut *shared
+            } else {
+                own = Cursors::default();
+                &mut own
+            };
+            let session = Session::new(&view, &mut pending.writes, stamp.now_us);
+            let mut ctx = Context::new(session, cursors, stamp, command.database, trees.count());
+            evaluate(&mut ctx, command.spec, &command.arguments(), &mut reply).map_err(unreadable)?;
+            if self.in_exec && reply.bytes.is_empty() {
+                reply_without_element(command.spec, false, &mut reply);
+            }
+            pending.touched.append(&mut ctx.take_touched());
+            let mut events = ctx.take_events();
+            if self.events {
+                pending.events.append(&mut events);
+            }
+            replies.push(reply.bytes);
+        }
+        let has_written = !pending.writes.is_empty();
+        if has_written {
+            db.write(&trees.batch(&pending.writes)?)?;
+        }
+        let cleared = pending.writes.cleared().iter().map(|slot| slot.database).collect();
+        Ok(Done { replies, touched: pending.touched, events: pending.events, cleared, has_written })
+    }
+}

@@ -1,0 +1,196 @@
+//! The settings that `CONFIG` shows and changes while the server runs.
+
+use std::collections::BTreeMap;
+
+use esker_redis::{Class, glob};
+
+use crate::{Config, Durability};
+
+/// Names that clients and test suites set because Redis has them. They have no effect here: the store chooses how it
+/// keeps values, and saves every write.
+const WITHOUT_EFFECT: &[(&str, &str)] = &[
+    ("activerehashing", "yes"),
+    ("appendfsync", "everysec"),
+    ("auto-aof-rewrite-percentage", "100"),
+    ("close-on-replica-write", "yes"),
+    ("hash-max-listpack-entries", "64"),
+    ("hash-max-listpack-value", "4096"),
+    ("hash-max-ziplist-entries", "64"),
+    ("hash-max-ziplist-value", "4096"),
+    ("latency-monitor-threshold", "0"),
+    ("lazyfree-lazy-eviction", "no"),
+    ("lazyfree-lazy-user-del", "no"),
+    ("lfu-decay-time", "1"),
+    ("list-compress-depth", "0"),
+    ("list-max-listpack-size", "-2"),
+    ("list-max-ziplist-size", "-2"),
+    ("maxmemory", "0"),
+    ("maxmemory-policy", "noeviction"),
+    ("oom-score-adj", "no"),
+    ("rdb-key-save-delay", "0"),
+    ("save", ""),
+    ("set-max-intset-entries", "64"),
+    ("zset-max-listpack-entries", "32"),
+    ("zset-max-listpack-value", "4096"),
+    ("zset-max-ziplist-entries", "32"),
+    ("zset-max-ziplist-value", "4096"),
+];
+
+/// See the module's comment.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    without_effect: BTreeMap<&'static str, String>,
+    durability: Durability,
+    databases: u16,
+    dir: String,
+    pub(crate) bulk_bytes_max: usize,
+    pub(crate) clients_max: usize,
+    /// After so many seconds without a command a connection ends; 0: never.
+    pub(crate) idle_s: u64,
+    /// Commands that take at least so many microseconds are slow; below 0: none is.
+    pub(crate) slow_us: i64,
+    pub(crate) slow_kept: usize,
+    /// The letters of `notify-keyspace-events`.
+    events: String,
+}
+
+/// What `CONFIG SET` is told of a value that it does not take.
+pub(crate) enum Refused {
+    Unknown,
+    Fixed,
+    Wrong(&'static str),
+}
+
+impl Settings {
+    pub(crate) fn new(config: &Config) -> Settings {
+        Settings {
+            without_effect: WITHOUT_EFFECT.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
+            durability: config.durability,
+            databases: config.databases,
+            dir: config.dir.display().to_string(),
+            bulk_bytes_max: config.bulk_bytes_max,
+            clients_max: config.clients_max,
+            idle_s: config.idle_s,
+            slow_us: 10_000,
+            slow_kept: 128,
+            events: String::new(),
+        }
+    }
+
+    /// All settings whose names match one of `patterns`.
+    pub(crate) fn get(&self, patterns: &[&[u8]]) -> BTreeMap<&'static str, String> {
+        let mut all = self.without_effect.clone();
+        let fsync = if self.durability == Durability::Power { "always" } else { "everysec" };
+        all.extend([
+            ("appendonly", "yes".to_owned()),
+            ("appendfsync", fsync.to_owned()),
+            ("databases", self.databases.to_string()),
+            ("dir", self.dir.clone()),
+            ("maxclients", self.clients_max.to_string()),
+            ("notify-keyspace-events", self.events.clone()),
+            ("proto-max-bulk-len", self.bulk_bytes_max.to_string()),
+            ("slowlog-log-slower-than", self.slow_us.to_string()),
+            ("slowlog-max-len", self.slow_kept.to_string()),
+            ("timeout", self.idle_s.to_string()),
+        ]);
+        all.retain(|name, _| {
+            patterns.iter().any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
+        });
+        all
+    }
+
+    /// Changes a setting.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), Refused> {
+        const NUMBER: Refused = Refused::Wrong("argument couldn't be parsed into an integer");
+        match name {
+            "appendonly" | "databases" | "dir" => return Err(Refused::Fixed),
+            "maxclients" => self.clients_max = value.parse().ok().filter(|count| *count > 0).ok_or(NUMBER)?,
+            "timeout" => self.idle_s = value.parse().map_err(|_| NUMBER)?,
+            "slowlog-log-slower-than" => self.slow_us = value.parse().map_err(|_| NUMBER)?,
+            "slowlog-max-len" => self.slow_kept = value.parse().map_err(|_| NUMBER)?,
+            "proto-max-bulk-len" => {
+                let bytes = bytes(value).ok_or(Refused::Wrong("argument must be a memory value"))?;
+                if bytes < 1 << 20 {
+                    return Err(Refused::Wrong(
+                        "argument must be between 1048576 and 9223372036854775807 inclusive",
+                    ));
+                }
+                self.bulk_bytes_max = bytes;
+            }
+            "notify-keyspace-events" => {
+                self.events = events(value)
+                    .ok_or(Refused::Wrong("Invalid event class character. Use 'Ag$lshzxeKEtmdn'."))?;
+            }
+            "maxmemory" if bytes(value).is_none() => {
+                return Err(Refused::Wrong("argument must be a memory value"));
+            }
+            _ => match self.without_effect.get_mut(name) {
+                Some(kept) => value.clone_into(kept),
+                None => return Err(Refused::Unknown),
+            },
+        }
+        Ok(())
+    }
+
+    /// Whether any events are asked for.
+    pub(crate) fn notifies(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Whether events of new keys are asked for.
+    pub(crate) fn tells_new_keys(&self) -> bool {
+        self.events.contains('n')
+    }
+
+    /// Whether an event is published by its key, and by its name.
+    pub(crate) fn wants(&self, class: Class) -> (bool, bool) {
+        let letter = match class {
+            Class::Generic => 'g',
+            Class::String => '$',
+            Class::List => 'l',
+            Class::Set => 's',
+            Class::Hash => 'h',
+            Class::SortedSet => 'z',
+            Class::Expired => 'x',
+            Class::New => 'n',
+            Class::Missed => 'm',
+        };
+        let in_all = !matches!(class, Class::New | Class::Missed);
+        let is_wanted = self.events.contains(letter) || (in_all && self.events.contains('A'));
+        (is_wanted && self.events.contains('K'), is_wanted && self.events.contains('E'))
+    }
+}
+
+/// The letters of event classes as Redis gives them back.
+fn events(value: &str) -> Option<String> {
+    const ALL: &str = "g$lshzxetd";
+    if !value.chars().all(|letter| "AgxKE$lshzetmdn".contains(letter)) {
+        return None;
+    }
+    let has = |letter: char| value.contains(letter) || (value.contains('A') && ALL.contains(letter));
+    let mut letters = String::new();
+    if ALL.chars().all(has) {
+        letters.push('A');
+    } else {
+        letters.extend(ALL.chars().filter(|letter| has(*letter)));
+    }
+    letters.extend("KEmn".chars().filter(|letter| value.contains(*letter)));
+    Some(letters)
+}
+
+/// A number of bytes, perhaps with a unit: `64mb`.
+fn bytes(value: &str) -> Option<usize> {
+    let lower = value.to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let factor = match &lower[digits.len()..] {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<usize>().ok()?.checked_mul(factor).filter(|bytes| i64::try_from(*bytes).is_ok())
+}

@@ -1,0 +1,102 @@
+//! Clients that wait for elements (`BLPOP` and its kin), in the order in which they came.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::rc::Rc;
+
+use esker_redis::Spec;
+use tokio::sync::oneshot;
+
+use crate::clients::Client;
+use crate::connection::is_move;
+
+/// The number of a wait.
+pub(crate) type WaiterId = u64;
+
+/// A blocking command whose keys have no element yet.
+pub(crate) struct Waiter {
+    pub(crate) client: Rc<Client>,
+    pub(crate) spec: &'static Spec,
+    pub(crate) arguments: Vec<Vec<u8>>,
+    pub(crate) database: u16,
+    /// Those that an element may come to.
+    pub(crate) keys: Vec<Vec<u8>>,
+    /// Gets the bytes of the reply; `None`: the client has to try again itself.
+    pub(crate) answer: oneshot::Sender<Option<Vec<u8>>>,
+}
+
+impl Waiter {
+    /// The arguments of its command, as if `key` were its only key: Redis serves a client with the key that gets an
+    /// element, whatever the others hold.
+    pub(crate) fn arguments_for<'a>(&'a self, key: Option<&'a [u8]>) -> Vec<&'a [u8]> {
+        let all: Vec<&[u8]> = self.arguments.iter().map(Vec::as_slice).collect();
+        let Some(key) = key.filter(|_| !is_move(self.spec)) else { return all };
+        let count = self.keys.len();
+        let (begin, end): (&[&[u8]], &[&[u8]]) = match self.spec.name {
+            "blmpop" | "bzmpop" => (&[all[0], all[1], b"1", key], &all[3 + count..]),
+            _ => (&[all[0], key], &all[1 + count..]),
+        };
+        [begin, end].concat()
+    }
+}
+
+/// See the module's comment.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    by_id: BTreeMap<WaiterId, Waiter>,
+    by_key: HashMap<(u16, Vec<u8>), VecDeque<WaiterId>>,
+    last: WaiterId,
+}
+
+impl Waiters {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(crate) fn add(&mut self, waiter: Waiter) -> WaiterId {
+        self.last += 1;
+        for key in &waiter.keys {
+            let queue = self.by_key.entry((waiter.database, key.clone())).or_default();
+            if queue.back() != Some(&self.last) {
+                queue.push_back(self.last);
+            }
+        }
+        self.by_id.insert(self.last, waiter);
+        self.last
+    }
+
+    /// Ends a wait, if it has not ended.
+    pub(crate) fn remove(&mut self, id: WaiterId) -> Option<Waiter> {
+        let waiter = self.by_id.remove(&id)?;
+        for key in &waiter.keys {
+            let place = (waiter.database, key.clone());
+            if let Some(queue) = self.by_key.get_mut(&place) {
+                queue.retain(|other| *other != id);
+                if queue.is_empty() {
+                    self.by_key.remove(&place);
+                }
+            }
+        }
+        Some(waiter)
+    }
+
+    /// Those that wait for the key, the first one first.
+    pub(crate) fn of_key(&self, database: u16, key: &[u8]) -> Vec<WaiterId> {
+        self.by_key
+            .get(&(database, key.to_vec()))
+            .map(|queue| queue.iter().copied().collect())
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn get(&self, id: WaiterId) -> Option<&Waiter> {
+        self.by_id.get(&id)
+    }
+
+    /// The wait of a client, if it has one.
+    pub(crate) fn of_client(&self, client: u64) -> Option<WaiterId> {
+        self.by_id.iter().find(|(_, waiter)| waiter.client.id == client).map(|(id, _)| *id)
+    }
+}

@@ -1,0 +1,89 @@
+//! A disk that is full, and then is not: writes are refused, reads go on, and writes are taken again.
+
+use esker::fs::sim::SimFs;
+
+use crate::client::{Value, encoded};
+use crate::host::{Host, Store};
+
+#[test]
+fn writes_are_refused_and_taken_again() {
+    let disk = SimFs::new(1);
+    let store = Store::on(&disk);
+    let host = Host::of(&store, |_| {});
+    let mut client = host.client();
+    disk.set_capacity(Some(24 << 20));
+    let value = vec![b'x'; 4000];
+    let mut written = 0;
+    let refused = loop {
+        match client.call_with(&[b"SET", format!("k{written}").as_bytes(), &value]) {
+            Value::Error(message) => break message,
+            _ => written += 1,
+        }
+        assert!(written < 20_000, "the disk never became full");
+    };
+    assert!(refused.starts_with("MISCONF the disk is full"), "{refused}");
+    // One reply for each command of a pipeline, and the right one.
+    let fails = |value: &Value| matches!(value, Value::Error(text) if text.starts_with("MISCONF"));
+    let set = encoded(&[b"SET", &b"more"[..], &value]);
+    client.send_bytes(
+        &[
+            b"PING\r\n",
+            &set[..],
+            b"PING a\r\nNOSUCH\r\nGET k0\r\n",
+            &set,
+            b"MULTI\r\n",
+            &set,
+            b"EXEC\r\nPING b\r\n",
+        ]
+        .concat(),
+    );
+    let replies: Vec<Value> = (0..10).map(|_| client.read()).collect();
+    assert_eq!(replies[0].to_string(), "+PONG");
+    assert!(fails(&replies[1]), "{}", replies[1]);
+    assert_eq!(replies[2].to_string(), "a");
+    assert!(replies[3].to_string().starts_with("-ERR unknown command"));
+    assert!(fails(&replies[5]) && fails(&replies[8]), "{} {}", replies[5], replies[8]);
+    assert_eq!(replies[6].to_string(), "+OK");
+    assert_eq!(replies[7].to_string(), "+QUEUED");
+    assert_eq!(replies[9].to_string(), "b");
+    // Values that only the pool can write.
+    let huge = vec![b'x'; 1 << 20];
+    let reply = client.call_with(&[b"SET", &b"huge"[..], &huge]);
+    assert!(fails(&reply), "{reply}");
+    // Reads go on, and so do deletions.
+    let mut other = host.client();
+    for number in 0..written {
+        assert_eq!(other.call(&format!("GET k{number}")).bytes(), value, "{number} of {written}");
+    }
+    other.check("EXISTS more huge => :0\n DEL k0 k1 => :2");
+    client.check("EXISTS k0 k1 k2 => :1");
+    // Space comes: nothing has to be opened again.
+    disk.set_capacity(None);
+    client.check("SET more 1 => +OK\n GET more => 1");
+    assert_eq!(client.call_with(&[b"SET", &b"huge"[..], &huge]).to_string(), "+OK");
+    other.check(&format!("DBSIZE => :{written}"));
+}
+
+/// Nothing is lost by it: who waits for an element gets it when there is space.
+#[test]
+fn elements_that_cannot_be_pushed_are_not_there() {
+    let disk = SimFs::new(1);
+    let store = Store::on(&disk);
+    let host = Host::of(&store, |_| {});
+    let (mut client, mut waiting) = (host.client(), host.client());
+    waiting.send("BLPOP l 0");
+    host.wait_for_blocked(1);
+    disk.set_capacity(Some(16 << 20));
+    let value = vec![b'x'; 10_000];
+    let mut number = 0;
+    while !client.call_with(&[b"SET", format!("k{number}").as_bytes(), &value]).is_error() {
+        number += 1;
+        assert!(number < 10_000, "the disk never became full");
+    }
+    assert!(client.call_with(&[b"RPUSH", &b"l"[..], &value]).is_error());
+    client.check("EXISTS l => :0");
+    host.wait_for_blocked(1);
+    disk.set_capacity(None);
+    client.check("RPUSH l b => :1");
+    assert_eq!(waiting.read().to_string(), "[l b]");
+}

@@ -1,0 +1,27 @@
+//! A server as clients meet it, through its sockets: a file for each theme.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a test that cannot go on should stop; tests use threads, files and clocks as any client may"
+)]
+
+mod client;
+mod host;
+
+mod addresses;
+mod atomicity;
+mod bad_input;
+mod blocking;
+mod channels;
+mod durability;
+mod full_disk;
+mod limits;
+mod pipelines;
+mod protocol;
+mod restarts;
+mod slow_clients;
+mod transactions;
+mod watches;
