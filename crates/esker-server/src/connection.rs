@@ -50,9 +50,6 @@ const WAITING_BYTES: usize = 1 << 20;
 /// The most arguments of a command.
 const ARGUMENTS_MAX: usize = 1 << 20;
 
-/// A wait for an element takes at least so long. Redis looks at clients that wait ten times a second.
-const SHORTEST_WAIT: Duration = Duration::from_millis(50);
-
 /// The most commands, and bytes of their arguments, that wait for `EXEC`.
 const QUEUED_MAX: usize = 1 << 20;
 const QUEUED_BYTES_MAX: usize = 256 << 20;
@@ -678,7 +675,6 @@ impl Connection {
         let Owned { spec, arguments, database } = command;
         let given: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
         let at_most = timeout_of(spec, &given).ok().flatten().map(Duration::from_micros);
-        let at_most = at_most.map(|at_most| at_most.max(SHORTEST_WAIT));
         let mut keys: Vec<Vec<u8>> = spec.keys_of(&given).into_iter().map(<[u8]>::to_vec).collect();
         if is_move(spec) {
             // Where its element goes to brings none.

@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use esker::fs::sim::SimFs;
+use esker_server::Durability;
+
 use crate::client::Value;
-use crate::host::{Host, wait_until};
+use crate::host::{Host, Store, wait_until};
 
 #[test]
 fn an_element_that_is_there_is_taken_at_once() {
@@ -209,6 +212,21 @@ fn a_client_that_waits_behind_a_command_in_the_pool() {
         // It comes while the value is written, or later.
         let count = other.call(&format!("RPUSH k {round}"));
         assert_eq!(count.integer(), 1);
+        assert_eq!(client.read().to_string(), "+OK");
+        assert_eq!(client.read().to_string(), format!("[k {round}]"));
+    }
+}
+
+/// An element that comes while the client's earlier writes are synced is not missed.
+#[test]
+fn a_client_that_waits_behind_a_sync() {
+    let disk = SimFs::new(1);
+    let host = Host::of(&Store::on(&disk), |config| config.durability = Durability::Power);
+    let mut other = host.client();
+    let mut client = host.client();
+    for round in 0..100 {
+        client.send_bytes(b"SET a 1\r\nBLPOP k 0\r\n");
+        other.check(&format!("RPUSH k {round} => :1"));
         assert_eq!(client.read().to_string(), "+OK");
         assert_eq!(client.read().to_string(), format!("[k {round}]"));
     }

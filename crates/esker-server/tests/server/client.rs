@@ -242,6 +242,15 @@ impl Client {
         self.try_read().unwrap().expect("the server closed the connection")
     }
 
+    /// The next `len` bytes, or as many as there are before the connection ends or nothing comes for long.
+    pub(crate) fn read_bytes(&mut self, len: usize) -> Vec<u8> {
+        while self.buffer.len() - self.at < len && self.fill().unwrap_or(false) {}
+        let end = self.buffer.len().min(self.at + len);
+        let bytes = self.buffer[self.at..end].to_vec();
+        self.at = end;
+        bytes
+    }
+
     /// Reads up to the end of the connection: the replies before it. A reset counts as an end.
     pub(crate) fn read_to_end(&mut self) -> Vec<Value> {
         let mut values = Vec::new();

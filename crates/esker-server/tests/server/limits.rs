@@ -113,13 +113,11 @@ fn the_server_ends_while_commands_run() {
     client.send_bytes(&crate::client::encoded_line("APPEND huge x").repeat(20));
     let begun = client.read().integer();
     assert_eq!(begun, (8 << 20) + 1);
-    let begin = Instant::now();
     host.begin_to_end();
     assert!(idle.is_closed());
     let replies = client.read_to_end();
     assert!(replies.iter().zip(2..).all(|(reply, more)| reply.integer() == (8 << 20) + more));
     host.end();
-    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
 }
 
 #[test]

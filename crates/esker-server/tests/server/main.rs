@@ -19,6 +19,7 @@ mod channels;
 mod durability;
 mod full_disk;
 mod limits;
+mod model;
 mod pipelines;
 mod protocol;
 mod restarts;

@@ -1,9 +1,10 @@
 //! Clients that do not read: they cost little memory, and others are served.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::client::{Value, encoded, encoded_line};
-use crate::host::{Host, wait_until};
+use crate::host::{Host, SetAtEnd, wait_until};
 
 /// Waits until the count stays as it is while other clients are served.
 fn settled(mut count: impl FnMut() -> u64) -> u64 {
@@ -110,4 +111,32 @@ fn a_client_goes_while_its_replies_are_written() {
         other.check("PING => +PONG");
     }
     wait_until("they are forgotten", || other.figure("connected_clients") == 1);
+}
+
+/// A client that sends without a pause leaves the others their turns.
+#[test]
+fn a_client_that_floods_the_server() {
+    let host = Host::start();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for line in ["SET k v", "BITCOUNT long", "GETRANGE long 0 0"] {
+            let (client, is_over) = (host.unix_client(), &is_over);
+            let mut writer = client.writer();
+            scope.spawn(move || {
+                let bytes = encoded_line(line).repeat(2000);
+                while !is_over.load(Ordering::Relaxed) {
+                    writer.send_bytes(&bytes);
+                }
+                writer.end_of_input();
+            });
+            let mut client = client;
+            scope.spawn(move || while client.try_read().unwrap().is_some() {});
+        }
+        let _at_end = SetAtEnd(&is_over);
+        let mut client = host.client();
+        client.call_with(&[b"SET", &b"long"[..], &vec![b'x'; 50_000]]);
+        for _ in 0..30 {
+            client.check("PING => +PONG");
+        }
+    });
 }
