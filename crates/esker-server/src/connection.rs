@@ -298,7 +298,8 @@ impl Connection {
                     tokio::select! {
                         writable = self.stream.writable() => writable?,
                         () = self.client.told.notified() => {
-                            if self.is_over() {
+                            // When the server ends, replies are still written.
+                            if self.client.is_ended.get() {
                                 return Err(io::ErrorKind::ConnectionAborted.into());
                             }
                         }
@@ -620,18 +621,22 @@ impl Connection {
             Wait::Element(command) => return self.wait_for_element(command).await,
             Wait::Sync { at_most } => {
                 self.flush().await?;
+                let begin = self.reply.bytes.len();
                 let wait = async move { server.wait_durable(at_most).await.unwrap_or(false) };
                 let Some(is_durable) = self.beside_client(wait).await? else { return Ok(None) };
                 self.reply.array(2);
                 self.reply.flag(is_durable);
                 self.reply.integer(0);
+                self.silence(&[b"waitaof"], begin);
             }
             Wait::Replicas(at_most) => {
                 self.flush().await?;
+                let begin = self.reply.bytes.len();
                 if self.beside_client(sleep(at_most)).await?.is_none() {
                     return Ok(None);
                 }
                 self.reply.integer(0);
+                self.silence(&[b"wait"], begin);
             }
         }
         Ok(Some(self.step()))

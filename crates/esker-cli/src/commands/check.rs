@@ -11,6 +11,8 @@ use crate::output::Out;
 use crate::progress::Progress;
 use crate::store::{opening, options, patiently};
 
+const CUT_OFF: &str = "interrupted: the rest of the store was not checked";
+
 pub(crate) fn run(global: &Global) -> Outcome {
     let watch = interrupt::watch()?;
     let progress = Progress::spinner("checking");
@@ -26,6 +28,8 @@ pub(crate) fn run(global: &Global) -> Outcome {
             say_next(global);
             return Err(Failure::not_there());
         }
+        // Before anything was checked.
+        Err(error) if error.kind() == ErrorKind::Cancelled => return Err(Failure::interrupted(CUT_OFF)),
         Err(error) => return Err(opening(global, error)),
     };
     if report.is_cancelled {
@@ -59,7 +63,7 @@ pub(crate) fn run(global: &Global) -> Outcome {
         say_next(global);
     }
     if report.is_cancelled {
-        return Err(Failure::interrupted("interrupted: the rest of the store was not checked"));
+        return Err(Failure::interrupted(CUT_OFF));
     }
     if report.findings.is_empty() {
         return Ok(());

@@ -280,6 +280,8 @@ fn ctrl_c_ends_check_repair_and_restore_with_exit_code_130() {
         ("repair", "interrupted: the store was not repaired, and it has lost nothing"),
     ] {
         let mut session = terminal(dir.path(), command);
+        // The manifests are read when it shows for the second time that it is at work.
+        session.exp_string("ing, ").unwrap();
         session.exp_string("ing, ").unwrap();
         session.send_control('c').unwrap();
         let before = session.exp_string(said).unwrap();
