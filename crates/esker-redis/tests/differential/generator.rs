@@ -138,6 +138,7 @@ impl Generator {
             self.spoil(&mut args);
         }
         tame(&mut args);
+        name_keys(&mut args);
         args
     }
 
@@ -469,3 +470,18 @@ const PATTERNS: &[&[u8]] = &[
     b"*", b"", b"e*", b"w0*", b"*1*", b"s?", b"[hs]*", b"[^s]?", b"l[0-2]", b"\\*", b"e\\1", b"*\xff*",
     b"h[1", b"z1",
 ];
+
+/// Keys that are empty get a name: Esker has no empty key.
+fn name_keys(args: &mut [Arg]) {
+    let bytes = |arg: &Arg| if let Arg::Plain(bytes) = arg { bytes.clone() } else { b"1".to_vec() };
+    let given: Vec<Vec<u8>> = args.iter().map(bytes).collect();
+    let given: Vec<&[u8]> = given.iter().map(Vec::as_slice).collect();
+    let Some(spec) = given.first().and_then(|name| esker_redis::spec(name)) else { return };
+    if spec.keys_of(&given).iter().any(|key| key.is_empty()) {
+        let empty = Arg::Plain(Vec::new());
+        args.iter_mut()
+            .skip(1)
+            .filter(|arg| **arg == empty)
+            .for_each(|arg| *arg = Arg::Plain(b"nameless".to_vec()));
+    }
+}
