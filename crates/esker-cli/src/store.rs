@@ -315,7 +315,7 @@ pub(crate) fn opening(global: &Global, error: esker::Error) -> Failure {
 /// The failure if there is no store: exit code 3.
 pub(crate) fn missing(path: &Path) -> Failure {
     Failure::store(format!(
-        "there is no store at {} (put, merge, run, import and the shell's open create one; --db PATH names another)",
+        "there is no store at {} (put, merge, run, import, serve and the shell's open create one; --db PATH names another)",
         path.display()
     ))
 }

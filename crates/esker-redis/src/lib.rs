@@ -16,6 +16,7 @@
 
 pub mod commands;
 pub mod glob;
+#[cfg(any(test, feature = "testing"))]
 pub mod memory;
 pub mod model;
 pub mod numbers;

@@ -1,4 +1,4 @@
-//! A store in memory, for tests and for a first look at the commands.
+//! A store in memory, for tests.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

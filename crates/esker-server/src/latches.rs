@@ -49,14 +49,20 @@ impl Latches {
                 None => self.are_all_free(),
             };
             if is_free {
-                match &keys {
-                    Some(keys) => self.held.borrow_mut().extend(keys.iter().cloned()),
-                    None => self.all.set(true),
-                }
-                return Latched { latches: Rc::clone(self), keys };
+                return self.hold_free(keys);
             }
             released.await;
         }
+    }
+
+    /// Holds keys that are free, without a wait: a command was evaluated on them, and nothing may come between it and its
+    /// commit, not even one that waits for all keys. `None`: all keys.
+    pub(crate) fn hold_free(self: &Rc<Self>, keys: Option<Vec<Vec<u8>>>) -> Latched {
+        match &keys {
+            Some(keys) => self.held.borrow_mut().extend(keys.iter().cloned()),
+            None => self.all.set(true),
+        }
+        Latched { latches: Rc::clone(self), keys }
     }
 
     /// Waits until no key is held.
@@ -112,5 +118,36 @@ impl Drop for Latched {
             None => self.latches.all.set(false),
         }
         self.latches.released.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn keys(names: &[&str]) -> Option<Vec<Vec<u8>>> {
+        Some(names.iter().map(|name| name.as_bytes().to_vec()).collect())
+    }
+
+    /// One that waits for all keys goes before those that come later, but not between a command and its commit.
+    #[test]
+    fn who_waits_for_all_keys_has_its_turn() {
+        let (latches, mut cx) = (Rc::<Latches>::default(), Context::from_waker(Waker::noop()));
+        let first = latches.hold_free(keys(&["a"]));
+        let mut all = pin!(latches.hold(None));
+        assert!(all.as_mut().poll(&mut cx).is_pending());
+        let mut later = pin!(latches.hold(keys(&["b"])));
+        assert!(later.as_mut().poll(&mut cx).is_pending());
+        let evaluated = latches.hold_free(keys(&["c"]));
+        assert!(!latches.are_free([&b"c"[..]]) && latches.are_free([&b"b"[..]]));
+        drop((first, evaluated));
+        assert!(later.as_mut().poll(&mut cx).is_pending());
+        let Poll::Ready(held) = all.as_mut().poll(&mut cx) else { panic!("all keys are free") };
+        assert!(!latches.are_free([&b"b"[..]]));
+        drop(held);
+        assert!(later.as_mut().poll(&mut cx).is_ready());
     }
 }

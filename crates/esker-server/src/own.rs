@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use esker_redis::numbers::integer;
-use esker_redis::{Family, Fault, Keys, ReadError, Reply, Slot, Space, Spec, specs};
+use esker_redis::{Family, Keys, ReadError, Reply, Slot, Space, Spec, specs};
 
 use crate::channels::By;
 use crate::clients::Client;
@@ -14,6 +14,8 @@ use crate::info;
 use crate::server::Owned;
 use crate::settings::Refused;
 use crate::watches::Watched;
+
+const SYNTAX: &str = "ERR syntax error";
 
 /// An error of a subcommand.
 fn no_subcommand(name: &str, sub: &[u8]) -> String {
@@ -134,7 +136,7 @@ impl Connection {
             // The only user, who has no password.
             [_, b"default", _] => self.reply.ok(),
             [_, _, _] => self.reply.error("WRONGPASS invalid username-password pair or user is disabled."),
-            _ => self.reply.error(esker_syntax()),
+            _ => self.reply.error(SYNTAX),
         }
     }
 
@@ -245,7 +247,7 @@ impl Connection {
                         self.replies = Replies::SkipNext;
                     }
                 } else {
-                    self.reply.error(esker_syntax());
+                    self.reply.error(SYNTAX);
                     return None;
                 }
             }
@@ -307,7 +309,7 @@ impl Connection {
                     return self.reply.error(&format!("ERR Unknown client type '{kind}'"));
                 }
             },
-            _ => return self.reply.error(esker_syntax()),
+            _ => return self.reply.error(SYNTAX),
         };
         let clients = self.server.clients.borrow();
         let shown = clients.all().filter(|client| wanted.as_ref().is_none_or(|ids| ids.contains(&client.id)));
@@ -336,7 +338,7 @@ impl Connection {
         }
         let (mut killed, mut skip_me) = (clients, true);
         if filter.is_empty() || !filter.len().is_multiple_of(2) {
-            self.reply.error(esker_syntax());
+            self.reply.error(SYNTAX);
             return None;
         }
         for pair in filter.chunks_exact(2) {
@@ -364,7 +366,7 @@ impl Connection {
                 },
                 b"skipme" if is(value, "yes") || is(value, "no") => skip_me = is(value, "yes"),
                 _ => {
-                    self.reply.error(esker_syntax());
+                    self.reply.error(SYNTAX);
                     return None;
                 }
             }
@@ -841,13 +843,6 @@ impl Connection {
             },
             _ => self.reply.error(&no_subcommand("command", sub)),
         }
-    }
-}
-
-fn esker_syntax() -> &'static str {
-    match Fault::SYNTAX {
-        Fault::Told(std::borrow::Cow::Borrowed(message)) => message,
-        _ => "ERR syntax error",
     }
 }
 

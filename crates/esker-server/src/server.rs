@@ -18,8 +18,10 @@ use std::time::Duration;
 
 use esker::{Batch, Db, ErrorKind, Snapshot};
 use esker_redis::commands::blocking::reply_without_element;
-use esker_redis::model::{self, Swept};
-use esker_redis::{Context, Cursors, Event, ReadError, Reply, Session, Spec, Stamp, Writes, evaluate};
+use esker_redis::model::{self, Kind, Swept};
+use esker_redis::{
+    Base, Context, Cursors, Event, ReadError, Reply, Session, Slot, Space, Spec, Stamp, Writes, evaluate,
+};
 use tokio::sync::Notify;
 
 use crate::channels::Channels;
@@ -242,17 +244,23 @@ impl Server {
             self.tell(std::mem::take(pending));
             return Ok(());
         }
-        if !self.trees.has_all(&pending.writes) {
-            return Err(esker::Error::new(ErrorKind::NeedsIo, "a tree has to be made"));
-        }
-        let batch = esker::without_io(|| self.trees.batch(&pending.writes))?;
-        self.db.try_write(&batch)?;
-        self.note_written();
+        self.try_write(&pending.writes)?;
         self.tell(std::mem::take(pending));
         Ok(())
     }
 
-    /// Commits what is pending on another thread. The keys are latched meanwhile.
+    fn try_write(&self, writes: &Writes) -> esker::Result<()> {
+        if !self.trees.has_all(writes) {
+            return Err(esker::Error::new(ErrorKind::NeedsIo, "a tree has to be made"));
+        }
+        let batch = esker::without_io(|| self.trees.batch(writes))?;
+        self.db.try_write(&batch)?;
+        self.syncs.note_written();
+        Ok(())
+    }
+
+    /// Commits what is pending on another thread. The keys are latched meanwhile, from the first poll on: nothing may have
+    /// run since they were evaluated.
     pub(crate) async fn commit_in_pool(self: &Rc<Self>, pending: &mut Pending) -> esker::Result<()> {
         let Pending { writes, touched, events } = std::mem::take(pending);
         let keys = if writes.cleared().is_empty() {
@@ -260,7 +268,7 @@ impl Server {
         } else {
             None
         };
-        let _latched = self.latches.hold(keys).await;
+        let _latched = self.latches.hold_free(keys);
         let (db, trees) = (self.db.clone(), Arc::clone(&self.trees));
         let (written, writes) = in_pool(move || {
             let written = trees.batch(&writes).and_then(|batch| db.write(&batch));
@@ -268,33 +276,30 @@ impl Server {
         })
         .await?;
         written?;
-        self.note_written();
+        self.syncs.note_written();
         self.tell(Pending { writes, touched, events });
         Ok(())
-    }
-
-    fn note_written(&self) {
-        self.syncs.note_written();
     }
 
     /// Tells those who wait for what was committed.
     fn tell(&self, committed: Pending) {
         let Pending { writes, touched, events } = committed;
         let cleared: Vec<u16> = writes.cleared().iter().map(|slot| slot.database).collect();
-        self.tell_of(&cleared, touched, events);
+        self.tell_of(&cleared, touched, &events);
     }
 
-    fn tell_of(&self, cleared: &[u16], touched: Vec<(u16, Vec<u8>)>, events: Vec<Event>) {
+    fn tell_of(&self, cleared: &[u16], touched: Vec<(u16, Vec<u8>)>, events: &[Event]) {
+        self.tell_watches(cleared, &touched);
+        events.iter().for_each(|event| self.publish_event(event));
+        self.serve_waiters(touched);
+    }
+
+    fn tell_watches(&self, cleared: &[u16], touched: &[(u16, Vec<u8>)]) {
         let mut watches = self.watches.borrow_mut();
         if !watches.is_empty() {
             touched.iter().for_each(|(database, key)| watches.touch(*database, key));
             cleared.iter().for_each(|database| watches.touch_all(*database));
         }
-        drop(watches);
-        for event in events {
-            self.publish_event(&event);
-        }
-        self.serve_waiters(touched);
     }
 
     /// Sends what `notify-keyspace-events` asks for.
@@ -364,15 +369,12 @@ impl Server {
         if reply.bytes.is_empty() {
             return Served::Nothing;
         }
-        // Its own writes are told below, not by a recursion.
-        let (touched, events) = (std::mem::take(&mut pending.touched), std::mem::take(&mut pending.events));
-        let mut watches = self.watches.borrow_mut();
-        if self.try_commit_quietly(&mut pending).is_err() {
-            drop(watches);
+        if self.try_write(&pending.writes).is_err() {
             return self.let_try_again(id);
         }
-        touched.iter().for_each(|(database, key)| watches.touch(*database, key));
-        drop(watches);
+        // The caller serves those who wait for these keys: here it would be a recursion.
+        let Pending { touched, events, .. } = pending;
+        self.tell_watches(&[], &touched);
         events.iter().for_each(|event| self.publish_event(event));
         if let Some(waiter) = self.waiters.borrow_mut().remove(id) {
             // The client may have gone just now: then its element is gone too, as with a reply that is lost on its way.
@@ -383,20 +385,10 @@ impl Server {
 
     /// Whether the key is a list, so that it is the other key of a move that is none.
     fn has_element(&self, database: u16, key: Option<&[u8]>) -> bool {
-        let (Some(key), Some(spec)) = (key, esker_redis::spec(b"llen")) else { return false };
-        let mut reply = Reply::default();
-        let evaluated = self.evaluate(&mut Pending::default(), spec, &[b"llen", key], database, &mut reply);
-        evaluated.is_ok() && reply.bytes.first() == Some(&b':')
-    }
-
-    fn try_commit_quietly(&self, pending: &mut Pending) -> esker::Result<()> {
-        if !self.trees.has_all(&pending.writes) {
-            return Err(esker::Error::new(ErrorKind::NeedsIo, "a tree has to be made"));
-        }
-        let batch = esker::without_io(|| self.trees.batch(&pending.writes))?;
-        self.db.try_write(&batch)?;
-        self.note_written();
-        Ok(())
+        let Some(key) = key else { return false };
+        let slot = Slot { database, space: Space::Keys };
+        let found = esker::without_io(|| View::inline(&self.trees).get(slot, key));
+        matches!(found, Ok(Some(entry)) if Kind::of(&entry) == Ok(Kind::List))
     }
 
     fn let_try_again(&self, id: WaiterId) -> Served {
@@ -454,10 +446,10 @@ impl Server {
         let done = in_pool(move || job.run(&db, &snapshot, &trees, &cursors)).await??;
         add(&self.figures.in_pool, 1);
         if done.has_written {
-            self.note_written();
+            self.syncs.note_written();
         }
         drop(latched);
-        self.tell_of(&done.cleared, done.touched, done.events);
+        self.tell_of(&done.cleared, done.touched, &done.events);
         Ok(Some(done.replies))
     }
 

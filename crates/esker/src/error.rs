@@ -54,7 +54,7 @@ pub enum ErrorKind {
     LockTimeout,
     /// A call that never waits would have to wait: [`Error::busy`] says for what.
     Busy,
-    /// A read that never waits would have to read a file. Make it by a call that may wait.
+    /// A read that never waits would have to wait for a disk. Make it by a call that may wait.
     NeedsIo,
     /// The caller cancelled the work before it was done.
     Cancelled,

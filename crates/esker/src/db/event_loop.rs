@@ -20,7 +20,7 @@ impl WriteToken {
     }
 }
 
-/// Runs `reads`, in which no call waits for the disk: a read, scan or cursor step that would have to read a file fails with
+/// Runs `reads`, in which no call waits for the disk: a read, scan or cursor step that would have to wait fails with
 /// [`ErrorKind::NeedsIo`](crate::ErrorKind) instead. [`Tree::get_cached`](crate::Tree::get_cached) is this for one read.
 /// It holds for this thread, and not for writes.
 ///

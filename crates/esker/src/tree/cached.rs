@@ -6,13 +6,13 @@ use crate::fs::no_wait::without_io;
 use crate::value::Value;
 
 impl Tree {
-    /// [`Tree::get`] if memory has the answer: memtables, filters and the buffer pool. Otherwise it fails, and reads no
-    /// file. A thread that serves many clients leaves such keys to other threads.
+    /// [`Tree::get`] if memory has the answer: memtables, filters, the buffer pool, or the system's page cache. Otherwise
+    /// it fails, and waits for no disk. A thread that serves many clients leaves such keys to other threads.
     ///
     /// A huge value is found and not read: reading it waits for the disk.
     ///
     /// # Errors
-    /// `NeedsIo` when a file has to be read; otherwise as [`Tree::get`].
+    /// `NeedsIo` when it would have to wait for a disk; otherwise as [`Tree::get`].
     ///
     /// # Example
     /// ```

@@ -219,6 +219,20 @@ pub(in crate::fs) fn physical_memory() -> Option<u64> {
 mod tests {
     use super::*;
 
+    /// What is in the page cache is the system's business; what is given is right and whole.
+    #[test]
+    fn what_is_resident_is_read_as_it_is_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, [7; 10_000]).unwrap();
+        let file = File::open(&path).unwrap();
+        let mut buf = [0; 8000];
+        assert!(!read_resident(&file, &mut buf, 2001), "the file ends before");
+        if read_resident(&file, &mut buf, 2000) {
+            assert_eq!(buf, [7; 8000]);
+        }
+    }
+
     /// Kernels from 6.8 on tell; the ids of older ones are not relied on.
     #[test]
     fn a_copy_of_a_directory_is_another_place_in_the_mount() {
