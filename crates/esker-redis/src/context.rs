@@ -1,9 +1,11 @@
 //! What a command has at hand: the state that it reads and writes, the stamp, and what it tells the server.
 
+use std::sync::Arc;
+
 use crate::cursors::Cursors;
 use crate::fault::{Fault, ReadError};
 use crate::model::{Collection, Kind};
-use crate::session::{Entry, Session, Slot, Space};
+use crate::session::{Entry, Long, Session, Slot, Space, Value};
 
 /// What evaluation would otherwise have to ask the world for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +64,7 @@ pub struct Context<'a> {
     touched: Vec<(u16, Vec<u8>)>,
     databases: u16,
     wants_new: bool,
+    long: &'a [Long],
 }
 
 /// What a key had that is overwritten, whatever it is.
@@ -92,12 +95,27 @@ impl<'a> Context<'a> {
             touched: Vec::new(),
             databases,
             wants_new: true,
+            long: &[],
         }
     }
 
     /// Nobody wants to hear of new keys. Then what a key had that is overwritten anyway is not read from a file.
     pub fn ignore_new_keys(&mut self) {
         self.wants_new = false;
+    }
+
+    /// These arguments of the command are not in memory. Their places are such that
+    /// [`takes_long`](crate::commands::takes_long) allows.
+    pub fn set_long(&mut self, long: &'a [Long]) {
+        self.long = long;
+    }
+
+    /// The argument at this place, as a value to be written.
+    pub(crate) fn value(&self, args: &[&[u8]], at: usize) -> Value {
+        match self.long.iter().find(|(place, _)| *place == at) {
+            Some((_, long)) => Value::Huge(Arc::clone(long)),
+            None => Value::Bytes(args[at].to_vec()),
+        }
     }
 
     /// The number of the client's database.

@@ -31,5 +31,5 @@ pub use commands::{Family, Flags, Keys, Spec, evaluate, spec, specs};
 pub use context::{Class, Context, Event, Stamp};
 pub use cursors::Cursors;
 pub use fault::{Fault, ReadError};
-pub use resp::reply::Reply;
-pub use session::{Base, Bounds, Entry, Huge, Op, Session, Slot, Space, Value, Visit, Writes};
+pub use resp::reply::{Part, Reply};
+pub use session::{Base, Bounds, Entry, Huge, Long, Op, Session, Slot, Space, Value, Visit, Writes};

@@ -132,7 +132,7 @@ impl Memory {
         } else {
             self.apply(&writes);
         }
-        reply.bytes
+        reply.into_whole().unwrap_or_else(|error| format!("-{error:?}\r\n").into_bytes())
     }
 
     /// The reply to a line of words, as text: a line end is `|`.

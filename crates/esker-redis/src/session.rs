@@ -4,12 +4,13 @@
 //! Session   reads: Writes, then Base        writes: Writes, with a journal, so that a command that fails takes back its own
 //! ```
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::fault::ReadError;
+use crate::fault::{Fault, ReadError};
 
 /// Which of a database's two trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,7 +45,16 @@ pub trait Huge: Send + Sync {
     /// # Errors
     /// [`ReadError`] when they cannot be read.
     fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, ReadError>;
+
+    /// Whether a batch can take it as it is. If not, a command that writes it is evaluated on another thread.
+    fn is_ready(&self) -> bool;
+
+    /// For whoever has made it, who knows what it is.
+    fn as_any(&self) -> &dyn Any;
 }
+
+/// An argument that is not in memory: its place among a command's arguments, where no bytes are, and its value.
+pub type Long = (usize, Arc<dyn Huge>);
 
 impl fmt::Debug for dyn Huge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -265,7 +275,7 @@ pub struct Session<'a> {
     writes: &'a mut Writes,
     now_us: u64,
     /// Why the writes since [`Session::begin`] cannot be made.
-    refused: Option<&'static str>,
+    refused: Option<Fault>,
 }
 
 /// The most bytes of a key, and of an element with its key.
@@ -287,9 +297,9 @@ impl<'a> Session<'a> {
         self.writes.begin();
     }
 
-    /// Why what was written since [`Session::begin`] cannot be made: a key is empty or too long.
-    pub(crate) fn refused(&self) -> Option<&'static str> {
-        self.refused
+    /// Why what was written since [`Session::begin`] cannot be made: a key is empty or too long, or it takes another thread.
+    pub(crate) fn take_refused(&mut self) -> Option<Fault> {
+        self.refused.take()
     }
 
     /// Takes back what was written since [`Session::begin`].
@@ -314,9 +324,12 @@ impl<'a> Session<'a> {
     /// `key` gets this entry.
     pub fn put(&mut self, slot: Slot, key: &[u8], entry: Entry) {
         if key.is_empty() {
-            self.refused = Some("ERR a key cannot be empty");
+            self.refused = Some(Fault::told("ERR a key cannot be empty"));
         } else if key.len() > KEY_BYTES_MAX {
-            self.refused = Some("ERR a key, or an element with its key, has at most 131072 bytes");
+            let message = "ERR a key, or an element with its key, has at most 131072 bytes";
+            self.refused = Some(Fault::told(message));
+        } else if matches!(&entry.value, Value::Huge(huge) if !huge.is_ready()) {
+            self.refused = Some(Fault::Unread(ReadError::NeedsIo));
         }
         self.writes.write(slot, key, Op::Put(entry));
     }

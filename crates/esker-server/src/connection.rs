@@ -13,21 +13,27 @@ use std::future::poll_fn;
 use std::io;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
 use esker::ErrorKind;
 use esker_redis::commands::blocking::{reply_without_element, timeout_of};
 use esker_redis::resp::parser::{Limits, Parser, ProtocolError};
-use esker_redis::{Fault, ReadError, Reply, Spec, spec};
+use esker_redis::{Fault, Huge, Long, ReadError, Reply, Spec, spec};
 use tokio::sync::oneshot;
 
 use crate::clients::Client;
 use crate::figures::{Slow, add};
 use crate::listen::Stream;
+
 use crate::server::{Owned, Pending, Server, is_about_all};
 use crate::waiters::Waiter;
 use crate::watches::Watched;
+
+mod long;
+
+use long::LONG_BYTES;
 
 /// So many bytes are read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -84,12 +90,15 @@ pub(crate) enum Wait {
     Sync { at_most: Option<Duration> },
     /// A replica comes, which does not happen, or the time is over.
     Replicas(Option<Duration>),
+    /// All of an argument of so many bytes has come, and is stored.
+    Long(u64),
 }
 
 /// A command that waits for `EXEC`.
 pub(crate) struct Queued {
     pub(crate) spec: &'static Spec,
     pub(crate) arguments: Vec<Vec<u8>>,
+    pub(crate) long: Vec<Long>,
 }
 
 /// The commands since `MULTI`.
@@ -120,6 +129,10 @@ pub(crate) struct Connection {
     parser: Parser,
     /// Bytes that were read and are no whole command yet.
     buffer: Vec<u8>,
+    /// The long arguments of the command that comes, so far; or why one of them could not be stored.
+    sent: Result<Vec<Arc<dyn Huge>>, String>,
+    /// Those of the command that is done.
+    long: Vec<Long>,
     pub(crate) reply: Reply,
     pub(crate) pending: Pending,
     /// Where the replies are that count only if what is pending is committed.
@@ -155,6 +168,8 @@ pub(crate) fn begin(server: &Rc<Server>, stream: Stream, address: String, local:
         stream,
         parser: Parser::default(),
         buffer: Vec::new(),
+        sent: Ok(Vec::new()),
+        long: Vec::new(),
         reply: Reply::default(),
         pending: Pending::default(),
         doubtful: Vec::new(),
@@ -264,22 +279,27 @@ impl Connection {
             && let Err(error) = self.server.wait_as_promised().await
         {
             // What was said is not certain, and the client must not believe it.
-            self.reply.bytes.clear();
+            self.reply.truncate(0);
             self.reply.error(&told(&error));
-            let bytes = std::mem::take(&mut self.reply.bytes);
-            let _ = self.write_all(&bytes).await;
+            let reply = self.reply.take();
+            let _ = self.write_all(&reply.bytes).await;
             return Err(io::Error::other("the writes may not survive power loss"));
         }
         loop {
-            let mut bytes = std::mem::take(&mut self.reply.bytes);
-            bytes.append(&mut self.client.take_outbox());
-            if bytes.is_empty() {
+            let mut reply = self.reply.take();
+            reply.bytes.append(&mut self.client.take_outbox());
+            if reply.is_empty() {
                 return Ok(());
             }
-            self.write_all(&bytes).await?;
-            if bytes.capacity() <= KEPT_BYTES {
-                bytes.clear();
-                self.reply.bytes = bytes;
+            for (bytes, part) in reply.pieces() {
+                self.write_all(bytes).await?;
+                if let Some(part) = part {
+                    self.write_part(part).await?;
+                }
+            }
+            if reply.bytes.capacity() <= KEPT_BYTES {
+                reply.truncate(0);
+                self.reply = reply;
             }
             // Messages that came meanwhile.
             if !self.client.has_messages() {
@@ -330,17 +350,19 @@ impl Connection {
     fn step_on(&mut self, bytes: &[u8]) -> (usize, Next) {
         let begun = Instant::now();
         self.clock = begun;
-        let limits =
-            Limits { arguments: ARGUMENTS_MAX, bulk_bytes: self.server.settings.borrow().bulk_bytes_max };
+        let bulk_bytes = self.server.settings.borrow().bulk_bytes_max;
+        let limits = Limits { arguments: ARGUMENTS_MAX, bulk_bytes, long_bytes: LONG_BYTES };
         let mut used = 0;
         loop {
             // Also those that others have made: the pool, say.
-            if self.reply.bytes.len() >= FLUSH_BYTES {
+            if self.reply.bytes.len() >= FLUSH_BYTES || self.reply.has_parts() {
                 return (used, Next::Flush);
             }
             let request = match self.parser.next(&bytes[used..], &limits) {
                 Ok(Some(request)) => request,
-                Ok(None) => return (used, Next::Input),
+                Ok(None) => {
+                    return (used, self.parser.long().map_or(Next::Input, |len| Next::Do(Wait::Long(len))));
+                }
                 Err(ProtocolError(message)) => {
                     self.reply.error(&format!("ERR {message}"));
                     return (bytes.len(), Next::Close);
@@ -348,6 +370,13 @@ impl Connection {
             };
             let arguments = request.arguments(&bytes[used..]);
             used += request.len;
+            match std::mem::replace(&mut self.sent, Ok(Vec::new())) {
+                Ok(sent) => self.long = request.long.iter().copied().zip(sent).collect(),
+                Err(message) => {
+                    self.refuse(arguments.first().and_then(|name| spec(name)), &message);
+                    continue;
+                }
+            }
             if let Some(next) = self.command(&arguments) {
                 return (used, next);
             }
@@ -382,7 +411,7 @@ impl Connection {
         // What tells of subscriptions is no reply.
         let tells = arguments.first().and_then(|name| spec(name)).is_some_and(is_subscription);
         if matches!(self.replies, Replies::None | Replies::SkipThis) && !tells {
-            self.reply.bytes.truncate(begin);
+            self.reply.truncate(begin);
             self.doubtful.iter_mut().for_each(|reply| reply.end = reply.end.min(begin));
         }
         self.replies = match self.replies {
@@ -397,7 +426,7 @@ impl Connection {
         let Some(spec) = spec(name) else {
             if name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:") {
                 // A browser that was made to send a request here. It must get no further.
-                self.reply.bytes.clear();
+                self.reply.truncate(0);
                 return Some(Next::Close);
             }
             self.refuse(None, &unknown(arguments));
@@ -431,7 +460,7 @@ impl Connection {
                 return None;
             }
             let arguments = arguments.iter().map(|argument| argument.to_vec()).collect();
-            queue.commands.push(Queued { spec, arguments });
+            queue.commands.push(Queued { spec, arguments, long: std::mem::take(&mut self.long) });
             self.client.queued.set(Some(queue.commands.len()));
             self.reply.simple("QUEUED");
             return None;
@@ -486,9 +515,9 @@ impl Connection {
         self.reply.error(message);
     }
 
-    fn owned(&self, spec: &'static Spec, arguments: &[&[u8]]) -> Owned {
+    pub(crate) fn owned(&self, spec: &'static Spec, arguments: &[&[u8]]) -> Owned {
         let arguments = arguments.iter().map(|argument| argument.to_vec()).collect();
-        Owned { spec, arguments, database: self.client.database.get() }
+        Owned { spec, arguments, long: self.long.clone(), database: self.client.database.get() }
     }
 
     /// Does a command that is evaluated.
@@ -504,7 +533,8 @@ impl Connection {
         }
         let begin = self.reply.bytes.len();
         let database = self.client.database.get();
-        match self.server.evaluate(&mut self.pending, spec, arguments, database, &mut self.reply) {
+        let (server, long) = (&self.server, &self.long);
+        match server.evaluate(&mut self.pending, spec, arguments, long, database, &mut self.reply) {
             Ok(()) if spec.flags.blocks && self.reply.bytes.len() == begin => {
                 Some(Next::Do(Wait::Element(self.owned(spec, arguments))))
             }
@@ -546,17 +576,7 @@ impl Connection {
         match committed {
             Ok(()) => self.has_written = true,
             Err(error) => {
-                let replies = std::mem::take(&mut self.reply.bytes);
-                let mut kept = 0;
-                for reply in doubtful {
-                    self.reply.bytes.extend_from_slice(&replies[kept..reply.start]);
-                    kept = reply.end;
-                    // None that the client does not want.
-                    if !reply.is_empty() {
-                        self.reply.error(&told(&error));
-                    }
-                }
-                self.reply.bytes.extend_from_slice(&replies[kept..]);
+                self.reply.replace_with_error(&doubtful, &told(&error));
             }
         }
     }
@@ -580,19 +600,21 @@ impl Connection {
             }
             Wait::Pool(command) => {
                 let (spec, arguments, database) = (command.spec, command.arguments.clone(), command.database);
+                let long = Vec::new();
                 let writes = spec.flags.writes;
                 let begin = self.reply.bytes.len();
                 // Whatever becomes of this try, others may wait for what it leaves.
                 let mut after = spec.flags.blocks.then(|| After::new(&server, &command));
                 match server.run_in_pool(vec![command], self.reply.resp3, false).await {
-                    Ok(replies) if replies.iter().all(Vec::is_empty) && spec.flags.blocks => {
-                        return Ok(Some(Next::Do(Wait::Element(Owned { spec, arguments, database }))));
+                    Ok(replies) if replies.iter().all(Reply::is_empty) && spec.flags.blocks => {
+                        let command = Owned { spec, arguments, long, database };
+                        return Ok(Some(Next::Do(Wait::Element(command))));
                     }
                     Ok(replies) => {
                         if let Some(after) = &mut after {
                             after.note_served();
                         }
-                        self.reply.bytes.extend(replies.into_iter().flatten());
+                        replies.into_iter().for_each(|reply| self.reply.append(reply));
                         self.has_written |= writes;
                     }
                     Err(error) => self.reply.error(&told(&error)),
@@ -619,6 +641,7 @@ impl Connection {
                 self.silence(&[b"exec"], begin);
             }
             Wait::Element(command) => return self.wait_for_element(command).await,
+            Wait::Long(len) => return self.take_long(len).await,
             Wait::Sync { at_most } => {
                 self.flush().await?;
                 let begin = self.reply.bytes.len();
@@ -668,6 +691,7 @@ impl Connection {
     /// Does a command again that had to wait, and those behind it.
     fn again(&mut self, command: &Owned) -> Next {
         self.clock = Instant::now();
+        self.long.clone_from(&command.long);
         match self.command(&command.arguments()) {
             Some(next) => next,
             None if self.has_to_serve_waiters() => Next::Flush,
@@ -677,7 +701,7 @@ impl Connection {
 
     async fn wait_for_element(&mut self, command: Owned) -> io::Result<Option<Next>> {
         self.flush().await?;
-        let Owned { spec, arguments, database } = command;
+        let Owned { spec, arguments, long, database } = command;
         let given: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
         let at_most = timeout_of(spec, &given).ok().flatten().map(Duration::from_micros);
         let mut keys: Vec<Vec<u8>> = spec.keys_of(&given).into_iter().map(<[u8]>::to_vec).collect();
@@ -715,7 +739,10 @@ impl Connection {
                 self.has_written = true;
             }
             // Its keys are latched, or it has to read a file.
-            Some(None) => return Ok(Some(Next::Do(Wait::Pool(Owned { spec, arguments, database })))),
+            Some(None) => {
+                let command = Owned { spec, arguments, long, database };
+                return Ok(Some(Next::Do(Wait::Pool(command))));
+            }
             None => reply_without_element(spec, true, &mut self.reply),
         }
         let given: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();

@@ -27,6 +27,7 @@ mod figures;
 mod info;
 mod latches;
 mod listen;
+
 mod own;
 mod server;
 mod settings;
@@ -109,7 +110,7 @@ pub struct Config {
     /// The most connections at once.
     pub clients_max: usize,
     /// The most bytes of an argument (`proto-max-bulk-len`).
-    pub bulk_bytes_max: usize,
+    pub bulk_bytes_max: u64,
     /// A connection without a command for so many seconds ends; 0: never.
     pub idle_s: u64,
     /// The directory of the store, which `CONFIG GET dir` shows.

@@ -36,12 +36,7 @@ impl Connection {
     pub(crate) fn own_command(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Option<Next> {
         // These go by what is committed.
         if matches!(spec.name, "watch" | "exec" | "waitaof" | "wait") && !self.try_commit() {
-            let arguments = args.iter().map(|argument| argument.to_vec()).collect();
-            return Some(Next::Do(Wait::Commit(Owned {
-                spec,
-                arguments,
-                database: self.client.database.get(),
-            })));
+            return Some(Next::Do(Wait::Commit(self.owned(spec, args))));
         }
         match spec.name {
             "ping" => self.ping(args),
@@ -412,12 +407,7 @@ impl Connection {
             return None;
         }
         if !self.server.may_run(spec, args) {
-            let arguments = args.iter().map(|argument| argument.to_vec()).collect();
-            return Some(Next::Do(Wait::Latches(Owned {
-                spec,
-                arguments,
-                database: self.client.database.get(),
-            })));
+            return Some(Next::Do(Wait::Latches(self.owned(spec, args))));
         }
         let database = self.client.database.get();
         for key in &args[1..] {
@@ -499,9 +489,10 @@ impl Connection {
     /// The commands of a transaction that are evaluated, each with the database that it is about.
     fn evaluated_of(&self, queue: &Queue) -> Vec<Owned> {
         let (mut database, mut evaluated) = (self.client.database.get(), Vec::new());
-        for Queued { spec, arguments } in &queue.commands {
+        for Queued { spec, arguments, long } in &queue.commands {
             if !spec.is_of_server() {
-                evaluated.push(Owned { spec, arguments: arguments.clone(), database });
+                let (arguments, long) = (arguments.clone(), long.clone());
+                evaluated.push(Owned { spec, arguments, long, database });
             } else if spec.name == "select"
                 && let Some(number) = arguments.get(1).and_then(|number| integer(number))
                 && (0..i64::from(self.server.trees.count())).contains(&number)
@@ -512,7 +503,7 @@ impl Connection {
         evaluated
     }
 
-    fn evaluate_all(&mut self, commands: &[Owned]) -> Result<Vec<Vec<u8>>, ReadError> {
+    fn evaluate_all(&mut self, commands: &[Owned]) -> Result<Vec<Reply>, ReadError> {
         let mut replies = Vec::new();
         for command in commands {
             let mut reply = Reply::new(self.reply.resp3);
@@ -521,33 +512,34 @@ impl Connection {
                 &mut self.pending,
                 command.spec,
                 &arguments,
+                &command.long,
                 command.database,
                 &mut reply,
             )?;
             if reply.bytes.is_empty() {
                 esker_redis::commands::blocking::reply_without_element(command.spec, false, &mut reply);
             }
-            replies.push(reply.bytes);
+            replies.push(reply);
         }
         Ok(replies)
     }
 
     /// Answers `EXEC`: with the replies of what was evaluated, and of the rest, which is done now.
-    pub(crate) fn finish_exec(&mut self, queue: Vec<Queued>, evaluated: Vec<Vec<u8>>) {
+    pub(crate) fn finish_exec(&mut self, queue: Vec<Queued>, evaluated: Vec<Reply>) {
         self.reply.array(queue.len());
         self.is_in_exec = true;
         let mut evaluated = evaluated.into_iter();
-        for Queued { spec, arguments } in queue {
+        for Queued { spec, arguments, .. } in queue {
             let begin = self.reply.bytes.len();
             if spec.is_of_server() {
                 let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
                 // What has to wait does not, within EXEC.
                 if self.own_command(spec, &arguments).is_some() {
-                    self.reply.bytes.truncate(begin);
+                    self.reply.truncate(begin);
                     self.reply.error("ERR this command cannot be a part of a transaction");
                 }
             } else {
-                self.reply.bytes.extend(evaluated.next().unwrap_or_default());
+                self.reply.append(evaluated.next().unwrap_or_default());
             }
             let failed = self.reply.bytes.get(begin) == Some(&b'-');
             self.server.figures.note_call(spec.name, 0, failed);

@@ -20,7 +20,8 @@ use esker::{Batch, Db, ErrorKind, Snapshot};
 use esker_redis::commands::blocking::reply_without_element;
 use esker_redis::model::{self, Kind, Swept};
 use esker_redis::{
-    Base, Context, Cursors, Event, ReadError, Reply, Session, Slot, Space, Spec, Stamp, Writes, evaluate,
+    Base, Context, Cursors, Event, Long, ReadError, Reply, Session, Slot, Space, Spec, Stamp, Writes,
+    evaluate,
 };
 use tokio::sync::Notify;
 
@@ -51,6 +52,8 @@ pub(crate) struct Pending {
 pub(crate) struct Owned {
     pub(crate) spec: &'static Spec,
     pub(crate) arguments: Vec<Vec<u8>>,
+    /// Those of its arguments that are not in memory.
+    pub(crate) long: Vec<Long>,
     pub(crate) database: u16,
 }
 
@@ -73,7 +76,7 @@ struct Job {
 /// What a job has come to.
 struct Done {
     /// The reply of each command.
-    replies: Vec<Vec<u8>>,
+    replies: Vec<Reply>,
     touched: Vec<(u16, Vec<u8>)>,
     events: Vec<Event>,
     cleared: Vec<u16>,
@@ -175,7 +178,7 @@ impl Server {
             let swept = model::sweep(&mut session, database, &from, SWEPT_AT_ONCE, may_delete);
             let swept = swept.map_err(unreadable)?;
             if !writes.is_empty() {
-                db.write(&trees.batch(&writes)?)?;
+                db.write(&trees.batch(&writes, Some(&snapshot))?)?;
             }
             Ok(swept)
         })
@@ -209,6 +212,7 @@ impl Server {
         pending: &mut Pending,
         spec: &Spec,
         arguments: &[&[u8]],
+        long: &[Long],
         database: u16,
         reply: &mut Reply,
     ) -> Result<(), ReadError> {
@@ -225,6 +229,7 @@ impl Server {
         };
         let session = Session::new(&view, &mut pending.writes, stamp.now_us);
         let mut ctx = Context::new(session, cursors, stamp, database, self.trees.count());
+        ctx.set_long(long);
         if !self.settings.borrow().tells_new_keys() {
             ctx.ignore_new_keys();
         }
@@ -251,9 +256,10 @@ impl Server {
 
     fn try_write(&self, writes: &Writes) -> esker::Result<()> {
         if !self.trees.has_all(writes) {
-            return Err(esker::Error::new(ErrorKind::NeedsIo, "a tree has to be made"));
+            let message = "a tree has to be made, or a huge value copied";
+            return Err(esker::Error::new(ErrorKind::NeedsIo, message));
         }
-        let batch = esker::without_io(|| self.trees.batch(writes))?;
+        let batch = esker::without_io(|| self.trees.batch(writes, None))?;
         self.db.try_write(&batch)?;
         self.syncs.note_written();
         Ok(())
@@ -271,7 +277,7 @@ impl Server {
         let _latched = self.latches.hold_free(keys);
         let (db, trees) = (self.db.clone(), Arc::clone(&self.trees));
         let (written, writes) = in_pool(move || {
-            let written = trees.batch(&writes).and_then(|batch| db.write(&batch));
+            let written = trees.batch(&writes, None).and_then(|batch| db.write(&batch));
             (written, writes)
         })
         .await?;
@@ -357,7 +363,8 @@ impl Server {
             reply = Reply::new(client.resp3.get());
             let arguments = waiter.arguments_for(key);
             let is_free = self.latches.are_free(spec.keys_of(&arguments));
-            if !is_free || self.evaluate(&mut pending, spec, &arguments, *database, &mut reply).is_err() {
+            if !is_free || self.evaluate(&mut pending, spec, &arguments, &[], *database, &mut reply).is_err()
+            {
                 drop(waiters);
                 return self.let_try_again(id);
             }
@@ -409,7 +416,7 @@ impl Server {
         commands: Vec<Owned>,
         resp3: bool,
         in_exec: bool,
-    ) -> esker::Result<Vec<Vec<u8>>> {
+    ) -> esker::Result<Vec<Reply>> {
         let done = self.run_in_pool_if(commands, resp3, in_exec, Vec::new(), || true).await?;
         Ok(done.unwrap_or_default())
     }
@@ -422,7 +429,7 @@ impl Server {
         in_exec: bool,
         others: Vec<Vec<u8>>,
         holds: impl FnOnce() -> bool,
-    ) -> esker::Result<Option<Vec<Vec<u8>>>> {
+    ) -> esker::Result<Option<Vec<Reply>>> {
         let writes = commands.iter().any(|command| command.spec.flags.writes);
         let latched = if writes || in_exec {
             let of_all =
@@ -561,6 +568,7 @@ impl Job {
             };
             let session = Session::new(&view, &mut pending.writes, stamp.now_us);
             let mut ctx = Context::new(session, cursors, stamp, command.database, trees.count());
+            ctx.set_long(&command.long);
             evaluate(&mut ctx, command.spec, &command.arguments(), &mut reply).map_err(unreadable)?;
             if self.in_exec && reply.bytes.is_empty() {
                 reply_without_element(command.spec, false, &mut reply);
@@ -570,11 +578,11 @@ impl Job {
             if self.events {
                 pending.events.append(&mut events);
             }
-            replies.push(reply.bytes);
+            replies.push(reply);
         }
         let has_written = !pending.writes.is_empty();
         if has_written {
-            db.write(&trees.batch(&pending.writes)?)?;
+            db.write(&trees.batch(&pending.writes, Some(snapshot))?)?;
         }
         let cleared = pending.writes.cleared().iter().map(|slot| slot.database).collect();
         Ok(Done { replies, touched: pending.touched, events: pending.events, cleared, has_written })

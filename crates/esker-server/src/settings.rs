@@ -43,7 +43,7 @@ pub(crate) struct Settings {
     durability: Durability,
     databases: u16,
     dir: String,
-    pub(crate) bulk_bytes_max: usize,
+    pub(crate) bulk_bytes_max: u64,
     pub(crate) clients_max: usize,
     /// After so many seconds without a command a connection ends; 0: never.
     pub(crate) idle_s: u64,
@@ -179,7 +179,7 @@ fn events(value: &str) -> Option<String> {
 }
 
 /// A number of bytes, perhaps with a unit: `64mb`.
-fn bytes(value: &str) -> Option<usize> {
+fn bytes(value: &str) -> Option<u64> {
     let lower = value.to_ascii_lowercase();
     let digits = lower.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let factor = match &lower[digits.len()..] {
@@ -192,5 +192,5 @@ fn bytes(value: &str) -> Option<usize> {
         "gb" => 1 << 30,
         _ => return None,
     };
-    digits.parse::<usize>().ok()?.checked_mul(factor).filter(|bytes| i64::try_from(*bytes).is_ok())
+    digits.parse::<u64>().ok()?.checked_mul(factor).filter(|bytes| i64::try_from(*bytes).is_ok())
 }

@@ -5,11 +5,15 @@
 //! database n   tree "dbn"                                  "dbn.elements"
 //! ```
 //! A database's trees are made at its first write. The tag of a tree of elements says that it is one.
+//!
+//! Huge values are not read to be written: a batch gives a key one that was read ([`Snapshot::stored`]) or that a client has
+//! just sent ([`Trees::writer`]), by its place.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
-use esker::{Batch, Db, ErrorKind, PutOptions, Scan, ScanRange, Snapshot, Tree};
+use esker::{Batch, Db, ErrorKind, PutOptions, Scan, ScanRange, Snapshot, StoredValue, Tree, ValueWriter};
 use esker_redis::{Base, Bounds, Entry, Huge, Op, ReadError, Slot, Space, Value, Writes};
 
 /// The tag of a tree of elements: what lies in it, and in which version of the layout.
@@ -84,13 +88,35 @@ impl Trees {
         self.find(Slot { database, space: Space::Keys })
     }
 
-    /// Whether all trees are there that `writes` go to. If not, [`Trees::batch`] makes them, which waits for the disk.
+    /// Whether [`Trees::batch`] waits for nothing: all trees are there that `writes` go to, and no huge value has to be
+    /// copied from one to another.
     pub(crate) fn has_all(&self, writes: &Writes) -> bool {
-        writes.ops().all(|(slot, _, _)| self.find(slot).is_some())
+        writes.ops().all(|(slot, _, op)| self.find(slot).is_some() && !copies(slot, op, self))
     }
 
-    /// The batch that `writes` come to. Makes trees that are missing.
-    pub(crate) fn batch(&self, writes: &Writes) -> esker::Result<Batch> {
+    /// The tree, which is made if it is missing.
+    fn made(&self, slot: Slot) -> esker::Result<Option<&Tree>> {
+        let number = usize::from(slot.database);
+        if let Some(database) = self.databases.get(number)
+            && database.get().is_none()
+        {
+            // Another thread may be faster: the trees are the same.
+            let _ = database.set(Trees::make(&self.db, number)?);
+        }
+        Ok(self.find(slot))
+    }
+
+    /// Writes a value, piece by piece, that may become that of any key of a database.
+    pub(crate) fn writer(&self, database: u16) -> esker::Result<ValueWriter> {
+        let tree = self.made(Slot { database, space: Space::Keys })?;
+        let tree =
+            tree.ok_or_else(|| esker::Error::new(ErrorKind::InvalidInput, "there is no such database"))?;
+        tree.unnamed_writer()
+    }
+
+    /// The batch that `writes` come to. Makes trees that are missing. What `writes` have from reads was read from
+    /// `snapshot`; without one they have nothing that was read and is huge, and nothing waits for the disk.
+    pub(crate) fn batch(&self, writes: &Writes, snapshot: Option<&Snapshot>) -> esker::Result<Batch> {
         let mut batch = Batch::new();
         for slot in writes.cleared() {
             if let Some(tree) = self.find(*slot) {
@@ -103,30 +129,21 @@ impl Trees {
             }
         }
         for (slot, key, op) in writes.ops() {
-            if self.find(slot).is_none() {
-                let number = usize::from(slot.database);
-                let made = Trees::make(&self.db, number)?;
-                // Another thread may have been faster: the trees are the same.
-                let _ = self.databases[number].set(made);
-            }
-            let Some(tree) = self.find(slot) else { continue };
+            let Some(tree) = self.made(slot)? else { continue };
             match op {
                 Op::Delete => batch.delete(tree, key)?,
-                Op::Put(Entry { value, attributes, expires_us }) => {
-                    let bytes;
-                    let value = match value {
-                        Value::Bytes(bytes) => bytes.as_slice(),
-                        Value::Huge(_) => {
-                            bytes = value.clone().into_bytes().map_err(unreadable)?;
-                            bytes.as_slice()
-                        }
-                    };
+                Op::Put(Entry { value: Value::Bytes(value), attributes, expires_us }) => {
                     if attributes.is_empty() {
                         batch.put_until_us(tree, key, value, *expires_us)?;
                     } else {
                         let options = PutOptions::default().attributes(attributes).expires_us(*expires_us);
                         batch.put_opts(tree, key, value, &options)?;
                     }
+                }
+                Op::Put(Entry { value: Value::Huge(value), attributes, expires_us }) => {
+                    let stored = stored_for(tree, value.as_ref(), snapshot)?;
+                    let options = PutOptions::default().attributes(attributes).expires_us(*expires_us);
+                    batch.put_stored(tree, key, &stored.with_options(options))?;
                 }
             }
         }
@@ -149,7 +166,7 @@ fn check_tag(elements: &Tree) -> esker::Result<()> {
 
 pub(crate) fn unreadable(error: ReadError) -> esker::Error {
     match error {
-        ReadError::NeedsIo => esker::Error::new(ErrorKind::NeedsIo, "a huge value has to be read"),
+        ReadError::NeedsIo => esker::Error::new(ErrorKind::NeedsIo, "a file has to be read"),
         ReadError::Failed(message) => esker::Error::new(ErrorKind::Io, message),
     }
 }
@@ -165,26 +182,96 @@ fn within(bounds: Bounds<'_>) -> ScanRange {
     }
 }
 
-struct HugeValue(esker::Value);
+/// A value that is too long to be copied for no reason.
+struct HugeValue {
+    value: esker::Value,
+    /// The tree in which it is.
+    tree: Tree,
+    origin: Origin,
+}
+
+/// Where a huge value comes from.
+enum Origin {
+    /// The event loop has found it at a key, as it is now. It may be gone in a moment.
+    Now,
+    /// A command in the pool has found it at this key, in its snapshot.
+    Seen(Vec<u8>),
+    /// A client has just sent it.
+    Sent(StoredValue),
+}
 
 impl Huge for HugeValue {
     fn len(&self) -> u64 {
-        self.0.len()
+        self.value.len()
     }
 
     fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, ReadError> {
-        self.0.read_at(offset..offset.saturating_add(len as u64)).map_err(|error| failed(&error))
+        self.value.read_at(offset..offset.saturating_add(len as u64)).map_err(|error| failed(&error))
+    }
+
+    fn is_ready(&self) -> bool {
+        !matches!(self.origin, Origin::Now)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 
-fn entry_of(value: esker::Value) -> Result<Entry, ReadError> {
-    let (attributes, expires_us) = (value.attributes().to_vec(), value.expires_us());
-    let value = if value.len() <= COPIED_BYTES {
-        Value::Bytes(value.into_vec().map_err(|error| failed(&error))?)
-    } else {
-        Value::Huge(Arc::new(HugeValue(value)))
-    };
-    Ok(Entry { value, attributes, expires_us })
+/// A value that a client has sent for some key of `tree`, as an argument.
+pub(crate) fn sent(tree: &Tree, stored: StoredValue) -> Arc<dyn Huge> {
+    Arc::new(HugeValue { value: stored.value(), tree: tree.clone(), origin: Origin::Sent(stored) })
+}
+
+/// `value` as a batch can give it to a key of `tree`. That of another tree is copied, which may wait for the disk.
+fn stored_for(tree: &Tree, value: &dyn Huge, snapshot: Option<&Snapshot>) -> esker::Result<StoredValue> {
+    let lost = || esker::Error::new(ErrorKind::InvalidInput, "a huge value is not one of this server's");
+    let huge = value.as_any().downcast_ref::<HugeValue>().ok_or_else(lost)?;
+    if huge.tree.name() == tree.name() {
+        match (&huge.origin, snapshot) {
+            (Origin::Sent(stored), _) => return Ok(stored.clone()),
+            (Origin::Seen(key), Some(snapshot)) => {
+                if let Some(stored) = snapshot.stored(tree, key)? {
+                    return Ok(stored);
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut writer = tree.unnamed_writer()?;
+    huge.value.copy_to(&mut writer)?;
+    writer.finish()
+}
+
+/// Whether one of `writes` has to be copied from one tree to another.
+fn copies(slot: Slot, op: &Op, trees: &Trees) -> bool {
+    let Op::Put(Entry { value: Value::Huge(value), .. }) = op else { return false };
+    let from = value.as_any().downcast_ref::<HugeValue>().map(|huge| huge.tree.name());
+    from != trees.find(slot).map(Tree::name)
+}
+
+/// Where a view has found an entry.
+struct Found<'a> {
+    tree: &'a Tree,
+    key: &'a [u8],
+    in_snapshot: bool,
+}
+
+impl Found<'_> {
+    fn huge(&self, value: esker::Value) -> Value {
+        let origin = if self.in_snapshot { Origin::Seen(self.key.to_vec()) } else { Origin::Now };
+        Value::Huge(Arc::new(HugeValue { value, tree: self.tree.clone(), origin }))
+    }
+
+    fn entry(&self, value: esker::Value) -> Result<Entry, ReadError> {
+        let (attributes, expires_us) = (value.attributes().to_vec(), value.expires_us());
+        let value = if value.len() <= COPIED_BYTES {
+            Value::Bytes(value.into_vec().map_err(|error| failed(&error))?)
+        } else {
+            self.huge(value)
+        };
+        Ok(Entry { value, attributes, expires_us })
+    }
 }
 
 /// The store as one command reads it.
@@ -235,7 +322,8 @@ impl Base for View<'_> {
             Some(snapshot) => snapshot.get(tree, key),
             None => tree.get(key),
         };
-        found.map_err(|error| failed(&error))?.map(entry_of).transpose()
+        let place = Found { tree, key, in_snapshot: self.snapshot.is_some() };
+        found.map_err(|error| failed(&error))?.map(|value| place.entry(value)).transpose()
     }
 
     fn walk(
@@ -255,7 +343,8 @@ impl Base for View<'_> {
             let value = if scan.value_len() <= COPIED_BYTES {
                 Value::Bytes(scan.value().map_err(|error| failed(&error))?.to_vec())
             } else {
-                Value::Huge(Arc::new(HugeValue(scan.handle().map_err(|error| failed(&error))?)))
+                let value = scan.handle().map_err(|error| failed(&error))?;
+                Found { tree, key: scan.key(), in_snapshot: self.snapshot.is_some() }.huge(value)
             };
             if !visit(scan.key(), Entry { value, attributes, expires_us })? {
                 break;

@@ -265,7 +265,7 @@ fn bitop(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(),
     reply.count(made.len() as u64);
     if !made.is_empty() {
         let old = ctx.get(target)?;
-        write(ctx, target, Overwritten::Known(old), made, None)?;
+        write(ctx, target, Overwritten::Known(old), Value::Bytes(made), None)?;
         ctx.notify(Class::String, "set", target);
     } else if ctx.remove(target)? {
         ctx.notify(Class::Generic, "del", target);

@@ -230,14 +230,14 @@ pub fn evaluate(
     };
     ctx.session_mut().begin();
     let done = run(ctx, arguments, reply);
-    let refused = ctx.session().refused().map_or(Ok(()), |message| Err(Fault::told(message)));
+    let refused = ctx.session_mut().take_refused().map_or(Ok(()), Err);
     match done.and(refused) {
         Ok(()) => Ok(()),
         Err(fault) => {
             ctx.session_mut().undo();
             ctx.take_events();
             ctx.take_touched();
-            reply.bytes.truncate(begin);
+            reply.truncate(begin);
             match fault {
                 Fault::Told(message) => {
                     reply.error(&message);
@@ -247,6 +247,16 @@ pub fn evaluate(
             }
         }
     }
+}
+
+/// Whether the argument at this place of a command may be a value that is not in memory ([`Long`](crate::Long)).
+pub fn takes_long(command: &[u8], at: usize) -> bool {
+    spec(command).is_some_and(|spec| match spec.name {
+        "set" | "setnx" | "getset" => at == 2,
+        "setex" | "psetex" | "cas" => at == 3,
+        "mset" | "msetnx" => at >= 2 && at.is_multiple_of(2),
+        _ => false,
+    })
 }
 
 /// An argument as an integer.

@@ -8,12 +8,13 @@
 //! `CAS key old new [PX ms]` sets the key to `new` if its value is `old`, and `CAD key old` deletes it if so; they return 1
 //! if they did, and 0 if the key is not there or has another value. A key that `CAS` has set expires if `PX` says so.
 
+use super::strings::parts;
 use super::{Family, Keys, ONE, READS_ALL, Run, Spec, WRITES, WRITES_ALL, command, integer, is};
 use crate::context::{Class, Context};
 use crate::fault::Fault;
 use crate::model::Kind;
 use crate::resp::reply::Reply;
-use crate::session::{Bounds, Entry, Value};
+use crate::session::{Bounds, Entry};
 
 /// How many keys `RANGEDEL` deletes at most, unless it is told otherwise; and the most that it may be told.
 const DELETED: u64 = 10_000;
@@ -73,7 +74,7 @@ fn range(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(),
             found.bulk(key);
             if !keys_only {
                 if Kind::of(&entry)? == Kind::String {
-                    found.bulk(&entry.value.into_bytes()?);
+                    parts::answer(&mut found, &entry.value)?;
                 } else {
                     found.null();
                 }
@@ -87,7 +88,7 @@ fn range(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(),
         return Err(Fault::told("ERR the reply would be longer than 512 MiB: use LIMIT"));
     }
     reply.array((count * if keys_only { 1 } else { 2 }) as usize);
-    reply.bytes.append(&mut found.bytes);
+    reply.append(found);
     Ok(())
 }
 
@@ -136,7 +137,7 @@ fn cas(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), F
     };
     let swaps = has_value(ctx, args[1], args[2])?;
     if swaps {
-        let value = Value::Bytes(args[3].to_vec());
+        let value = ctx.value(args, 3);
         ctx.put_entry(args[1], Entry { value, attributes: Vec::new(), expires_us });
         ctx.notify(Class::String, "set", args[1]);
     }

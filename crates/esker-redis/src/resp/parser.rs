@@ -11,13 +11,15 @@ use std::ops::Range;
 
 use memchr::memchr;
 
+use crate::commands::takes_long;
 use crate::numbers::integer;
 
 /// The longest line: an inline command, or a length.
 const LINE_MAX: usize = 64 << 10;
 
-/// The most bytes of a command.
+/// The most bytes of a command, and of one of its arguments, that are in memory.
 const COMMAND_BYTES_MAX: usize = 1 << 30;
+const BULK_BYTES_MAX: u64 = 512 << 20;
 
 /// What a client may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,12 +27,14 @@ pub struct Limits {
     /// The most arguments of a command.
     pub arguments: usize,
     /// The most bytes of an argument.
-    pub bulk_bytes: usize,
+    pub bulk_bytes: u64,
+    /// A value of at least so many bytes that a command only stores is *long*: the caller takes its bytes as they come.
+    pub long_bytes: u64,
 }
 
 impl Limits {
     /// Before a client has said who it is: as Redis 7.0 has it.
-    pub const UNAUTHENTICATED: Limits = Limits { arguments: 10, bulk_bytes: 16384 };
+    pub const UNAUTHENTICATED: Limits = Limits { arguments: 10, bulk_bytes: 16384, long_bytes: u64::MAX };
 }
 
 /// What the client did not keep to; what it is told. The connection ends.
@@ -47,6 +51,8 @@ pub struct Request {
     /// How many bytes it has, from the beginning of the buffer on.
     pub len: usize,
     words: Words,
+    /// The places of the arguments that were long, in order. They have no bytes.
+    pub long: Vec<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +82,10 @@ pub struct Parser {
     left: Option<usize>,
     /// The length of the argument at `at`, if it was read.
     bulk: Option<usize>,
+    /// The length of the argument that begins at `at`, if it is long and the caller has not taken it.
+    waits_for: Option<u64>,
     spans: Vec<Range<usize>>,
+    long: Vec<usize>,
 }
 
 impl Parser {
@@ -92,6 +101,21 @@ impl Parser {
             *self = Parser::default();
         }
         Ok(found)
+    }
+
+    /// The length of the long argument that begins, if one does. Its bytes are the next ones, and the caller's.
+    pub fn long(&self) -> Option<u64> {
+        self.waits_for
+    }
+
+    /// The caller takes the bytes of the long argument: those that are in the buffer, from this place on, and those that
+    /// come. What lies behind them then follows this place.
+    pub fn take_long(&mut self) -> usize {
+        if self.waits_for.take().is_some() {
+            self.long.push(self.spans.len());
+            self.bulk = Some(0);
+        }
+        self.at
     }
 
     /// How many bytes the buffer should have room for, as far as that is known: all of the argument that has begun.
@@ -131,6 +155,9 @@ impl Parser {
             }
         };
         self.left = Some(left);
+        if self.waits_for.is_some() {
+            return Ok(None);
+        }
         while left > 0 {
             let len = match self.bulk {
                 Some(len) => len,
@@ -140,17 +167,27 @@ impl Parser {
                         let first = line.first().map_or(' ', |byte| char::from(*byte));
                         return refused(format!("expected '$', got '{first}'"));
                     };
-                    let len = integer(digits).filter(|len| *len >= 0).map(|len| len as usize);
-                    let Some(len) = len.filter(|len| *len <= limits.bulk_bytes) else {
-                        return refused(if *limits == Limits::UNAUTHENTICATED && len.is_some() {
-                            "unauthenticated bulk length"
-                        } else {
-                            "invalid bulk length"
-                        });
+                    let len = integer(digits).and_then(|len| u64::try_from(len).ok());
+                    let invalid = if *limits == Limits::UNAUTHENTICATED && len.is_some() {
+                        "unauthenticated bulk length"
+                    } else {
+                        "invalid bulk length"
                     };
+                    let Some(len) = len.filter(|len| *len <= limits.bulk_bytes) else {
+                        return refused(invalid);
+                    };
+                    if len >= limits.long_bytes && self.may_be_long(buffer) {
+                        self.at = next;
+                        self.waits_for = Some(len);
+                        return Ok(None);
+                    }
+                    if len > BULK_BYTES_MAX {
+                        return refused(invalid);
+                    }
                     self.at = next;
-                    self.bulk = Some(len);
-                    len
+                    // At most BULK_BYTES_MAX.
+                    self.bulk = Some(len as usize);
+                    len as usize
                 }
             };
             if self.at + len > COMMAND_BYTES_MAX {
@@ -166,14 +203,20 @@ impl Parser {
             left -= 1;
             self.left = Some(left);
         }
-        let spans = std::mem::take(&mut self.spans);
-        Ok(Some(Request { len: self.at, words: Words::Spans(spans) }))
+        let (spans, long) = (std::mem::take(&mut self.spans), std::mem::take(&mut self.long));
+        Ok(Some(Request { len: self.at, words: Words::Spans(spans), long }))
+    }
+
+    /// Whether the argument that begins may be long.
+    fn may_be_long(&self, buffer: &[u8]) -> bool {
+        let name = self.spans.first().and_then(|name| buffer.get(name.clone()));
+        name.is_some_and(|name| takes_long(name, self.spans.len()))
     }
 
     fn inline(&mut self, buffer: &[u8]) -> Result<Option<Request>, ProtocolError> {
         let Some((line, next)) = self.line(buffer, "inline request")? else { return Ok(None) };
         let Some(words) = words(line) else { return refused("unbalanced quotes in request") };
-        Ok(Some(Request { len: next, words: Words::Own(words) }))
+        Ok(Some(Request { len: next, words: Words::Own(words), long: Vec::new() }))
     }
 }
 
@@ -270,7 +313,7 @@ fn single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]>
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { arguments: 1 << 20, bulk_bytes: 512 << 20 };
+    const LIMITS: Limits = Limits { arguments: 1 << 20, bulk_bytes: 512 << 20, long_bytes: u64::MAX };
 
     fn all(mut bytes: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, ProtocolError> {
         let (mut parser, mut found) = (Parser::default(), Vec::new());
@@ -327,6 +370,57 @@ mod tests {
             |bytes: &[u8]| Parser::default().next(bytes, &Limits::UNAUTHENTICATED).unwrap_err().0;
         assert_eq!(unauthenticated(b"*11\r\n"), "Protocol error: unauthenticated multibulk length");
         assert_eq!(unauthenticated(b"*1\r\n$16385\r\n"), "Protocol error: unauthenticated bulk length");
+    }
+
+    #[test]
+    fn long_arguments_are_the_callers() {
+        let limits = Limits { bulk_bytes: 1 << 40, long_bytes: 100, ..LIMITS };
+        let (mut parser, mut buffer) = (Parser::default(), Vec::new());
+        let (mut found, mut taken) = (Vec::new(), Vec::new());
+        // The long argument is pieced out of what comes, wherever that is cut.
+        let long = [b'x'; 120];
+        let values = [&long[..], b"short", &long];
+        let mut bytes = b"*7\r\n$4\r\nMSET\r\n".to_vec();
+        for value in values {
+            bytes.extend_from_slice(format!("$1\r\nk\r\n${}\r\n", value.len()).as_bytes());
+            bytes.extend_from_slice(value);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        bytes.extend_from_slice(b"PING\r\n");
+        let mut left = 0;
+        for byte in bytes {
+            if left > 0 {
+                left -= 1;
+                taken.push(byte);
+                continue;
+            }
+            buffer.push(byte);
+            while let Some(request) = parser.next(&buffer, &limits).unwrap() {
+                let arguments =
+                    request.arguments(&buffer).into_iter().map(<[u8]>::to_vec).collect::<Vec<_>>();
+                found.push((arguments, request.long.clone()));
+                buffer.drain(..request.len);
+            }
+            if let Some(len) = parser.long() {
+                assert_eq!((len, parser.next(&buffer, &limits)), (120, Ok(None)), "it waits for the caller");
+                assert_eq!(parser.take_long(), buffer.len());
+                left = len;
+            }
+        }
+        let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+        let mset = words(&["MSET", "k", "", "k", "short", "k", ""]);
+        assert_eq!(found, [(mset, vec![2, 6]), (words(&["PING"]), vec![])]);
+        assert_eq!(taken, [b'x'; 240]);
+        // A key, or what a command has to look at, is not long; then it must not be too long for memory.
+        for (begin, may_be) in [
+            ("*3\r\n$3\r\nSET", false),
+            ("*3\r\n$3\r\nset\r\n$1\r\nk", true),
+            ("*3\r\n$6\r\nAPPEND\r\n$1\r\nk", false),
+        ] {
+            let mut parser = Parser::default();
+            let found = parser.next(format!("{begin}\r\n$600000000\r\n").as_bytes(), &limits);
+            assert_eq!((found.is_ok(), parser.long().is_some()), (may_be, may_be), "{begin}");
+        }
     }
 
     #[test]

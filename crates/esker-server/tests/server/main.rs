@@ -18,6 +18,7 @@ mod blocking;
 mod channels;
 mod durability;
 mod full_disk;
+mod huge_values;
 mod limits;
 mod model;
 mod pipelines;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arc_swap::Guard;
 
 use super::reads::Answer;
-use super::{Cursor, Tree};
+use super::{Cursor, StoredValue, Tree};
 use crate::cursor::{Content, Kind, SeqNo};
 use crate::error::Result;
 use crate::read::both_ends::Range;
@@ -127,6 +127,36 @@ impl Snapshot {
     pub fn get(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
         tree.measured(key, || self.find(tree, key))
+    }
+
+    /// The value of `key` in `tree` at this moment, with its expiry and its attributes, as one that batches give to other
+    /// keys ([`Batch::put_stored`](crate::Batch::put_stored)). The bytes of a huge value stay where they are, so it is
+    /// neither read nor written; others are copied. It keeps the value, even if the snapshot ends and the key changes.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`], and `ReadOnly` when the store cannot be written to.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let films = db.tree("films")?;
+    /// films.put("draft", vec![7; 1 << 20])?;
+    /// // Moves it, and says so elsewhere, as one step.
+    /// let film = db.snapshot().stored(&films, "draft")?.expect("it was put");
+    /// let mut batch = esker::Batch::new();
+    /// batch.put_stored(&films, "final", &film)?;
+    /// batch.delete(&films, "draft")?;
+    /// batch.put(db.default_tree(), "log", "the film is final")?;
+    /// db.write(&batch)?;
+    /// assert_eq!(films.get("final")?.expect("it was moved").len(), 1 << 20);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stored(&self, tree: &Tree, key: impl AsRef<[u8]>) -> Result<Option<StoredValue>> {
+        let key = key.as_ref();
+        let seen = tree.measured(key, || self.find(tree, key))?;
+        seen.map(|seen| StoredValue::of_seen(tree, key, seen)).transpose()
     }
 
     /// Like [`Snapshot::get`], as part of another operation.

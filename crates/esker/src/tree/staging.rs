@@ -16,6 +16,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::stream::value_of;
 use super::{Snapshot, Tree, ValueWriter};
 use crate::blob::Pointer;
 use crate::checksum::Summing;
@@ -348,11 +349,7 @@ impl StagedValue {
 
     /// The value, to be read: whole, in part or as a stream.
     pub fn value(&self) -> Value {
-        match &self.put.value {
-            HugeValue::Stored(blob) => Value::of_pin(Arc::clone(&blob.pin), blob.pointer),
-            HugeValue::Bytes(bytes) => Value::of_bytes((**bytes).as_ref()),
-            _ => Value::of_bytes(&[]),
-        }
+        value_of(&self.put.value)
     }
 
     /// Passes its bytes to `take`, piece by piece.

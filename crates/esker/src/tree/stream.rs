@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{OpenFile, UserFile};
 use crate::options::Durability;
 use crate::state::TreeInner;
-use crate::value::PutOptions;
+use crate::value::{PutOptions, Value};
 use crate::write::batch::{Batch, HugeValue, check_key};
 
 /// Bytes that are kept in memory before the value gets its own file.
@@ -259,6 +259,16 @@ pub struct StoredValue {
     tree: Tree,
 }
 
+/// A value that a batch may have, to be read. Empty if it still has to be staged.
+pub(super) fn value_of(huge: &HugeValue) -> Value {
+    match huge {
+        HugeValue::Stored(blob) => Value::of_pin(Arc::clone(&blob.pin), blob.pointer),
+        HugeValue::Bytes(bytes) => Value::of_bytes((**bytes).as_ref()),
+        HugeValue::Staged(staged) => value_of(&staged.value),
+        HugeValue::Awaited(_) => Value::of_bytes(&[]),
+    }
+}
+
 /// Refuses to give a value of the tree `own` to a key of the tree `other`, if they do not share huge values.
 pub(super) fn check_lineage(own: &TreeInner, other: &TreeInner) -> Result<()> {
     if (own.store, own.lineage) == (other.store, other.lineage) {
@@ -272,6 +282,33 @@ pub(super) fn check_lineage(own: &TreeInner, other: &TreeInner) -> Result<()> {
 }
 
 impl StoredValue {
+    /// The value that a snapshot sees, which keeps it meanwhile.
+    pub(super) fn of_seen(tree: &Tree, key: &[u8], seen: Value) -> Result<StoredValue> {
+        let options = seen.put_options();
+        let shared = match seen.pointer() {
+            Some(pointer) => tree.store.writes().copy_blob(tree.inner.lineage, key, pointer)?,
+            None => None,
+        };
+        let value = match shared {
+            Some(blob) => HugeValue::Stored(Arc::new(blob)),
+            None => HugeValue::Bytes(Arc::new(seen.into_vec()?)),
+        };
+        Ok(StoredValue { value, options, tree: tree.clone() })
+    }
+
+    /// The same value with `options` beside it, instead of what it had: keys that get it then expire at this time, and
+    /// have these attributes.
+    #[must_use]
+    pub fn with_options(mut self, options: PutOptions) -> StoredValue {
+        self.options = options;
+        self
+    }
+
+    /// The value, to be read: whole, in part or as a stream.
+    pub fn value(&self) -> Value {
+        value_of(&self.value).beside(self.options.beside())
+    }
+
     pub(super) fn into_value(self) -> HugeValue {
         self.value
     }

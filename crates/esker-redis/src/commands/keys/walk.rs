@@ -59,6 +59,6 @@ pub(super) fn keys(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> 
         Ok(true)
     })?;
     reply.array(count);
-    reply.bytes.append(&mut found.bytes);
+    reply.append(found);
     Ok(())
 }

@@ -85,7 +85,7 @@ pub(super) fn write(
     ctx: &mut Context<'_>,
     key: &[u8],
     old: Overwritten,
-    bytes: Vec<u8>,
+    value: Value,
     expires_us: Option<u64>,
 ) -> Result<(), Fault> {
     match old {
@@ -93,7 +93,7 @@ pub(super) fn write(
         Overwritten::Known(None) => ctx.notify(Class::New, "new", key),
         Overwritten::Unread => {}
     }
-    ctx.put_entry(key, Entry { value: Value::Bytes(bytes), attributes: Vec::new(), expires_us });
+    ctx.put_entry(key, Entry { value, attributes: Vec::new(), expires_us });
     Ok(())
 }
 
@@ -153,39 +153,42 @@ fn mget(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), 
     Ok(())
 }
 
-/// The keys and values of `MSET` and its like.
-fn pairs<'a>(args: &'a [&'a [u8]], arity: &'static str) -> Result<&'a [[&'a [u8]; 2]], Fault> {
-    match args[1..].as_chunks() {
-        (pairs, []) => Ok(pairs),
-        _ => Err(Fault::told(arity)),
-    }
+/// The places of the keys of `MSET` and its like; each one's value is behind it.
+fn key_places(args: &[&[u8]], arity: &'static str) -> Result<impl Iterator<Item = usize> + use<>, Fault> {
+    if args.len().is_multiple_of(2) { Err(Fault::told(arity)) } else { Ok((1..args.len()).step_by(2)) }
 }
 
-fn set_pairs(ctx: &mut Context<'_>, pairs: &[[&[u8]; 2]]) -> Result<(), Fault> {
-    for [key, value] in pairs {
-        let old = ctx.overwritten(key)?;
-        write(ctx, key, old, value.to_vec(), None)?;
-        ctx.notify(Class::String, "set", key);
+fn set_pairs(
+    ctx: &mut Context<'_>,
+    args: &[&[u8]],
+    places: impl Iterator<Item = usize>,
+) -> Result<(), Fault> {
+    for at in places {
+        let old = ctx.overwritten(args[at])?;
+        let value = ctx.value(args, at + 1);
+        write(ctx, args[at], old, value, None)?;
+        ctx.notify(Class::String, "set", args[at]);
     }
     Ok(())
 }
 
 fn mset(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
-    let pairs = pairs(args, "ERR wrong number of arguments for 'mset' command")?;
-    set_pairs(ctx, pairs)?;
+    let places = key_places(args, "ERR wrong number of arguments for 'mset' command")?;
+    set_pairs(ctx, args, places)?;
     reply.ok();
     Ok(())
 }
 
+const MSETNX_ARITY: &str = "ERR wrong number of arguments for 'msetnx' command";
+
 fn msetnx(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
-    let pairs = pairs(args, "ERR wrong number of arguments for 'msetnx' command")?;
-    for [key, _] in pairs {
-        if ctx.get(key)?.is_some() {
+    for at in key_places(args, MSETNX_ARITY)? {
+        if ctx.get(args[at])?.is_some() {
             reply.flag(false);
             return Ok(());
         }
     }
-    set_pairs(ctx, pairs)?;
+    set_pairs(ctx, args, key_places(args, MSETNX_ARITY)?)?;
     reply.flag(true);
     Ok(())
 }
@@ -196,7 +199,8 @@ fn getset(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<()
         Some(old) => parts::answer(reply, &old.value)?,
         None => reply.null(),
     }
-    write(ctx, args[1], Overwritten::Known(old), args[2].to_vec(), None)?;
+    let value = ctx.value(args, 2);
+    write(ctx, args[1], Overwritten::Known(old), value, None)?;
     ctx.notify(Class::String, "set", args[1]);
     Ok(())
 }

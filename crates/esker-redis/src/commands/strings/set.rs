@@ -125,7 +125,8 @@ pub(super) fn set(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> R
     if options.is_blind() {
         let old = ctx.overwritten(key)?;
         reply.ok();
-        write(ctx, key, old, args[2].to_vec(), at_ms.map(microseconds))?;
+        let value = ctx.value(args, 2);
+        write(ctx, key, old, value, at_ms.map(microseconds))?;
     } else {
         let old = if options.returns_old { read(ctx, key)? } else { ctx.get(key)? };
         let is_set = match options.condition {
@@ -145,7 +146,8 @@ pub(super) fn set(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> R
             Change::Keep => old.as_ref().and_then(|old| old.expires_us),
             _ => at_ms.map(microseconds),
         };
-        write(ctx, key, Overwritten::Known(old), args[2].to_vec(), expires_us)?;
+        let value = ctx.value(args, 2);
+        write(ctx, key, Overwritten::Known(old), value, expires_us)?;
     }
     ctx.notify(Class::String, "set", key);
     if at_ms.is_some() {
@@ -157,7 +159,8 @@ pub(super) fn set(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> R
 pub(super) fn setnx(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
     let is_new = ctx.get(args[1])?.is_none();
     if is_new {
-        write(ctx, args[1], Overwritten::Known(None), args[2].to_vec(), None)?;
+        let value = ctx.value(args, 2);
+        write(ctx, args[1], Overwritten::Known(None), value, None)?;
         ctx.notify(Class::String, "set", args[1]);
     }
     reply.flag(is_new);
@@ -175,7 +178,8 @@ fn set_until(
     let expiry = Expiry { number: args[2], unit_ms, is_absolute: false };
     let at_ms = expiry.at_ms(ctx.now_ms(), command)?;
     let old = ctx.overwritten(args[1])?;
-    write(ctx, args[1], old, args[3].to_vec(), Some(microseconds(at_ms)))?;
+    let value = ctx.value(args, 3);
+    write(ctx, args[1], old, value, Some(microseconds(at_ms)))?;
     ctx.notify(Class::String, "set", args[1]);
     ctx.notify(Class::Generic, "expire", args[1]);
     reply.ok();
