@@ -23,6 +23,7 @@ use tokio::task::LocalSet;
 mod channels;
 mod clients;
 mod connection;
+mod expiries;
 mod figures;
 mod info;
 mod latches;
@@ -190,7 +191,10 @@ pub fn serve(
         let listeners = Listeners::bind(&config.resp).await.map_err(ServeError::Address)?;
         let seed = seed();
         let server = Server::new(db, config, std::sync::Arc::clone(&events.syncs), seed)?;
-        let mut tasks = vec![tokio::task::spawn_local(sweep(Rc::clone(&server)))];
+        let mut tasks = vec![
+            tokio::task::spawn_local(sweep(Rc::clone(&server))),
+            tokio::task::spawn_local(expiries::tell(Rc::clone(&server))),
+        ];
         if let Durability::Every(time) = server.config.durability {
             tasks.push(tokio::task::spawn_local(sync_every(Rc::clone(&server), time)));
         }

@@ -728,6 +728,7 @@ impl Connection {
             });
             return;
         }
+        self.server.expiries.changed.notify_one();
         self.reply.ok();
     }
 

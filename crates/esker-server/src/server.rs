@@ -28,6 +28,7 @@ use tokio::sync::Notify;
 use crate::channels::Channels;
 use crate::clients::{Client, Clients};
 use crate::connection::is_move;
+use crate::expiries::Expiries;
 use crate::figures::{Figures, add};
 use crate::latches::Latches;
 use crate::settings::Settings;
@@ -77,10 +78,7 @@ struct Job {
 struct Done {
     /// The reply of each command.
     replies: Vec<Reply>,
-    touched: Vec<(u16, Vec<u8>)>,
-    events: Vec<Event>,
-    cleared: Vec<u16>,
-    has_written: bool,
+    committed: Pending,
 }
 
 /// What the event loop's thread owns.
@@ -96,6 +94,7 @@ pub(crate) struct Server {
     pub(crate) channels: RefCell<Channels>,
     pub(crate) clients: RefCell<Clients>,
     pub(crate) syncs: Arc<Syncs>,
+    pub(crate) expiries: Expiries,
     pub(crate) figures: Figures,
     /// Whether no connection goes on after its current command.
     pub(crate) is_ending: Cell<bool>,
@@ -119,6 +118,7 @@ impl Server {
             channels: RefCell::default(),
             clients: RefCell::default(),
             syncs,
+            expiries: Expiries::default(),
             figures: Figures::new(db.default_tree().time_us()),
             is_ending: Cell::new(false),
             one_gone: Notify::new(),
@@ -290,12 +290,9 @@ impl Server {
     /// Tells those who wait for what was committed.
     fn tell(&self, committed: Pending) {
         let Pending { writes, touched, events } = committed;
+        self.expiries.note(&writes);
         let cleared: Vec<u16> = writes.cleared().iter().map(|slot| slot.database).collect();
-        self.tell_of(&cleared, touched, &events);
-    }
-
-    fn tell_of(&self, cleared: &[u16], touched: Vec<(u16, Vec<u8>)>, events: &[Event]) {
-        self.tell_watches(cleared, &touched);
+        self.tell_watches(&cleared, &touched);
         events.iter().for_each(|event| self.publish_event(event));
         self.serve_waiters(touched);
     }
@@ -309,7 +306,7 @@ impl Server {
     }
 
     /// Sends what `notify-keyspace-events` asks for.
-    fn publish_event(&self, event: &Event) {
+    pub(crate) fn publish_event(&self, event: &Event) {
         let (by_key, by_event) = self.settings.borrow().wants(event.class);
         let channels = self.channels.borrow();
         if by_key {
@@ -380,7 +377,8 @@ impl Server {
             return self.let_try_again(id);
         }
         // The caller serves those who wait for these keys: here it would be a recursion.
-        let Pending { touched, events, .. } = pending;
+        let Pending { writes, touched, events } = pending;
+        self.expiries.note(&writes);
         self.tell_watches(&[], &touched);
         events.iter().for_each(|event| self.publish_event(event));
         if let Some(waiter) = self.waiters.borrow_mut().remove(id) {
@@ -452,11 +450,11 @@ impl Server {
         let snapshot = db.snapshot();
         let done = in_pool(move || job.run(&db, &snapshot, &trees, &cursors)).await??;
         add(&self.figures.in_pool, 1);
-        if done.has_written {
+        if !done.committed.writes.is_empty() {
             self.syncs.note_written();
         }
         drop(latched);
-        self.tell_of(&done.cleared, done.touched, &done.events);
+        self.tell(done.committed);
         Ok(Some(done.replies))
     }
 
@@ -580,11 +578,9 @@ impl Job {
             }
             replies.push(reply);
         }
-        let has_written = !pending.writes.is_empty();
-        if has_written {
+        if !pending.writes.is_empty() {
             db.write(&trees.batch(&pending.writes, Some(snapshot))?)?;
         }
-        let cleared = pending.writes.cleared().iter().map(|slot| slot.database).collect();
-        Ok(Done { replies, touched: pending.touched, events: pending.events, cleared, has_written })
+        Ok(Done { replies, committed: pending })
     }
 }

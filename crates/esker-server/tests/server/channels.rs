@@ -1,7 +1,7 @@
 //! Messages: channels, patterns, and events of keys.
 
 use crate::client::{Client, Value, encoded_line};
-use crate::host::Host;
+use crate::host::{Host, wait_until};
 
 fn next(client: &mut Client) -> String {
     client.read().to_string()
@@ -133,6 +133,41 @@ fn a_listener_that_waits_for_an_element_gets_messages() {
     assert_eq!(next(&mut client), ">[message c 2]");
     other.check("RPUSH k x => :1");
     assert_eq!(next(&mut client), "[k x]");
+}
+
+#[test]
+fn keys_that_expire_send_events() {
+    let host = Host::start();
+    let (mut listening, mut client) = (host.client(), host.client());
+    listening.check("PSUBSCRIBE __key*__:* => [psubscribe __key*__:* :1]");
+    // These expire before anybody asks, and, however slow this machine is, after it.
+    client.check("SET past 1 PX 1 => +OK\n SET before 1 PX 2500 => +OK\n SADD large 1 => :1");
+    for member in 0..100 {
+        client.call(&format!("SADD large {member}"));
+    }
+    client.check(
+        "PEXPIRE large 2500 => :1\n SELECT 2 => +OK\n SET other 1 PX 2500 => +OK\n SET far 1 EX 1000 => +OK",
+    );
+    wait_until("a key has expired", || host.client().call("EXISTS past").integer() == 0);
+    client.check("CONFIG SET notify-keyspace-events Kx => +OK");
+    // What was changed since does not expire, or later.
+    client.check("SET stays 1 PX 50 => +OK\n PERSIST stays => :1\n SET gone 1 PX 50 => +OK\n DEL gone => :1");
+    client.check("SET later 1 PX 50 => +OK\n PEXPIRE later 200 => :1\n SET name 1 PX 60 => +OK\n RENAME name renamed => +OK");
+    client.check("SELECT 3 => +OK\n SET cleared 1 PX 50 => +OK\n FLUSHDB => +OK");
+    // One that the pool writes.
+    client.call_with(&[&b"SET"[..], b"huge", &vec![b'x'; 1 << 20]]);
+    client.check("PEXPIRE huge 250 => :1");
+    let mut told: Vec<String> = (0..6).map(|_| next(&mut listening)).collect();
+    told.sort();
+    let expected = ["0__:before", "0__:large", "2__:later", "2__:other", "2__:renamed", "3__:huge"];
+    let expected = expected.map(|key| format!("[pmessage __key*__:* __keyspace@{key} expired]"));
+    assert_eq!(told, expected);
+    // Nobody asks any more, and then somebody does.
+    client.check("CONFIG SET notify-keyspace-events E$ => +OK\n SET a 1 PX 1 => +OK");
+    assert_eq!(next(&mut listening), "[pmessage __key*__:* __keyevent@3__:set a]");
+    wait_until("a key has expired", || client.call("EXISTS a").integer() == 0);
+    client.check("CONFIG SET notify-keyspace-events Ex => +OK\n SET b 1 PX 1 => +OK");
+    assert_eq!(next(&mut listening), "[pmessage __key*__:* __keyevent@3__:expired b]");
 }
 
 #[test]
