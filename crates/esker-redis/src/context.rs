@@ -52,6 +52,22 @@ pub struct Event {
     pub key: Vec<u8>,
 }
 
+/// What a command tells of, beside its reply and its writes. What nobody asks for costs nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wants {
+    /// What happens to keys: [`Context::take_events`].
+    pub events: bool,
+    /// Also that a key is new. Then a command reads what it overwrites.
+    pub new_keys: bool,
+    /// Which keys are changed, in order: [`Context::take_touched`].
+    pub touched: bool,
+}
+
+impl Wants {
+    /// Everything.
+    pub const ALL: Wants = Wants { events: true, new_keys: true, touched: true };
+}
+
 /// What a command has at hand.
 pub struct Context<'a> {
     session: Session<'a>,
@@ -63,7 +79,7 @@ pub struct Context<'a> {
     events: Vec<Event>,
     touched: Vec<(u16, Vec<u8>)>,
     databases: u16,
-    wants_new: bool,
+    wants: Wants,
     long: &'a [Long],
 }
 
@@ -71,7 +87,7 @@ pub struct Context<'a> {
 pub(crate) enum Overwritten {
     /// This, if anything.
     Known(Option<Entry>),
-    /// A file would have to be read. Elements of a collection that the key may have had are found by the server's
+    /// Nobody has looked. Elements of a collection that the key may have had are found by the server's
     /// sweep.
     Unread,
 }
@@ -94,14 +110,14 @@ impl<'a> Context<'a> {
             events: Vec::new(),
             touched: Vec::new(),
             databases,
-            wants_new: true,
+            wants: Wants::ALL,
             long: &[],
         }
     }
 
-    /// Nobody wants to hear of new keys. Then what a key had that is overwritten anyway is not read from a file.
-    pub fn ignore_new_keys(&mut self) {
-        self.wants_new = false;
+    /// Somebody asks for this, and for nothing else.
+    pub fn set_wants(&mut self, wants: Wants) {
+        self.wants = wants;
     }
 
     /// These arguments of the command are not in memory. Their places are such that
@@ -195,10 +211,7 @@ impl<'a> Context<'a> {
 
     /// What `key` has, for a command that overwrites it.
     pub(crate) fn overwritten(&self, key: &[u8]) -> Result<Overwritten, ReadError> {
-        match self.get(key) {
-            Err(ReadError::NeedsIo) if !self.wants_new => Ok(Overwritten::Unread),
-            found => found.map(Overwritten::Known),
-        }
+        if self.wants.new_keys { self.get(key).map(Overwritten::Known) } else { Ok(Overwritten::Unread) }
     }
 
     /// The entry of `key`, which must be a string if there is one.
@@ -240,13 +253,16 @@ impl<'a> Context<'a> {
 
     /// Notes that `key` was changed.
     pub(crate) fn touch(&mut self, key: &[u8]) {
-        if self.touched.last().is_none_or(|last| last.0 != self.database || last.1 != key) {
+        let is_last = || self.touched.last().is_some_and(|last| last.0 == self.database && last.1 == key);
+        if self.wants.touched && !is_last() {
             self.touched.push((self.database, key.to_vec()));
         }
     }
 
     /// Notes what has happened to `key`.
     pub(crate) fn notify(&mut self, class: Class, name: &'static str, key: &[u8]) {
-        self.events.push(Event { database: self.database, class, name, key: key.to_vec() });
+        if self.wants.events {
+            self.events.push(Event { database: self.database, class, name, key: key.to_vec() });
+        }
     }
 }

@@ -161,7 +161,7 @@ pub enum Op {
 pub struct Writes {
     /// These trees are emptied first.
     cleared: Vec<Slot>,
-    ops: BTreeMap<Slot, BTreeMap<Vec<u8>, Op>>,
+    ops: BTreeMap<Slot, BTreeMap<Arc<[u8]>, Op>>,
     /// Ranges that are deleted, each of which nobody reads any more: elements of a collection that is gone.
     ranges: Vec<(Slot, Vec<u8>, Option<Vec<u8>>)>,
     /// What undoes the writes since the last [`Writes::begin`], newest last.
@@ -171,8 +171,8 @@ pub struct Writes {
 
 #[derive(Debug, Clone)]
 enum Undo {
-    Key(Slot, Vec<u8>, Option<Op>),
-    Cleared(Slot, BTreeMap<Vec<u8>, Op>),
+    Key(Slot, Arc<[u8]>, Option<Op>),
+    Cleared(Slot, BTreeMap<Arc<[u8]>, Op>),
     Range,
 }
 
@@ -199,7 +199,7 @@ impl Writes {
 
     /// The writes to keys.
     pub fn ops(&self) -> impl Iterator<Item = (Slot, &[u8], &Op)> {
-        self.ops.iter().flat_map(|(slot, ops)| ops.iter().map(|(key, op)| (*slot, key.as_slice(), op)))
+        self.ops.iter().flat_map(|(slot, ops)| ops.iter().map(|(key, op)| (*slot, &**key, op)))
     }
 
     /// Forgets everything.
@@ -235,8 +235,9 @@ impl Writes {
             Op::Delete => 0,
         };
         self.bytes += key.len() + value_bytes + 64;
-        let before = self.ops.entry(slot).or_default().insert(key.to_vec(), op);
-        self.journal.push(Undo::Key(slot, key.to_vec(), before));
+        let key = Arc::from(key);
+        let before = self.ops.entry(slot).or_default().insert(Arc::clone(&key), op);
+        self.journal.push(Undo::Key(slot, key, before));
     }
 
     fn delete_range(&mut self, slot: Slot, lower: Vec<u8>, upper: Option<Vec<u8>>) {
@@ -244,7 +245,7 @@ impl Writes {
         let ops = self.ops.entry(slot).or_default();
         let end = upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let within = ops.range::<[u8], _>((Bound::Included(lower.as_slice()), end));
-        let keys: Vec<Vec<u8>> = within.map(|(key, _)| key.clone()).collect();
+        let keys: Vec<Arc<[u8]>> = within.map(|(key, _)| Arc::clone(key)).collect();
         for key in keys {
             let op = ops.remove(&key);
             self.journal.push(Undo::Key(slot, key, op));
@@ -372,7 +373,7 @@ impl<'a> Session<'a> {
         let none = BTreeMap::new();
         let own = self.writes.ops.get(&slot).unwrap_or(&none);
         let own = own.range::<[u8], _>((Bound::Included(bounds.lower), upper));
-        let mut own: Box<dyn Iterator<Item = (&Vec<u8>, &Op)>> =
+        let mut own: Box<dyn Iterator<Item = (&Arc<[u8]>, &Op)>> =
             if reverse { Box::new(own.rev()) } else { Box::new(own) };
         let mut next = own.next();
         let mut goes_on = true;
@@ -381,11 +382,11 @@ impl<'a> Session<'a> {
         if !self.writes.hides_all(slot) {
             self.base.walk(slot, bounds, reverse, &mut |key, entry| {
                 while let Some((own_key, op)) = next {
-                    let is_before = if reverse { own_key.as_slice() > key } else { own_key.as_slice() < key };
-                    if !is_before && own_key.as_slice() != key {
+                    let is_before = if reverse { **own_key > *key } else { **own_key < *key };
+                    if !is_before && **own_key != *key {
                         break;
                     }
-                    let same = own_key.as_slice() == key;
+                    let same = **own_key == *key;
                     next = own.next();
                     if let Op::Put(entry) = op {
                         goes_on = show(own_key, entry.clone())?;

@@ -48,7 +48,7 @@ const FLUSH_BYTES: usize = 256 << 10;
 const TURN: Duration = Duration::from_millis(2);
 
 /// Writes are committed as soon as they take so many bytes.
-const COMMIT_BYTES: usize = 1 << 20;
+pub(crate) const COMMIT_BYTES: usize = 1 << 20;
 
 /// So many bytes of commands are read from a client that waits, to notice that it goes.
 const WAITING_BYTES: usize = 1 << 20;

@@ -20,14 +20,14 @@ use esker::{Batch, Db, ErrorKind, Snapshot};
 use esker_redis::commands::blocking::reply_without_element;
 use esker_redis::model::{self, Kind, Swept};
 use esker_redis::{
-    Base, Context, Cursors, Event, Long, ReadError, Reply, Session, Slot, Space, Spec, Stamp, Writes,
+    Base, Context, Cursors, Event, Long, ReadError, Reply, Session, Slot, Space, Spec, Stamp, Wants, Writes,
     evaluate,
 };
 use tokio::sync::Notify;
 
 use crate::channels::Channels;
 use crate::clients::{Client, Clients};
-use crate::connection::is_move;
+use crate::connection::{COMMIT_BYTES, is_move};
 use crate::expiries::Expiries;
 use crate::figures::{Figures, add};
 use crate::latches::Latches;
@@ -71,7 +71,7 @@ struct Job {
     /// Whether they stand within `EXEC`, where nothing waits.
     in_exec: bool,
     stamp: Stamp,
-    events: bool,
+    wants: Wants,
 }
 
 /// What a job has come to.
@@ -101,6 +101,8 @@ pub(crate) struct Server {
     /// Is told of each connection that ends.
     pub(crate) one_gone: Notify,
     random: Cell<u64>,
+    /// The last batch of this thread, empty: its memory serves the next one.
+    spare: RefCell<Batch>,
 }
 
 impl Server {
@@ -123,6 +125,7 @@ impl Server {
             is_ending: Cell::new(false),
             one_gone: Notify::new(),
             random: Cell::new(seed),
+            spare: RefCell::default(),
         }))
     }
 
@@ -196,9 +199,13 @@ impl Server {
         Stamp { now_us: self.now_us(), seed: mixed(state) }
     }
 
-    /// Whether events of keys are published.
-    fn wants_events(&self) -> bool {
-        self.settings.borrow().notifies() && !self.channels.borrow().is_empty()
+    /// What has to be known of commands. Nothing else runs on this thread between a command and its commit, so nobody begins
+    /// to ask in between.
+    fn wants(&self) -> Wants {
+        let settings = self.settings.borrow();
+        let events = settings.notifies() && !self.channels.borrow().is_empty();
+        let touched = !self.watches.borrow().is_empty() || !self.waiters.borrow().is_empty();
+        Wants { events, new_keys: events && settings.tells_new_keys(), touched }
     }
 
     // ---- on this thread ------------------------------------------------------------------------------
@@ -230,15 +237,10 @@ impl Server {
         let session = Session::new(&view, &mut pending.writes, stamp.now_us);
         let mut ctx = Context::new(session, cursors, stamp, database, self.trees.count());
         ctx.set_long(long);
-        if !self.settings.borrow().tells_new_keys() {
-            ctx.ignore_new_keys();
-        }
+        ctx.set_wants(self.wants());
         esker::without_io(|| evaluate(&mut ctx, spec, arguments, reply))?;
         pending.touched.append(&mut ctx.take_touched());
-        let mut events = ctx.take_events();
-        if self.wants_events() {
-            pending.events.append(&mut events);
-        }
+        pending.events.append(&mut ctx.take_events());
         Ok(())
     }
 
@@ -259,8 +261,15 @@ impl Server {
             let message = "a tree has to be made, or a huge value copied";
             return Err(esker::Error::new(ErrorKind::NeedsIo, message));
         }
-        let batch = esker::without_io(|| self.trees.batch(writes, None))?;
-        self.db.try_write(&batch)?;
+        let mut batch = self.spare.borrow_mut();
+        esker::without_io(|| self.trees.add_to(&mut batch, writes, None))?;
+        let written = self.db.try_write(&batch);
+        if batch.size_bytes() > 2 * COMMIT_BYTES {
+            *batch = Batch::new();
+        } else {
+            batch.clear();
+        }
+        written?;
         self.syncs.note_written();
         Ok(())
     }
@@ -269,11 +278,9 @@ impl Server {
     /// run since they were evaluated.
     pub(crate) async fn commit_in_pool(self: &Rc<Self>, pending: &mut Pending) -> esker::Result<()> {
         let Pending { writes, touched, events } = std::mem::take(pending);
-        let keys = if writes.cleared().is_empty() {
-            Some(touched.iter().map(|(_, key)| key.clone()).collect())
-        } else {
-            None
-        };
+        let keys =
+            || writes.ops().filter(|(slot, _, _)| slot.space == Space::Keys).map(|(_, key, _)| key.to_vec());
+        let keys = writes.cleared().is_empty().then(|| keys().collect());
         let _latched = self.latches.hold_free(keys);
         let (db, trees) = (self.db.clone(), Arc::clone(&self.trees));
         let (written, writes) = in_pool(move || {
@@ -445,7 +452,9 @@ impl Server {
         if !holds() {
             return Ok(None);
         }
-        let job = Job { commands, resp3, in_exec, stamp: self.stamp(), events: self.wants_events() };
+        // Others may begin to watch or to wait before it ends.
+        let wants = Wants { touched: true, ..self.wants() };
+        let job = Job { commands, resp3, in_exec, stamp: self.stamp(), wants };
         let (db, trees, cursors) = (self.db.clone(), Arc::clone(&self.trees), Arc::clone(&self.cursors));
         let snapshot = db.snapshot();
         let done = in_pool(move || job.run(&db, &snapshot, &trees, &cursors)).await??;
@@ -567,15 +576,13 @@ impl Job {
             let session = Session::new(&view, &mut pending.writes, stamp.now_us);
             let mut ctx = Context::new(session, cursors, stamp, command.database, trees.count());
             ctx.set_long(&command.long);
+            ctx.set_wants(self.wants);
             evaluate(&mut ctx, command.spec, &command.arguments(), &mut reply).map_err(unreadable)?;
             if self.in_exec && reply.bytes.is_empty() {
                 reply_without_element(command.spec, false, &mut reply);
             }
             pending.touched.append(&mut ctx.take_touched());
-            let mut events = ctx.take_events();
-            if self.events {
-                pending.events.append(&mut events);
-            }
+            pending.events.append(&mut ctx.take_events());
             replies.push(reply);
         }
         if !pending.writes.is_empty() {

@@ -118,6 +118,18 @@ impl Trees {
     /// `snapshot`; without one they have nothing that was read and is huge, and nothing waits for the disk.
     pub(crate) fn batch(&self, writes: &Writes, snapshot: Option<&Snapshot>) -> esker::Result<Batch> {
         let mut batch = Batch::new();
+        self.add_to(&mut batch, writes, snapshot)?;
+        Ok(batch)
+    }
+
+    /// As [`Trees::batch`], into an empty batch, whose content is of no use after an error.
+    pub(crate) fn add_to(
+        &self,
+        batch: &mut Batch,
+        writes: &Writes,
+        snapshot: Option<&Snapshot>,
+    ) -> esker::Result<()> {
+        batch.clear();
         for slot in writes.cleared() {
             if let Some(tree) = self.find(*slot) {
                 batch.delete_range(tree, ..)?;
@@ -147,7 +159,7 @@ impl Trees {
                 }
             }
         }
-        Ok(batch)
+        Ok(())
     }
 }
 
