@@ -1,9 +1,11 @@
 //! What an ordered store can do and Redis cannot: ranges of keys, and values that are compared before they change. And
 //! what is counted: `DBSIZE` and `MEMORY USAGE`.
 //!
-//! `RANGE lo hi [REV] [LIMIT n] [KEYS]` returns keys from `lo` to `hi`, both included, each followed by its value: null for
-//! what is no string. An empty `lo` or `hi` is the beginning or the end. `RANGEDEL lo hi [LIMIT n]` deletes keys of the
-//! range, 10,000 unless it is told otherwise, and returns how many it has deleted: call it until that is 0.
+//! `RANGE lo hi [REV] [LIMIT n] [KEYS] [CUT n] [EXPIRES]` returns keys from `lo` to `hi`, both included, each followed by
+//! its value: null for what is no string. An empty `lo` or `hi` is the beginning or the end. With `CUT n`, the length of a
+//! value of more than `n` bytes stands in its place, and the value is not read. With `EXPIRES`, the key is followed by the
+//! time at which it expires, in milliseconds since 1970, or -1. `RANGEDEL lo hi [LIMIT n]` deletes keys of the range,
+//! 10,000 unless it is told otherwise, and returns how many it has deleted: call it until that is 0.
 //!
 //! `CAS key old new [PX ms]` sets the key to `new` if its value is `old`, and `CAD key old` deletes it if so; they return 1
 //! if they did, and 0 if the key is not there or has another value. A key that `CAS` has set expires if `PX` says so.
@@ -11,7 +13,7 @@
 use super::strings::parts;
 use super::{Family, Keys, ONE, READS_ALL, Run, Spec, WRITES, WRITES_ALL, command, integer, is};
 use crate::context::{Class, Context};
-use crate::fault::Fault;
+use crate::fault::{Fault, ReadError};
 use crate::model::Kind;
 use crate::resp::reply::Reply;
 use crate::session::{Bounds, Entry};
@@ -51,43 +53,87 @@ fn bounds<'a>(lo: &'a [u8], hi: &[u8], behind: &'a mut Vec<u8>) -> Bounds<'a> {
     Bounds { lower: lo, upper: (!hi.is_empty()).then_some(behind) }
 }
 
-fn range(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
-    let (mut reverse, mut keys_only, mut limit) = (false, false, u64::MAX);
-    let mut options = args[3..].iter();
-    while let Some(option) = options.next() {
-        if is(option, "REV") {
-            reverse = true;
-        } else if is(option, "KEYS") {
-            keys_only = true;
-        } else if is(option, "LIMIT") {
-            let number = integer(options.next().ok_or(Fault::SYNTAX)?)?;
-            limit = u64::try_from(number).map_err(|_| Fault::told("ERR LIMIT is negative"))?;
-        } else {
-            return Err(Fault::SYNTAX);
+/// What `RANGE` is asked for.
+struct RangeOptions {
+    reverse: bool,
+    keys_only: bool,
+    expires: bool,
+    limit: u64,
+    /// The longest value that is returned itself, in bytes.
+    cut: u64,
+}
+
+impl RangeOptions {
+    fn parse(args: &[&[u8]]) -> Result<RangeOptions, Fault> {
+        let mut options =
+            RangeOptions { reverse: false, keys_only: false, expires: false, limit: u64::MAX, cut: u64::MAX };
+        let mut words = args.iter();
+        while let Some(word) = words.next() {
+            if is(word, "REV") {
+                options.reverse = true;
+            } else if is(word, "KEYS") {
+                options.keys_only = true;
+            } else if is(word, "EXPIRES") {
+                options.expires = true;
+            } else if is(word, "LIMIT") {
+                options.limit = count(&mut words, "ERR LIMIT is negative")?;
+            } else if is(word, "CUT") {
+                options.cut = count(&mut words, "ERR CUT is negative")?;
+            } else {
+                return Err(Fault::SYNTAX);
+            }
         }
+        Ok(options)
     }
+
+    /// How many replies there are for a key.
+    fn width(&self) -> usize {
+        1 + usize::from(self.expires) + usize::from(!self.keys_only)
+    }
+
+    /// Appends what is returned of a value.
+    fn value(&self, found: &mut Reply, entry: &Entry) -> Result<(), ReadError> {
+        if Kind::of(entry)? != Kind::String {
+            found.null();
+        } else if entry.value.len() > self.cut {
+            found.count(entry.value.len());
+        } else {
+            parts::answer(found, &entry.value)?;
+        }
+        Ok(())
+    }
+}
+
+/// The next word as a number.
+fn count(words: &mut std::slice::Iter<'_, &[u8]>, negative: &'static str) -> Result<u64, Fault> {
+    let number = integer(words.next().ok_or(Fault::SYNTAX)?)?;
+    u64::try_from(number).map_err(|_| Fault::told(negative))
+}
+
+fn range(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
+    let options = RangeOptions::parse(&args[3..])?;
     let mut end = Vec::new();
     let bounds = bounds(args[1], args[2], &mut end);
     let (mut found, mut count, mut is_too_long) = (Reply::new(reply.resp3), 0, false);
-    if limit > 0 {
-        ctx.session().walk(ctx.keys(), bounds, reverse, &mut |key, entry| {
+    if options.limit > 0 {
+        ctx.session().walk(ctx.keys(), bounds, options.reverse, &mut |key, entry| {
             found.bulk(key);
-            if !keys_only {
-                if Kind::of(&entry)? == Kind::String {
-                    parts::answer(&mut found, &entry.value)?;
-                } else {
-                    found.null();
-                }
+            if options.expires {
+                let ms = entry.expires_us.map(|us| i64::try_from(us / 1000).unwrap_or(i64::MAX));
+                found.integer(ms.unwrap_or(-1));
+            }
+            if !options.keys_only {
+                options.value(&mut found, &entry)?;
             }
             count += 1;
             is_too_long = found.bytes.len() > REPLY_MAX;
-            Ok(!is_too_long && count < limit)
+            Ok(!is_too_long && count < options.limit)
         })?;
     }
     if is_too_long {
         return Err(Fault::told("ERR the reply would be longer than 512 MiB: use LIMIT"));
     }
-    reply.array((count * if keys_only { 1 } else { 2 }) as usize);
+    reply.array(count as usize * options.width());
     reply.append(found);
     Ok(())
 }
@@ -209,6 +255,14 @@ mod tests {
             ("RANGE a c LIMIT 0", "*0|"),
             ("RANGE a c LIMIT -1", "-ERR LIMIT is negative|"),
             ("RANGE a c LIMIT", "-ERR syntax error|"),
+            ("RANGE a b CUT 1", "*4|$1|a|:2|$1|b|:2|"),
+            ("RANGE a b CUT 2 LIMIT 1", "*2|$1|a|$2|aa|"),
+            ("RANGE bb bb CUT 0", "*2|$2|bb|$-1|"),
+            ("RANGE a b CUT", "-ERR syntax error|"),
+            ("RANGE a b CUT -1", "-ERR CUT is negative|"),
+            ("PEXPIREAT a 1234567890123", ":1|"),
+            ("RANGE a bb EXPIRES CUT 1", "*9|$1|a|:1234567890123|:2|$1|b|:-1|:2|$2|bb|:-1|$-1|"),
+            ("RANGE a a expires keys", "*2|$1|a|:1234567890123|"),
             ("RANGE a", "-ERR wrong number of arguments for 'range' command|"),
             ("DBSIZE", ":4|"),
             ("RANGEDEL a bb LIMIT 2", ":2|"),
