@@ -9,12 +9,13 @@ mod serve;
 mod stats;
 mod types;
 mod units;
+mod url;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use units::parse_size;
 #[cfg(not(fuzzing))]
@@ -22,6 +23,7 @@ use units::parse_time;
 #[cfg(fuzzing)]
 pub(crate) use units::parse_time;
 
+use crate::client::{Database, Url};
 use crate::datatype::{DataType, Types};
 use crate::ranges::ByteRange;
 pub(crate) use cache_sim::{CacheSim, Kind};
@@ -31,6 +33,7 @@ pub(crate) use rows::{Export, Import};
 pub(crate) use serve::Serve;
 pub(crate) use stats::{Stats, StatsFormat};
 use types::TypeParser;
+use url::{UrlParser, choose};
 
 /// A key-value store for small records and huge values.
 #[derive(Debug, Parser)]
@@ -58,6 +61,17 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+impl Cli {
+    /// Reads the arguments of the process, and the variables that say what they do not.
+    pub(crate) fn parsed() -> Result<Self, clap::Error> {
+        let mut command = Cli::command();
+        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        let mut cli = Cli::from_arg_matches(&matches)?;
+        choose(&command, &matches, &mut cli.global)?;
+        Ok(cli)
+    }
+}
+
 /// Options that stand before or after the subcommand.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
@@ -65,6 +79,10 @@ pub(crate) struct Global {
     /// The store's directory
     #[arg(long, global = true, value_name = "PATH", env = "ESKER_DB", default_value = DB, value_parser = PathParser)]
     pub(crate) db: PathBuf,
+    /// Work on a database of a server instead of a directory: redis://[USER:PASSWORD@]HOST[:PORT][/DB] or
+    /// unix:PATH[?db=DB]. For the shell and commands that read or write entries [env: ESKER_URL]
+    #[arg(long, global = true, value_name = "URL", value_parser = UrlParser)]
+    pub(crate) url: Option<Url>,
     /// The tree (keyspace) to work on
     #[arg(long, global = true, value_name = "NAME", default_value = "default")]
     pub(crate) tree: String,
@@ -85,12 +103,15 @@ pub(crate) struct Global {
     /// Memory for caches and buffers, such as 256M or 2G; at least 8M
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<usize>,
-    /// How long to wait while another process has the store open: a number with s, m, h or d, such as 10s
+    /// How long to wait while another process has the store open, or for a server: a number with s, m, h or d, such as 10s
     #[arg(long, global = true, value_name = "TIME", value_parser = parse_time)]
     pub(crate) wait: Option<Duration>,
     /// The store that the shell has open at `db`.
     #[arg(skip)]
     pub(crate) open: Option<esker::Db>,
+    /// The database of the server that the shell is connected to.
+    #[arg(skip)]
+    pub(crate) connected: Option<Database>,
     /// The shell runs the command.
     #[arg(skip)]
     pub(crate) in_shell: bool,
@@ -469,7 +490,6 @@ pub(crate) struct Man {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definition_is_sound() {

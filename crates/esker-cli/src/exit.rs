@@ -119,6 +119,7 @@ impl From<esker::Error> for Failure {
     fn from(error: esker::Error) -> Self {
         let code = match error.kind() {
             ErrorKind::InvalidInput | ErrorKind::KeyMoved => USAGE,
+            ErrorKind::Cancelled => INTERRUPTED,
             _ => STORE,
         };
         let advice = if error.kind() == ErrorKind::Corruption {

@@ -1,7 +1,8 @@
 //! The command line of the Esker key-value store.
 //!
 //! - `args` defines the command line, `commands` has a file for each command, `exit` the exit codes.
-//! - `store` opens the store. `datatype`, `escapes` and `ranges` read keys and bounds.
+//! - `store` opens the store. `keyspace` is what commands work on, a tree of it or a database of a server, which `client`
+//!   asks. `datatype`, `escapes` and `ranges` read keys and bounds.
 //! - `lines`, `unpack` and `feed` read input; `steady` reads files that others may write to meanwhile. `formats` are
 //!   the formats of rows. `writes` collects rows into batches. `stream` copies long values.
 //! - `output` and `json` print. `pack` compresses output. `unseen` gives a file its name once it is whole.
@@ -11,6 +12,7 @@
 
 mod args;
 mod behind;
+mod client;
 mod commands;
 mod datatype;
 mod escapes;
@@ -22,6 +24,7 @@ mod formats;
 pub mod fuzzing;
 mod interrupt;
 mod json;
+mod keyspace;
 mod kind;
 mod lines;
 mod output;
@@ -40,14 +43,12 @@ mod writes;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::exit::Failure;
 
 /// Runs the command in the arguments of the process.
 pub fn main() -> ExitCode {
     interrupt::outlive_file_limits();
-    let done = match args::Cli::try_parse() {
+    let done = match args::Cli::parsed() {
         Ok(cli) => {
             store::say_memory(cli.global.memory);
             commands::run(cli)

@@ -1,6 +1,6 @@
 //! Typed ranges: bytes of a value (`--range A-B`) and keys of a tree (`LO HI --prefix`).
 
-use std::ops::Range;
+use std::ops::{Bound, Range};
 
 use esker::ScanRange;
 
@@ -39,6 +39,15 @@ impl ByteRange {
         }
     }
 
+    /// The first and the last byte as Redis counts them: from the end if negative.
+    pub(crate) fn inclusive(self) -> [i64; 2] {
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        match self {
+            ByteRange::FromTo(start, end) => [number(start), number(end)],
+            ByteRange::Last(count) => [-number(count), -1],
+        }
+    }
+
     /// The part of a value of `len` bytes, clipped at its end.
     pub(crate) fn of(self, len: u64) -> Outcome<Range<u64>> {
         let outside = |what: String| Failure::usage(format!("{what}: the value has {len} bytes"));
@@ -48,6 +57,25 @@ impl ByteRange {
             ByteRange::FromTo(start, end) if start < len => Ok(start..end.saturating_add(1).min(len)),
             ByteRange::FromTo(start, _) => Err(outside(format!("the range starts at {start}"))),
         }
+    }
+}
+
+/// The keys from one to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyRange {
+    /// The first key, included.
+    pub(crate) lower: Vec<u8>,
+    /// The last key. One that is excluded is the successor of a prefix.
+    pub(crate) upper: Bound<Vec<u8>>,
+}
+
+impl KeyRange {
+    /// Every key.
+    pub(crate) const ALL: KeyRange = KeyRange { lower: Vec::new(), upper: Bound::Unbounded };
+
+    /// The same for the library.
+    pub(crate) fn of_scan(&self) -> ScanRange {
+        (Bound::Included(self.lower.clone()), self.upper.clone()).into()
     }
 }
 
@@ -83,15 +111,18 @@ impl KeyBounds {
     }
 
     /// The range to scan; `None` if no key can be in it.
-    pub(crate) fn range(&self) -> Option<ScanRange> {
+    pub(crate) fn range(&self) -> Option<KeyRange> {
         let prefix = self.prefix.as_deref().unwrap_or_default();
         let lo = self.lo.as_deref().unwrap_or_default().max(prefix);
         let past_prefix = successor(prefix);
-        match (self.hi.as_deref(), past_prefix.as_deref()) {
-            (Some(hi), Some(past)) if hi < past => (lo <= hi).then(|| ScanRange::from(lo..=hi)),
-            (_, Some(past)) => (lo < past).then(|| ScanRange::from(lo..past)),
-            (Some(hi), None) => (lo <= hi).then(|| ScanRange::from(lo..=hi)),
-            (None, None) => Some(ScanRange::from(lo..)),
+        let range = |upper| KeyRange { lower: lo.to_vec(), upper };
+        match (self.hi.as_deref(), past_prefix) {
+            (Some(hi), Some(past)) if hi < past.as_slice() => {
+                (lo <= hi).then(|| range(Bound::Included(hi.to_vec())))
+            }
+            (_, Some(past)) => (lo < past.as_slice()).then(|| range(Bound::Excluded(past))),
+            (Some(hi), None) => (lo <= hi).then(|| range(Bound::Included(hi.to_vec()))),
+            (None, None) => Some(range(Bound::Unbounded)),
         }
     }
 }

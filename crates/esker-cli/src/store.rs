@@ -13,14 +13,15 @@ use std::time::Instant;
 use esker::{Db, ErrorKind, Options, ScanRange, Tree};
 
 use crate::args::Global;
+use crate::client::Database;
 use crate::datatype::{DataError, DataType, Types};
 use crate::exit::{Failure, Outcome, note};
 use crate::interrupt;
+use crate::keyspace::Keyspace;
 
-/// An open store, one of its trees, and the form of that tree's keys and values.
+/// A tree of an open store or a database of a server, and the form of its keys and values.
 pub(crate) struct Store {
-    pub(crate) db: Db,
-    pub(crate) tree: Tree,
+    pub(crate) tree: Keyspace,
     pub(crate) types: Types,
     /// The types that they have. They differ from `types` if `--keys` or `--values` only gives a notation.
     pub(crate) kept: Types,
@@ -36,17 +37,26 @@ pub(crate) struct Store {
 impl Store {
     /// Opens for reading; an absent store or tree is an error.
     pub(crate) fn read(global: &Global) -> Outcome<Self> {
+        if let Some(database) = on_server(global)? {
+            return Ok(Store::on_server(global, database, Types::TEXT));
+        }
         Store::of(global, read_only(global)?, &For::Reading)
     }
 
     /// Opens for writing; an absent store or tree is an error.
     pub(crate) fn write(global: &Global) -> Outcome<Self> {
+        if let Some(database) = on_server(global)? {
+            return Ok(Store::on_server(global, database, Types::TEXT));
+        }
         Store::of(global, existing(global)?, &For::Writing)
     }
 
     /// Opens for writing and creates what is absent. `fallback` are the types of a new tree without `--keys` or
     /// `--values`.
     pub(crate) fn create(global: &Global, fallback: Types) -> Outcome<Self> {
+        if let Some(database) = on_server(global)? {
+            return Ok(Store::on_server(global, database, fallback));
+        }
         if let Some(db) = &global.open {
             return Store::of(global, db.clone(), &For::Creating(fallback));
         }
@@ -87,14 +97,23 @@ impl Store {
             _ => None,
         };
         let (keys_differ, values_differ) = (types.keys != kept.keys, types.values != kept.values);
-        let stays_open = global.open.is_some();
-        Ok(Store { db, tree, types, kept, keys_differ, values_differ, tag, stays_open })
+        let (tree, stays_open) = (Keyspace::Local(db, tree), global.open.is_some());
+        Ok(Store { tree, types, kept, keys_differ, values_differ, tag, stays_open })
+    }
+
+    /// A database has no tag: its keys and values have the types `fallback` unless `--keys` and `--values` say otherwise.
+    fn on_server(global: &Global, database: Database, fallback: Types) -> Self {
+        let types = global.types(fallback);
+        let kept = types.kept();
+        let (keys_differ, values_differ) = (types.keys != kept.keys, types.values != kept.values);
+        let (tree, tag, stays_open) = (Keyspace::Server(database), None, true);
+        Store { tree, types, kept, keys_differ, values_differ, tag, stays_open }
     }
 
     /// Records the types of a tree that has none. Call it before the first write.
     pub(crate) fn before_write(&mut self) -> Outcome {
-        if let Some(types) = self.tag.take() {
-            self.tree.set_tag(&types.tag())?;
+        if let (Keyspace::Local(_, tree), Some(types)) = (&self.tree, self.tag.take()) {
+            tree.set_tag(&types.tag())?;
         }
         Ok(())
     }
@@ -143,17 +162,20 @@ impl Store {
 
     /// Makes everything written survive power loss, and closes the store unless the shell has it open.
     pub(crate) fn finish(self) -> Outcome {
-        self.db.sync()?;
-        if !self.stays_open {
-            self.db.close()?;
+        self.tree.sync()?;
+        match self.tree {
+            Keyspace::Local(db, _) if !self.stays_open => Ok(db.close()?),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
 /// Refuses to write `path`, a file or a directory, in the store's own directory: it could be one of the store's files.
 /// The path may be a link, and directories on the way to it may be missing.
 pub(crate) fn check_outside(global: &Global, path: &Path) -> Outcome {
+    if global.url.is_some() {
+        return Ok(());
+    }
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let existing =
         |dir: &Path| fs::canonicalize(if dir.as_os_str().is_empty() { Path::new(".") } else { dir }).ok();
@@ -164,6 +186,44 @@ pub(crate) fn check_outside(global: &Global, path: &Path) -> Outcome {
         ))),
         _ => Ok(()),
     }
+}
+
+/// The database of `--url`, if there is one: that of the URL, unless `--tree` names one.
+fn on_server(global: &Global) -> Outcome<Option<Database>> {
+    let Some(url) = &global.url else { return Ok(None) };
+    let number = match global.tree.strip_prefix("db") {
+        _ if global.tree == "default" => url.database.unwrap_or(0),
+        Some(digits) => tree_number(digits).ok_or_else(|| no_tree(&global.tree))?,
+        None => return Err(no_tree(&global.tree)),
+    };
+    if let Some(of_url) = url.database.filter(|of_url| *of_url != number) {
+        let tree = &global.tree;
+        return Err(Failure::usage(format!("--tree {tree:?} and the URL's database {of_url} differ")));
+    }
+    Ok(Some(match &global.connected {
+        Some(database) => database.other(number),
+        None => Database::new(url.clone(), number, global.wait),
+    }))
+}
+
+/// A database of the server at `--url`, which has answered.
+pub(crate) fn connect(global: &Global) -> Outcome<Database> {
+    let database = on_server(global)?.ok_or_else(|| Failure::usage("--url names no server"))?;
+    database.greet()?;
+    Ok(database)
+}
+
+/// The number of the database whose tree is called `db` and these digits.
+fn tree_number(digits: &str) -> Option<u16> {
+    let number = digits.parse().ok().filter(|number| *number > 0)?;
+    (u16::to_string(&number) == digits).then_some(number)
+}
+
+fn no_tree(name: &str) -> Failure {
+    Failure::usage(format!(
+        "a server has databases and no tree {name:?}: --tree default, db1, db2, ... names one (--db DIR reads any tree \
+         when no server has the store open)"
+    ))
 }
 
 /// Closes what [`existing`] has opened, unless the shell has it open.
@@ -305,6 +365,10 @@ pub(crate) fn opening(global: &Global, error: esker::Error) -> Failure {
         ErrorKind::NotFound => missing(&global.db),
         ErrorKind::InvalidInput => Failure::store(error.to_string()),
         ErrorKind::Cancelled => Failure::interrupted("interrupted"),
+        // The message names the command that has the store open.
+        ErrorKind::Locked if error.message().contains(" serve") => {
+            Failure::store(format!("{error}, or ask that server: --url redis://HOST:PORT"))
+        }
         ErrorKind::Locked if global.wait.is_none() => {
             Failure::store(format!("{error} (with --wait 10s, the command waits up to ten seconds)"))
         }

@@ -3,31 +3,17 @@
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
-use std::ops::Range;
 use std::path::Path;
 
-use esker::{ErrorKind, Value, ValueWriter};
+use esker::ErrorKind;
 
 use crate::exit::{Failure, Outcome};
 use crate::interrupt;
+use crate::keyspace::{Held, Writer};
 use crate::steady::{SteadyFile, ToItsEnd};
 
 /// How many bytes of a value or a file are in memory at once.
 pub(crate) const PIECE: usize = 1 << 20;
-
-/// Passes the bytes of `range`, all inside the value, to `take` in order.
-pub(crate) fn pieces(value: &Value, range: Range<u64>, mut take: impl FnMut(&[u8]) -> Outcome) -> Outcome {
-    let mut buffer = Vec::new();
-    let mut at = range.start;
-    while at < range.end {
-        let count = (range.end - at).min(PIECE as u64);
-        buffer.resize(count as usize, 0);
-        value.read_exact_at(at, &mut buffer)?;
-        take(&buffer)?;
-        at += count;
-    }
-    Ok(())
-}
 
 /// Why bytes did not get from a source into the store.
 pub(crate) enum Broken {
@@ -47,6 +33,8 @@ impl From<esker::Error> for Broken {
 pub(crate) struct Source<R> {
     from: R,
     name: String,
+    /// How many bytes it has, if it is a file.
+    len: Option<u64>,
     /// Whether a piece was shorter than others: another read would wait for a terminal once more.
     is_at_end: bool,
 }
@@ -58,22 +46,30 @@ impl Source<Box<dyn Read>> {
             return Ok(Source {
                 from: Box::new(io::stdin().lock()),
                 name: "standard input".to_owned(),
+                len: None,
                 is_at_end: false,
             });
         }
         let failed = |error| Failure::io("read", path, &error);
         let file = File::open(path).map_err(failed)?;
-        if file.metadata().map_err(failed)?.is_dir() {
+        let meta = file.metadata().map_err(failed)?;
+        if meta.is_dir() {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         }
+        let len = meta.is_file().then_some(meta.len());
         let file = ToItsEnd::new(file).map_err(failed)?;
-        Ok(Source::new(Box::new(file), &path.display()))
+        Ok(Source { len, ..Source::new(Box::new(file), &path.display()) })
     }
 }
 
 impl<R: Read> Source<R> {
     pub(crate) fn new(from: R, name: &dyn Display) -> Self {
-        Source { from, name: name.to_string(), is_at_end: false }
+        Source { from, name: name.to_string(), len: None, is_at_end: false }
+    }
+
+    /// How many bytes there are, if that is known.
+    pub(crate) fn len(&self) -> Option<u64> {
+        self.len
     }
 
     /// Fills `buffer` with the next piece, which has less than [`PIECE`] bytes only at the end.
@@ -112,32 +108,27 @@ impl<R: Read> Source<R> {
     }
 
     /// Whether `first` and everything after it are exactly the bytes of `value`. A damaged value never matches.
-    pub(crate) fn is(&mut self, first: &[u8], value: &Value) -> Result<bool, Broken> {
+    pub(crate) fn is(&mut self, first: &[u8], mut value: Held) -> Result<bool, Broken> {
         let mut piece = first.to_vec();
         let mut held = Vec::new();
-        let mut at = 0;
+        let mut left = value.len();
         loop {
-            let len = piece.len() as u64;
-            if len > value.len() - at {
-                return Ok(false);
-            }
-            held.resize(piece.len(), 0);
-            match value.read_exact_at(at, &mut held) {
+            match value.next(piece.len(), &mut held) {
                 Ok(()) if held == piece => {}
                 Ok(()) => return Ok(false),
                 Err(error) if error.kind() == ErrorKind::Corruption => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
-            at += len;
+            left -= piece.len() as u64;
             if piece.len() < PIECE {
-                return Ok(at == value.len());
+                return Ok(left == 0);
             }
             self.next(&mut piece).map_err(Broken::Source)?;
         }
     }
 
     /// Writes `first` and everything after it to `writer`.
-    pub(crate) fn pour(&mut self, mut first: Vec<u8>, writer: &mut ValueWriter) -> Result<(), Broken> {
+    pub(crate) fn pour(&mut self, mut first: Vec<u8>, writer: &mut Writer) -> Result<(), Broken> {
         while !first.is_empty() {
             interrupt::check().map_err(Broken::Store)?;
             writer.add(&first)?;
@@ -158,14 +149,15 @@ impl Source<SteadyFile> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keyspace::Keyspace;
     use esker::{Db, Options};
 
     fn source(bytes: &[u8]) -> Source<io::Cursor<Vec<u8>>> {
         Source::new(io::Cursor::new(bytes.to_vec()), &"memory")
     }
 
-    fn put(from: &mut Source<io::Cursor<Vec<u8>>>, tree: &esker::Tree, first: Vec<u8>) {
-        let mut writer = tree.writer("k").unwrap();
+    fn put(from: &mut Source<io::Cursor<Vec<u8>>>, tree: &Keyspace, first: Vec<u8>) {
+        let mut writer = tree.writer(b"k", None, None).unwrap();
         assert!(from.pour(first, &mut writer).is_ok());
         writer.commit().unwrap();
     }
@@ -173,31 +165,31 @@ mod tests {
     #[test]
     fn values_of_every_length_go_in_and_out_and_are_recognized() {
         let db = Db::open_in_memory(Options::default()).unwrap();
-        let tree = db.default_tree();
+        let tree = Keyspace::Local(db.clone(), db.default_tree().clone());
         for len in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 3 * PIECE + 7] {
             let bytes: Vec<u8> = (0..len).map(|i| (i * 31 + i / 4_099) as u8).collect();
-            put(&mut source(&bytes), tree, Vec::new());
+            put(&mut source(&bytes), &tree, Vec::new());
             assert_eq!(db.get("k").unwrap().unwrap().len(), 0, "nothing follows an empty first piece");
 
             let mut from = source(&bytes);
             let mut first = Vec::new();
             from.next(&mut first).unwrap();
-            put(&mut from, tree, first);
-            let value = db.get("k").unwrap().unwrap();
+            put(&mut from, &tree, first);
+            let value = || tree.get(b"k").unwrap().unwrap();
             let mut back = Vec::new();
-            pieces(&value, 0..value.len(), |piece| {
+            let taken = value().pieces(|piece| {
                 assert!(piece.len() <= PIECE);
                 back.extend_from_slice(piece);
                 Ok(())
-            })
-            .unwrap();
+            });
+            taken.unwrap();
             assert_eq!(back, bytes);
 
             let same = |bytes: &[u8]| {
                 let mut from = source(bytes);
                 let mut first = Vec::new();
                 from.next(&mut first).unwrap();
-                from.is(&first, &value).ok().unwrap()
+                from.is(&first, value()).ok().unwrap()
             };
             assert!(same(&bytes));
             assert!(!same(&[bytes.as_slice(), b"x"].concat()));

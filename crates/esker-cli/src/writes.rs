@@ -1,10 +1,9 @@
 //! Collects consecutive writes into one batch: a store takes a thousand rows at once several times faster than one by
 //! one. The order is kept: batches are applied in order, each whole or not at all.
 
-use esker::Batch;
-
 use crate::datatype::DataError;
 use crate::exit::Outcome;
+use crate::keyspace::{Batch, Expiry};
 use crate::store::Store;
 
 /// Bounds of a batch.
@@ -13,7 +12,8 @@ const BYTES: usize = 1 << 20;
 
 /// Writes that were not applied yet. Call [`Writes::apply`] before reading, and at the end.
 pub(crate) struct Writes {
-    batch: Batch,
+    /// Made for the store of the first write.
+    batch: Option<Batch>,
     /// The writes in the batch.
     gathered: Counts,
     /// The writes that the store has acknowledged.
@@ -39,7 +39,7 @@ impl Counts {
 
 impl Writes {
     pub(crate) fn new() -> Self {
-        Writes { batch: Batch::new(), gathered: Counts::default(), stored: Counts::default() }
+        Writes { batch: None, gathered: Counts::default(), stored: Counts::default() }
     }
 
     /// The writes that the store has acknowledged. Once they are synced, they survive everything.
@@ -49,7 +49,7 @@ impl Writes {
 
     /// Whether everything has been applied.
     pub(crate) fn is_empty(&self) -> bool {
-        self.batch.is_empty()
+        self.batch.as_ref().is_none_or(|batch| batch.len() == 0)
     }
 
     /// Adds a put. A key or value beyond the store's limits is refused and changes nothing.
@@ -69,36 +69,35 @@ impl Writes {
         expires_us: Option<u64>,
         now_us: u64,
     ) -> Result<(), Refused> {
-        if value.len() >= BYTES && expires_us.is_none() {
+        let expired = u64::from(expires_us.is_some_and(|us| us <= now_us));
+        if value.len() >= BYTES {
             // A huge value is not copied into the batch.
             self.apply(store)?;
             store.before_write()?;
-            store.tree.put(key, value)?;
-            self.stored.puts += 1;
+            store.tree.put(key, value, expires_us.map_or(Expiry::Never, Expiry::At))?;
+            self.stored.add(Counts { puts: 1, deletes: 0, expired });
             return Ok(());
         }
-        self.batch.put_until_us(&store.tree, key, value, expires_us)?;
+        self.batch_of(store).put(&store.tree, key, value, expires_us)?;
         self.gathered.puts += 1;
-        self.gathered.expired += u64::from(expires_us.is_some_and(|us| us <= now_us));
+        self.gathered.expired += expired;
         self.apply_if_full(store)
     }
 
     /// Adds a delete.
     #[inline]
     pub(crate) fn delete(&mut self, store: &mut Store, key: &[u8]) -> Result<(), Refused> {
-        self.batch.delete(&store.tree, key)?;
+        self.batch_of(store).delete(&store.tree, key)?;
         self.gathered.deletes += 1;
         self.apply_if_full(store)
     }
 
     /// Applies the collected writes. A batch that fails is dropped, so that nothing later overtakes it.
     pub(crate) fn apply(&mut self, store: &mut Store) -> Outcome {
-        if self.batch.is_empty() {
-            return Ok(());
-        }
+        let Some(batch) = self.batch.as_mut().filter(|batch| batch.len() > 0) else { return Ok(()) };
         let gathered = std::mem::take(&mut self.gathered);
-        let written = store.before_write().and_then(|()| Ok(store.db.write(&self.batch)?));
-        self.batch.clear();
+        let written = store.before_write().and_then(|()| Ok(store.tree.write(batch)?));
+        batch.clear();
         written?;
         self.stored.add(gathered);
         Ok(())
@@ -106,10 +105,16 @@ impl Writes {
 
     #[inline]
     fn apply_if_full(&mut self, store: &mut Store) -> Result<(), Refused> {
-        if self.batch.len() >= ROWS || self.batch.memory_bytes() >= BYTES {
+        let batch = self.batch_of(store);
+        if batch.len() >= ROWS || batch.memory_bytes() >= BYTES {
             self.apply(store)?;
         }
         Ok(())
+    }
+
+    #[inline]
+    fn batch_of(&mut self, store: &Store) -> &mut Batch {
+        self.batch.get_or_insert_with(|| store.tree.batch())
     }
 }
 

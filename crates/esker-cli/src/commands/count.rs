@@ -1,12 +1,13 @@
 //! `esker count [LO [HI]]`.
 
-use esker::{ScanRange, Tree};
 use serde_json::json;
 
 use crate::args::{Bounds, Global};
 use crate::exit::Outcome;
 use crate::interrupt;
+use crate::keyspace::{Keyspace, Want};
 use crate::output::Out;
+use crate::ranges::KeyRange;
 use crate::store::Store;
 
 pub(crate) fn run(global: &Global, args: &Bounds) -> Outcome {
@@ -22,8 +23,8 @@ pub(crate) fn run(global: &Global, args: &Bounds) -> Outcome {
 }
 
 /// The number of rows of `tree` in `range`.
-pub(super) fn rows(tree: &Tree, range: ScanRange) -> Outcome<u64> {
-    let mut rows = tree.scan(range.keys_only())?;
+pub(super) fn rows(tree: &Keyspace, range: KeyRange) -> Outcome<u64> {
+    let mut rows = tree.scan(range, false, Want::Nothing)?;
     let mut count = 0;
     while rows.advance()? {
         count += 1;

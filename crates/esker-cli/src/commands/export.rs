@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use esker::ScanRange;
-
 use crate::args::{Export, Global};
 use crate::exit::{Failure, Outcome, note};
 use crate::formats::Format;
 use crate::formats::writer::{Row, Writer};
+use crate::keyspace::Want;
 use crate::output::{NewFile, Out};
 use crate::progress::Progress;
+use crate::ranges::KeyRange;
 use crate::store::{Store, check_outside};
 use crate::unpack::other_packer;
 
@@ -40,7 +40,7 @@ pub(crate) fn run(global: &Global, args: &Export) -> Outcome {
         return super::export_dir::run(&store, target);
     }
     let mut writer = Writer::new(format, store.types, &args.columns)?;
-    let attributed = if target == Path::new("-") {
+    let (attributed, collections) = if target == Path::new("-") {
         Out::stdout()?.with(|out| rows(&store, &mut writer, out))?
     } else {
         let mut file = NewFile::create_packed(target)?;
@@ -49,7 +49,7 @@ pub(crate) fn run(global: &Global, args: &Export) -> Outcome {
         attributed
     };
     say_untold(writer.untold());
-    say_left_out(attributed);
+    say_left_out(attributed, collections);
     Ok(())
 }
 
@@ -64,22 +64,29 @@ pub(super) fn say_untold(count: u64) {
     }
 }
 
-/// Says how many values have attributes, which no format records, if there are any.
-pub(super) fn say_left_out(count: u64) {
-    if count > 0 {
+/// Says how many values have attributes, which no format records, and how many were left out because they are not bytes, if
+/// there are any.
+pub(super) fn say_left_out(attributed: u64, collections: u64) {
+    if collections > 0 {
         note(&format!(
-            "values with attributes: {count}; the output does not have them, so an import would lose them. \
+            "left out, because they are a hash, a set, a sorted set or a list: {collections} values. `esker backup` and \
+             `esker checkpoint` keep them, when the server has ended"
+        ));
+    }
+    if attributed > 0 {
+        note(&format!(
+            "values with attributes: {attributed}; the output does not have them, so an import would lose them. \
              `esker backup` and `esker checkpoint` keep them"
         ));
     }
 }
 
-/// Returns how many values have attributes.
-fn rows(store: &Store, writer: &mut Writer, out: &mut Out) -> Outcome<u64> {
+/// Returns how many values have attributes, and how many are left out because they are not bytes.
+fn rows(store: &Store, writer: &mut Writer, out: &mut Out) -> Outcome<(u64, u64)> {
     let progress = Progress::count("rows");
     let mut attributed = 0;
     writer.begin(out.buffer());
-    let mut rows = store.tree.scan(ScanRange::all())?;
+    let mut rows = store.tree.scan(KeyRange::ALL, false, Want::All)?;
     while rows.advance()? {
         if rows.value_len() > VALUE_AT_MOST {
             return Err(Failure::usage(format!(
@@ -88,7 +95,10 @@ fn rows(store: &Store, writer: &mut Writer, out: &mut Out) -> Outcome<u64> {
                 rows.value_len()
             )));
         }
-        attributed += u64::from(!rows.attributes().is_empty());
+        if rows.is_collection() {
+            continue;
+        }
+        attributed += u64::from(rows.has_attributes());
         let expires_us = rows.expires_us();
         let (key, value) = rows.pair()?;
         writer.row(out.buffer(), &Row { key, value, expires_us })?;
@@ -96,5 +106,5 @@ fn rows(store: &Store, writer: &mut Writer, out: &mut Out) -> Outcome<u64> {
         progress.add(1);
     }
     writer.end(out.buffer());
-    Ok(attributed)
+    Ok((attributed, rows.collections()))
 }

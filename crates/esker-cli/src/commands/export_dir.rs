@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use esker::{Error, ErrorKind, ScanRange, Value};
+use esker::{Error, ErrorKind};
 use serde_json::{Value as Json, json};
 
 use super::escape::{LONG, MARKER, UNFINISHED, path_of};
@@ -25,7 +25,9 @@ use super::strangers;
 use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome, note};
 use crate::interrupt;
+use crate::keyspace::{Rows, Want};
 use crate::progress::Progress;
+use crate::ranges::KeyRange;
 use crate::steady::{open_regular, read_small};
 use crate::store::Store;
 use crate::stream::{Broken, Source};
@@ -44,16 +46,17 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
         files.save(&dir.join(MARKER), Marker::of(store).to_json().as_bytes())?;
     }
     let (mut printed, mut untold, mut attributed) = (Vec::new(), 0, 0);
-    let mut rows = store.tree.scan(ScanRange::all())?;
+    let mut rows = store.tree.scan(KeyRange::ALL, false, Want::First(0))?;
     while rows.advance()? {
         interrupt::check()?;
         printed.clear();
         store.types.keys.print(rows.key(), &mut printed)?;
-        match rows.handle() {
-            Ok(value) => {
-                untold += u64::from(value.expires_us().is_some());
-                attributed += u64::from(!value.attributes().is_empty());
-                files.add(&printed, &value)?;
+        match rows.check() {
+            Ok(()) if rows.is_collection() => {}
+            Ok(()) => {
+                untold += u64::from(rows.expires_us().is_some());
+                attributed += u64::from(rows.has_attributes());
+                files.add(&printed, &rows)?;
             }
             Err(error) if error.kind() == ErrorKind::Corruption => files.damaged(&error),
             Err(error) => return Err(error.into()),
@@ -66,7 +69,7 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
         strangers::name(store, dir, files.long)?;
     }
     say_untold(untold);
-    say_left_out(attributed);
+    say_left_out(attributed, rows.collections());
     match files.damaged {
         0 => Ok(()),
         count => Err(Failure::store(format!("damaged values left out: {count} (see `esker check`)"))),
@@ -113,17 +116,17 @@ struct Directory<'a> {
 }
 
 impl Directory<'_> {
-    fn add(&mut self, key: &[u8], value: &Value) -> Outcome {
+    fn add(&mut self, key: &[u8], row: &Rows) -> Outcome {
         // A directory that was created here is no file, so only a new name needs a call of the file system.
         let is_file = |path: &Path| {
             !self.made.contains(path) && fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
         };
-        let Some(path) = path_of(self.dir, key, is_file) else { return self.add_long(key, value) };
+        let Some(path) = path_of(self.dir, key, is_file) else { return self.add_long(key, row) };
         self.parents(&path)?;
-        self.value(&path, value)
+        self.value(&path, row)
     }
 
-    fn add_long(&mut self, key: &[u8], value: &Value) -> Outcome {
+    fn add_long(&mut self, key: &[u8], row: &Rows) -> Outcome {
         self.long += 1;
         let path = self.dir.join(LONG).join(self.long.to_string());
         self.parents(&path)?;
@@ -133,19 +136,20 @@ impl Directory<'_> {
             remove(&of_value)?;
             self.save(&of_key, key)?;
         }
-        self.value(&of_value, value)?;
+        self.value(&of_value, row)?;
         if fs::symlink_metadata(&of_value).is_err() {
             remove(&of_key)?;
         }
         Ok(())
     }
 
-    /// Gives the file `path` exactly the bytes of `value`. If these are damaged, that is reported and the existing file
-    /// is left: it may be the only good copy.
-    fn value(&mut self, path: &Path, value: &Value) -> Outcome {
-        if holds(path, value)? {
+    /// Gives the file `path` exactly the bytes of the row's value. If these are damaged, that is reported and the existing
+    /// file is left: it may be the only good copy. A value that another client has deleted since gets no file.
+    fn value(&mut self, path: &Path, row: &Rows) -> Outcome {
+        if holds(path, row)? {
             return Ok(());
         }
+        let Some(value) = row.open()? else { return Ok(()) };
         let stored = value.stored_us().map(|us| UNIX_EPOCH + Duration::from_micros(us));
         let written = self.write(path, |file| {
             value.copy_to_file(&*file)?;
@@ -242,13 +246,14 @@ impl From<Error> for Unwritten {
     }
 }
 
-/// Whether the file `path` already has exactly the bytes of `value`.
-fn holds(path: &Path, value: &Value) -> Outcome<bool> {
+/// Whether the file `path` already has exactly the bytes of the row's value.
+fn holds(path: &Path, row: &Rows) -> Outcome<bool> {
     // A link is replaced like any other file.
-    if !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == value.len()) {
+    if !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == row.value_len()) {
         return Ok(false);
     }
     let Ok(Some(file)) = open_regular(path) else { return Ok(false) };
+    let Some(value) = row.open()? else { return Ok(false) };
     let mut source = Source::new(file, &path.display());
     let mut first = Vec::new();
     let compared = source.next(&mut first).map_err(Broken::Source).and_then(|()| source.is(&first, value));
@@ -300,7 +305,7 @@ impl Marker {
     }
 
     fn of(store: &Store) -> Self {
-        Marker { tree: store.tree.name().to_owned(), types: store.types }
+        Marker { tree: store.tree.name(), types: store.types }
     }
 
     fn to_json(&self) -> String {

@@ -40,7 +40,7 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     let dir = args.source.as_path();
     let marker = Marker::read(&dir.join(MARKER))?;
     let fallback = marker.as_ref().map_or(Types::TEXT, |marker| marker.types);
-    let own = || fs::canonicalize(&global.db).ok();
+    let own = || if global.url.is_none() { fs::canonicalize(&global.db).ok() } else { None };
     if own().is_some_and(|own| fs::canonicalize(dir).is_ok_and(|dir| dir == own)) {
         return Err(Failure::usage(format!("{} is the store's own directory", dir.display())));
     }
@@ -287,7 +287,7 @@ impl Files {
         }
         self.writes.apply(&mut self.store)?;
         self.store.before_write()?;
-        let mut writer = self.store.tree.writer(key)?;
+        let mut writer = self.store.tree.writer(key, Some(len), None)?;
         let shared = writer.share_file(source.inner().file(), len)?;
         // The comparison may have moved the file's position.
         source.go_to(shared).map_err(Trouble::Source)?;
@@ -321,7 +321,7 @@ impl Files {
             Err(error) if error.kind() == ErrorKind::Corruption => return Ok(false),
             Err(error) => return Err(error.into()),
         };
-        Ok(value.len() == len && source.is(first, &value)?)
+        Ok(value.len() == len && source.is(first, value)?)
     }
 }
 

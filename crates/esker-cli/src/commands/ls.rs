@@ -6,14 +6,16 @@
 use std::ffi::OsStr;
 use std::fmt::Write;
 
-use esker::{ErrorKind, Scan};
+use esker::ErrorKind;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use super::scan::say_collections;
 use crate::args::{Global, Ls};
 use crate::datatype::DataType;
 use crate::exit::{Failure, Outcome, note};
 use crate::json;
+use crate::keyspace::{Rows, Want};
 use crate::kind::{FIRST_BYTES, Kind};
 use crate::output::Out;
 use crate::ranges::KeyBounds;
@@ -30,15 +32,18 @@ pub(crate) fn run(global: &Global, args: &Ls) -> Outcome {
     }
     let bounds = KeyBounds::parse(store.types.keys, None, None, prefix)?;
     let Some(range) = bounds.range() else { return Ok(()) };
-    let mut rows = store.tree.scan(range)?;
+    let want = Want::First(if args.du { 0 } else { FIRST_BYTES });
+    let mut rows = store.tree.scan(range, false, want)?;
     Out::stdout()?.with(|out| match args.du {
         true => sums(global, prefix.unwrap_or_default(), &mut rows, out),
         false => values(global, args, store.types.keys, &mut rows, out),
-    })
+    })?;
+    say_collections(rows.collections());
+    Ok(())
 }
 
 /// One line for each value.
-fn values(global: &Global, args: &Ls, keys: DataType, rows: &mut Scan, out: &mut Out) -> Outcome {
+fn values(global: &Global, args: &Ls, keys: DataType, rows: &mut Rows, out: &mut Out) -> Outcome {
     let mut damaged = 0_u64;
     while rows.advance()? {
         let about = match About::of(rows, args.sha256) {
@@ -67,28 +72,25 @@ struct About {
 }
 
 impl About {
-    fn of(rows: &Scan, hash: bool) -> esker::Result<Self> {
-        let value = rows.handle()?;
-        let first = value.read_at(..FIRST_BYTES)?;
-        let mut about =
-            About { stored: value.stored_us(), kind: Kind::of(&first, value.len()).short, sha256: None };
-        if hash {
+    fn of(rows: &Rows, hash: bool) -> esker::Result<Self> {
+        let kind = Kind::of(&rows.first(FIRST_BYTES)?, rows.value_len()).short;
+        let mut about = About { stored: rows.stored_us()?, kind, sha256: None };
+        if hash && let Some(mut value) = rows.open()? {
             let mut hasher = Sha256::new();
             let mut buffer = Vec::new();
-            let mut at = 0;
-            while at < value.len() {
-                let count = (value.len() - at).min(PIECE as u64);
-                buffer.resize(count as usize, 0);
-                value.read_exact_at(at, &mut buffer)?;
+            loop {
+                value.next(PIECE, &mut buffer)?;
+                if buffer.is_empty() {
+                    break;
+                }
                 hasher.update(&buffer);
-                at += count;
             }
             about.sha256 = Some(hex(&hasher.finalize()));
         }
         Ok(about)
     }
 
-    fn print(&self, global: &Global, keys: DataType, rows: &Scan, hash: bool, out: &mut Out) -> Outcome {
+    fn print(&self, global: &Global, keys: DataType, rows: &Rows, hash: bool, out: &mut Out) -> Outcome {
         let (key, size) = (rows.key(), rows.value_len());
         let stored = self.stored.map(utc);
         if global.json {
@@ -122,7 +124,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// One line for each group of keys that are equal up to the first slash after the last slash of `prefix`. No value is
 /// read.
-fn sums(global: &Global, prefix: &[u8], rows: &mut Scan, out: &mut Out) -> Outcome {
+fn sums(global: &Global, prefix: &[u8], rows: &mut Rows, out: &mut Out) -> Outcome {
     let base = prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let mut group: Vec<u8> = Vec::new();
     let (mut size, mut count) = (0_u64, 0_u64);

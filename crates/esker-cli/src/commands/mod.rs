@@ -34,11 +34,14 @@ mod transfer;
 mod trees;
 
 use crate::args::{Cli, Command};
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 
 /// Runs the command of the command line.
 pub(crate) fn run(cli: Cli) -> Outcome {
     let Cli { global, command } = cli;
+    if global.url.is_some() {
+        refuse_files(&command)?;
+    }
     match command {
         Command::Put(args) => put::run(&global, &args),
         Command::Get(args) => get::run(&global, &args),
@@ -70,4 +73,26 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),
     }
+}
+
+/// Refuses, on a server, the commands that work on the files of a store.
+fn refuse_files(command: &Command) -> Outcome {
+    let (name, instead) = match command {
+        Command::Check => ("check", ""),
+        Command::Compact => ("compact", ""),
+        Command::Stats(_) => ("stats", "; `redis-cli info` prints figures of a server"),
+        Command::Trees(_) => ("trees", "; `redis-cli info keyspace` lists the databases of a server"),
+        Command::Checkpoint(_) => ("checkpoint", ""),
+        Command::ExportTree(_) => ("export-tree", "; `esker export` writes the rows of a database"),
+        Command::ImportTree(_) => ("import-tree", "; `esker import` puts rows into a database"),
+        Command::Backup(_) => ("backup", ""),
+        Command::Repair => ("repair", ""),
+        Command::Destroy(_) => ("destroy", "; `esker delete --all` empties a database"),
+        Command::Serve(_) => ("serve", ""),
+        _ => return Ok(()),
+    };
+    Err(Failure::usage(format!(
+        "`esker {name}` works on the files of a store, and not by way of a server: use --db DIR when no server has the store \
+         open{instead}"
+    )))
 }

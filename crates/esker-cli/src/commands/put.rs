@@ -1,12 +1,11 @@
 //! `esker put KEY VALUE`, `esker put KEY --file F`; with `--ttl` the value expires.
 
-use esker::{Batch, Durability};
-
 use crate::args::{Global, Put};
 use crate::datatype::Types;
 use crate::exit::{Failure, Outcome};
+use crate::keyspace::Expiry;
 use crate::store::{Store, check_key, check_value};
-use crate::stream::{Broken, Source};
+use crate::stream::{Broken, PIECE, Source};
 
 pub(crate) fn run(global: &Global, args: &Put) -> Outcome {
     let key = args.key.as_encoded_bytes();
@@ -33,25 +32,19 @@ pub(crate) fn run(global: &Global, args: &Put) -> Outcome {
     match source {
         Some(mut source) => {
             store.before_write()?;
-            let mut writer = store.tree.writer(&key)?;
-            if let Some(ttl) = args.ttl {
-                writer = writer.expiring_after(ttl);
-            }
+            // All of a short input is there already.
+            let len = if first.len() < PIECE { Some(first.len() as u64) } else { source.len() };
+            let mut writer = store.tree.writer(&key, len, args.ttl)?;
             source.pour(first, &mut writer).map_err(|broken| match broken {
                 Broken::Source(error) => source.failed(&error),
                 Broken::Store(failure) => failure,
             })?;
-            writer.commit_with(Durability::Power)?;
+            writer.commit()?;
         }
         None => {
             let value = store.value(typed, &mut scratch)?;
             store.before_write()?;
-            let mut batch = Batch::new();
-            match args.ttl {
-                Some(ttl) => batch.put_for(&store.tree, &key, value, ttl)?,
-                None => batch.put(&store.tree, &key, value)?,
-            }
-            store.db.write_with(&batch, Durability::Power)?;
+            store.tree.put(&key, value, args.ttl.map_or(Expiry::Never, Expiry::After))?;
         }
     }
     store.finish()

@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 
 use crate::args::{Bounds, Global, Scan};
 use crate::datatype::{DataType, Types};
-use crate::exit::Outcome;
+use crate::exit::{Outcome, note};
 use crate::json::{self, Held};
+use crate::keyspace::{Rows, Want};
 use crate::kind;
 use crate::output::Out;
 use crate::ranges::KeyBounds;
@@ -13,24 +14,25 @@ use crate::store::Store;
 
 pub(crate) fn run(global: &Global, args: &Scan) -> Outcome {
     let store = Store::read(global)?;
-    let Some(mut range) = bounds(store.types.keys, &args.bounds)?.range() else { return Ok(()) };
-    if args.reverse {
-        range = range.reverse();
-    }
-    if args.keys_only {
-        range = range.keys_only();
-    }
+    let Some(range) = bounds(store.types.keys, &args.bounds)?.range() else { return Ok(()) };
     let limit = args.limit.unwrap_or(u64::MAX);
     if limit == 0 {
         return Ok(());
     }
-    let mut rows = store.tree.scan(range)?;
     let out = Out::stdout()?;
     let mut out = if args.raw { out.raw() } else { out };
+    let describes = out.is_shown() && !args.keys_only && !global.json;
+    let want = match (args.keys_only, describes && store.types.values == DataType::Text) {
+        (true, _) => Want::Nothing,
+        // A longer value is only described.
+        (false, true) => Want::First(kind::POUR_AT_MOST),
+        (false, false) => Want::All,
+    };
+    let mut rows = store.tree.scan(range, args.reverse, want)?;
     out.with(|out| {
         let mut left = limit;
         while left > 0 && rows.advance()? {
-            let described = match out.is_shown() && !args.keys_only && !global.json {
+            let described = match describes {
                 true => describe(&rows, store.types.values)?,
                 false => None,
             };
@@ -48,15 +50,27 @@ pub(crate) fn run(global: &Global, args: &Scan) -> Outcome {
             left -= 1;
         }
         Ok(())
-    })
+    })?;
+    say_collections(rows.collections());
+    Ok(())
 }
+
+/// Says how many values were shown empty because they are not bytes, if there are any.
+pub(in crate::commands) fn say_collections(count: u64) {
+    if count > 0 {
+        note(&format!(
+            "values that are a hash, a set, a sorted set or a list: {count}; they are shown as empty (redis-cli reads them)"
+        ));
+    }
+}
+
 /// The text to show on a terminal instead of a value that would garble it, as in `get`.
-fn describe(rows: &esker::Scan, values: DataType) -> Outcome<Option<String>> {
+fn describe(rows: &Rows, values: DataType) -> Outcome<Option<String>> {
     let len = rows.value_len();
     if values != DataType::Text && len <= kind::POUR_AT_MOST {
         return Ok(None);
     }
-    let first = rows.handle()?.read_at(..len.min(kind::POUR_AT_MOST))?;
+    let first = rows.first(kind::POUR_AT_MOST)?;
     Ok(kind::unprintable(&first, len))
 }
 

@@ -51,7 +51,7 @@ fn is_of_row(store: &Store, below: &Path, long: u64) -> Outcome<bool> {
     }
     let Some(typed) = escape::key_of(below.as_os_str().as_encoded_bytes()) else { return Ok(false) };
     match store.types.keys.to_bytes(&typed) {
-        Ok(key) => Ok(store.tree.contains(key)?),
+        Ok(key) => Ok(store.tree.contains(&key)?),
         Err(_) => Ok(false),
     }
 }

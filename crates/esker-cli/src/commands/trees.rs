@@ -1,12 +1,13 @@
 //! `esker trees`.
 
-use esker::ScanRange;
 use serde_json::json;
 
 use crate::args::{Global, Trees};
 use crate::datatype::parts;
 use crate::exit::Outcome;
+use crate::keyspace::Keyspace;
 use crate::output::Out;
+use crate::ranges::KeyRange;
 use crate::store::read_only;
 
 pub(crate) fn run(global: &Global, args: &Trees) -> Outcome {
@@ -27,7 +28,7 @@ pub(crate) fn run(global: &Global, args: &Trees) -> Outcome {
             // Prints the tag as it is: a tag that names no types is worth seeing.
             let tag = tree.tag();
             let (keys, values) = tag.as_deref().map(parts).unzip();
-            let rows = super::count::rows(&tree, ScanRange::all())?;
+            let rows = super::count::rows(&Keyspace::Local(db.clone(), tree), KeyRange::ALL)?;
             match global.json {
                 true => out.line(
                     &json!({ "tree": name, "keys": keys, "values": values, "rows": rows }).to_string(),

@@ -45,7 +45,7 @@ pub(super) enum Verb {
 
 #[derive(Debug, Args)]
 pub(super) struct Open {
-    /// The store's directory (default: the one that the shell was started with)
+    /// The store's directory, or the URL of a server (default: what the shell was started with)
     pub(super) name: Option<PathBuf>,
     /// Bytes of writes gathered in memory before they become a table, such as 4M
     #[arg(value_parser = parse_size)]

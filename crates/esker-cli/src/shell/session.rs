@@ -8,11 +8,12 @@ use esker::{Db, Options};
 use super::line::{Open, Typed, Verb, parse};
 use super::words;
 use crate::args::{Cli, Command, Global};
+use crate::client::{Database, Url};
 use crate::commands;
 use crate::exit::{self, Failure, Outcome, note};
 use crate::interrupt;
 use crate::output::Out;
-use crate::store::{opening, options, patiently, say_memory};
+use crate::store::{connect, opening, options, patiently, say_memory};
 
 /// Whether the shell continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,10 +30,9 @@ pub(super) struct Session {
     has_opened: bool,
 }
 
-struct Opened {
-    db: Db,
-    path: PathBuf,
-    options: Options,
+enum Opened {
+    Store { db: Db, path: PathBuf, options: Options },
+    Server(Url, Database),
 }
 
 /// Asks for a line at the terminal; `None` if nobody answers.
@@ -45,6 +45,9 @@ impl Session {
 
     /// Opens the store that the shell was started with, if there is one. Reports failures itself.
     pub(super) fn open_at_start(&mut self) -> Outcome {
+        if let Some(url) = self.global.url.clone() {
+            return self.connect(url).map_err(|failure| said(&failure));
+        }
         if !self.global.db.exists() {
             return Ok(());
         }
@@ -60,17 +63,25 @@ impl Session {
 
     /// The text of the prompt: the store and the tree.
     pub(super) fn place(&self) -> String {
-        let Some(open) = &self.open else { return "esker".to_owned() };
-        let store = open.path.file_name().unwrap_or(open.path.as_os_str()).to_string_lossy();
+        let store = match &self.open {
+            None => return "esker".to_owned(),
+            Some(Opened::Store { path, .. }) => {
+                path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+            }
+            Some(Opened::Server(url, _)) => url.to_string(),
+        };
         match self.global.tree.as_str() {
-            "default" => store.into_owned(),
+            "default" => store,
             tree => format!("{store}:{tree}"),
         }
     }
 
-    /// The open store and the current tree, for completion.
+    /// The open store and the current tree, for completion. The keys of a server are not completed.
     pub(super) fn store(&self) -> Option<(Db, String)> {
-        self.open.as_ref().map(|open| (open.db.clone(), self.global.tree.clone()))
+        match &self.open {
+            Some(Opened::Store { db, .. }) => Some((db.clone(), self.global.tree.clone())),
+            _ => None,
+        }
     }
 
     /// Runs a line. Reports what is wrong with it before it fails.
@@ -113,7 +124,13 @@ impl Session {
                 return Err(Failure::usage("a shell cannot run inside the shell"));
             }
             Verb::Shared(command) => {
-                let elsewhere = typed.has_db && !self.is_open(&typed.global.db);
+                if typed.has_db && typed.global.url.is_some() {
+                    return Err(Failure::usage(
+                        "--db names a directory and --url a server: give one of them",
+                    ));
+                }
+                let elsewhere =
+                    typed.global.url.is_some() || (typed.has_db && !self.is_open(&typed.global.db));
                 let global = self.settle(typed.global, elsewhere, typed.has_tree);
                 self.shared(global, command, elsewhere, ask)?;
             }
@@ -124,16 +141,28 @@ impl Session {
     /// Whether `path` is the store that the shell has open.
     fn is_open(&self, path: &Path) -> bool {
         let real = |path: &Path| std::fs::canonicalize(path).ok();
-        self.open.as_ref().is_some_and(|open| real(&open.path).is_some_and(|own| real(path) == Some(own)))
+        match &self.open {
+            Some(Opened::Store { path: own, .. }) => real(own).is_some_and(|own| real(path) == Some(own)),
+            _ => false,
+        }
     }
 
     /// The global options of a line. The session provides those that the line does not set. `elsewhere`: the line names
     /// another store.
     fn settle(&self, line: Global, elsewhere: bool, has_tree: bool) -> Global {
-        let open = self.open.as_ref().filter(|_| !elsewhere);
-        let path = open.map_or(&self.global.db, |open| &open.path).clone();
+        let (mut path, mut open, mut url, mut connected) = (self.global.db.clone(), None, None, None);
+        match &self.open {
+            _ if elsewhere => (path, url) = (line.db, line.url),
+            Some(Opened::Store { db, path: own, .. }) => (path, open) = (own.clone(), Some(db.clone())),
+            Some(Opened::Server(own, database)) => {
+                (url, connected) = (Some(own.clone()), Some(database.clone()));
+            }
+            None => {}
+        }
         Global {
-            db: if elsewhere { line.db } else { path },
+            db: path,
+            url,
+            connected,
             tree: if has_tree { line.tree } else { self.global.tree.clone() },
             keys: line.keys.or(self.global.keys),
             values: line.values.or(self.global.values),
@@ -141,7 +170,7 @@ impl Session {
             json: line.json || self.global.json,
             memory: line.memory.or(self.global.memory),
             wait: line.wait.or(self.global.wait),
-            open: open.map(|open| open.db.clone()),
+            open,
             in_shell: true,
         }
     }
@@ -171,6 +200,7 @@ impl Session {
             ));
         }
         let reopens = match command {
+            _ if global.url.is_some() => return commands::run(Cli { global, command }),
             Command::Check | Command::Repair => true,
             Command::Destroy(_) => false,
             _ => return commands::run(Cli { global, command }),
@@ -178,7 +208,7 @@ impl Session {
         // These need the store for themselves.
         global.open = None;
         let closed = if elsewhere { None } else { self.open.take() };
-        let Some(Opened { db, path, options }) = closed else {
+        let Some(Opened::Store { db, path, options }) = closed else {
             return commands::run(Cli { global, command });
         };
         db.close()?;
@@ -196,6 +226,16 @@ impl Session {
     }
 
     fn open(&mut self, args: Open) -> Outcome {
+        let named = args.name.as_ref().and_then(|name| name.to_str()).filter(|name| Url::is_meant(name));
+        let url = match named {
+            Some(name) => Some(Url::parse(name).map_err(Failure::usage)?),
+            None if args.name.is_none() => self.global.url.clone(),
+            None => None,
+        };
+        if let Some(url) = url {
+            self.close()?;
+            return self.connect(url);
+        }
         let path = args.name.unwrap_or_else(|| self.global.db.clone());
         let mut options = options(&self.global);
         say_memory(args.buffer);
@@ -211,7 +251,16 @@ impl Session {
         let global = Global { db: path.clone(), ..self.global.clone() };
         let opened = patiently(&global, || Ok(Db::open(&path, options.clone())))?;
         let db = opened.map_err(|error| opening(&global, error))?;
-        self.open = Some(Opened { db, path, options });
+        self.open = Some(Opened::Store { db, path, options });
+        self.has_opened = true;
+        Ok(())
+    }
+
+    /// Connects to a server, which is then the store that is open.
+    fn connect(&mut self, url: Url) -> Outcome {
+        let global = Global { url: Some(url.clone()), ..self.global.clone() };
+        let database = connect(&global)?;
+        self.open = Some(Opened::Server(url, database));
         self.has_opened = true;
         Ok(())
     }
@@ -219,8 +268,8 @@ impl Session {
     /// Closes the store, if one is open.
     pub(super) fn close(&mut self) -> Outcome {
         match self.open.take() {
-            Some(open) => Ok(open.db.close()?),
-            None => Ok(()),
+            Some(Opened::Store { db, .. }) => Ok(db.close()?),
+            Some(Opened::Server(..)) | None => Ok(()),
         }
     }
 }

@@ -23,3 +23,4 @@ mod readme;
 mod serve;
 mod sessions;
 mod shell;
+mod url;

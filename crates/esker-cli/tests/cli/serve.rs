@@ -16,7 +16,7 @@ use crate::support::{esker, esker_in};
 mod client;
 
 /// A server that is killed when this is dropped.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
     addresses: Vec<Address>,
 }
@@ -29,7 +29,7 @@ impl Drop for Serving {
 }
 
 /// Serves the store of `dir` at a port and a Unix socket.
-fn serve(dir: &Path, options: &str) -> Serving {
+pub(crate) fn serve(dir: &Path, options: &str) -> Serving {
     let mut command = esker_in(dir);
     command.args(["serve", "--resp", "127.0.0.1:0", "--resp", "unix:socket"]);
     command.args(options.split_whitespace()).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -50,7 +50,12 @@ fn serve(dir: &Path, options: &str) -> Serving {
 }
 
 impl Serving {
-    fn client(&self) -> Client {
+    /// The address of its port.
+    pub(crate) fn tcp(&self) -> String {
+        self.addresses[0].to_string()
+    }
+
+    pub(crate) fn client(&self) -> Client {
         Client::connect(&self.addresses[0])
     }
 
@@ -229,6 +234,7 @@ fn options_hold() {
         let done = esker(dir.path(), command);
         assert_eq!(done.code, 3, "{command}: {}", done.stderr());
         assert!(done.stderr().contains("in use"), "{}", done.stderr());
+        assert!(done.stderr().contains("--url"), "{}", done.stderr());
     }
     assert!(!dir.path().join("other").exists());
 }

@@ -9,6 +9,9 @@
 //! ! text                 standard error contains this
 //! ? 1                    the exit code, where it is not 0
 //! ```
+//! A script that begins with `#! also on a server` is run a second time by way of a server (`Served`), with the same results.
+//! There, a step that begins with `$store` is left out; one that begins with `$server` is only there.
+//!
 //! Words are split at blanks; "..." and '...' keep them, and \n \t \r \0 \xHH stand for bytes. NAME=VALUE in front of the
 //! command sets a variable. Lines that begin with # are comments.
 //!
@@ -18,24 +21,57 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use crate::serve::{Serving, serve};
 use crate::support::{Done, esker_in};
 
-#[test]
-fn sessions_go_as_written() {
+/// The first line of a script that is run in both ways.
+const ALSO_SERVED: &str = "#! also on a server\n";
+
+fn scripts() -> Vec<PathBuf> {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sessions");
     let mut paths: Vec<_> = fs::read_dir(scripts).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
+    paths
+}
+
+#[test]
+fn sessions_go_as_written() {
+    let paths = scripts();
     assert!(paths.len() >= 8, "the sessions are there");
     let problems: Vec<String> = paths.iter().flat_map(|path| session(path)).collect();
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
+#[test]
+fn sessions_go_on_a_server_as_on_a_store() {
+    let mut problems = Vec::new();
+    let paths = scripts();
+    let also = paths.iter().filter(|path| fs::read_to_string(path).unwrap().starts_with(ALSO_SERVED));
+    let mut count = 0;
+    for path in also {
+        count += 1;
+        problems.extend(session_on_server(path));
+    }
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+    assert!(count >= 8, "{count}");
+}
+
+/// Where a step is run.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum On {
+    #[default]
+    Both,
+    Store,
+    Server,
 }
 
 /// One command and what is expected of it.
 #[derive(Default)]
 struct Step {
     line: usize,
+    on: On,
     command: String,
     stdin: Vec<u8>,
     stdout: Vec<u8>,
@@ -48,15 +84,89 @@ struct Step {
 fn session(path: &Path) -> Vec<String> {
     let script = fs::read_to_string(path).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let mut problems = Vec::new();
-    let steps = steps(&script);
+    let steps: Vec<Step> = steps(&script).into_iter().filter(|step| step.on != On::Server).collect();
     if std::env::var_os("UPDATE_SESSIONS").is_some() {
         let done: Vec<Done> = steps.iter().map(|step| perform(dir.path(), step)).collect();
         fs::write(path, updated(&script, &steps, &done)).unwrap();
-        return problems;
+        return Vec::new();
     }
+    problems(path, &steps, |step| perform(dir.path(), step))
+}
+
+fn session_on_server(path: &Path) -> Vec<String> {
+    let script = fs::read_to_string(path).unwrap();
+    let (dir, of_server) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let steps: Vec<Step> = steps(&script).into_iter().filter(|step| step.on != On::Store).collect();
+    let serving = serve(of_server.path(), "--databases 100");
+    let mut served =
+        Served { socket: of_server.path().join("socket"), databases: Vec::new(), _serving: serving };
+    problems(path, &steps, |step| served.perform(dir.path(), step))
+}
+
+/// A server that has a database for each tree that a session names.
+struct Served {
+    socket: PathBuf,
+    databases: Vec<Named>,
+    _serving: Serving,
+}
+
+/// What `--db`, `--tree`, `--keys` and `--values` say in a session. A tree remembers the types of its first write. On a
+/// server, each command has to say them.
+#[derive(Default)]
+struct Named {
+    db: Option<OsString>,
+    tree: Option<OsString>,
+    keys: Option<OsString>,
+    values: Option<OsString>,
+}
+
+impl Served {
+    fn perform(&mut self, dir: &Path, step: &Step) -> Done {
+        let all = words(&step.command);
+        if all[0] != "esker" {
+            return perform(dir, step);
+        }
+        let (mut named, mut rest) = (Named::default(), Vec::new());
+        let mut all = all.into_iter().skip(1);
+        while let Some(word) = all.next() {
+            match word.to_str() {
+                Some("--db") => named.db = all.next(),
+                Some("--tree") => named.tree = all.next(),
+                Some("--keys") => named.keys = all.next(),
+                Some("--values") => named.values = all.next(),
+                _ => rest.push(word),
+            }
+        }
+        let is_it = |known: &Named| known.db == named.db && known.tree == named.tree;
+        let number = self.databases.iter().position(is_it).unwrap_or_else(|| {
+            let (db, tree) = (named.db.clone(), named.tree.clone());
+            self.databases.push(Named { db, tree, ..Named::default() });
+            self.databases.len() - 1
+        });
+        let known = &mut self.databases[number];
+        let mut command = esker_in(dir);
+        command.arg("--url").arg(format!("unix:{}?db={number}", self.socket.display()));
+        let mut say = |option: &str, typed: Option<OsString>, known: &mut Option<OsString>| {
+            let is_type = typed.as_ref().is_some_and(|typed| typed != "hex" && typed != "escaped");
+            if known.is_none() && is_type {
+                known.clone_from(&typed);
+            }
+            if let Some(name) = typed.or_else(|| known.clone()) {
+                command.arg(option).arg(name);
+            }
+        };
+        say("--keys", named.keys, &mut known.keys);
+        say("--values", named.values, &mut known.values);
+        command.args(rest);
+        crate::support::run(command, &step.stdin)
+    }
+}
+
+/// Performs the steps, and says what was not as expected.
+fn problems(path: &Path, steps: &[Step], mut perform: impl FnMut(&Step) -> Done) -> Vec<String> {
+    let mut problems = Vec::new();
     for step in steps {
-        let done = perform(dir.path(), &step);
+        let done = perform(step);
         let at = format!("{}:{}: {}", path.file_name().unwrap().display(), step.line, step.command);
         if done.code != step.code {
             problems.push(format!(
@@ -94,8 +204,14 @@ fn steps(script: &str) -> Vec<Step> {
             continue;
         }
         let (mark, text) = line.split_once(' ').unwrap_or((line, ""));
-        if mark == "$" {
-            steps.push(Step { line: i + 1, command: text.to_owned(), ..Step::default() });
+        let on = match mark {
+            "$" => Some(On::Both),
+            "$store" => Some(On::Store),
+            "$server" => Some(On::Server),
+            _ => None,
+        };
+        if let Some(on) = on {
+            steps.push(Step { line: i + 1, on, command: text.to_owned(), ..Step::default() });
             continue;
         }
         let step = steps.last_mut().expect("a session begins with a command");
@@ -131,10 +247,14 @@ fn updated(script: &str, steps: &[Step], done: &[Done]) -> String {
             out.push_str(&format!("? {}\n", done.code));
         }
     };
+    let mut is_elsewhere = false;
     for (i, line) in script.lines().enumerate() {
         let mark = line.split(' ').next().unwrap_or_default();
-        let replaced = matches!(mark, ">" | ">|" | "?") && line != "> *";
-        if matches!(mark, "" | "$" | "!") || line.starts_with('#') {
+        if mark.starts_with('$') {
+            is_elsewhere = mark == "$server";
+        }
+        let replaced = matches!(mark, ">" | ">|" | "?") && line != "> *" && !is_elsewhere;
+        if matches!(mark, "" | "$" | "$store" | "$server" | "!") || line.starts_with('#') {
             end(&mut current, &mut out);
         }
         if !replaced {

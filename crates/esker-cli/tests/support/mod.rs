@@ -42,7 +42,7 @@ impl Done {
 /// `esker`, to be run in `dir`.
 pub(crate) fn esker_in(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_esker"));
-    command.current_dir(dir).env_remove("ESKER_DB").env("RUST_BACKTRACE", "0");
+    command.current_dir(dir).env_remove("ESKER_DB").env_remove("ESKER_URL").env("RUST_BACKTRACE", "0");
     command
 }
 

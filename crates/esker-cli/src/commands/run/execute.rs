@@ -1,13 +1,17 @@
 //! Executes the lines of a command file.
 
+use std::ops::Bound;
+
 use serde_json::json;
 
 use super::parse::{Command, Malformed, parse};
-use crate::commands::scan::print;
+use crate::commands::scan::{print, say_collections};
 use crate::exit::Outcome;
 use crate::feed::Sink;
 use crate::json;
+use crate::keyspace::Want;
 use crate::output::Out;
+use crate::ranges::KeyRange;
 use crate::store::Store;
 use crate::writes::{Refused, Writes};
 
@@ -27,6 +31,8 @@ pub(super) struct Runner {
     out: Out,
     json: bool,
     counts: Counts,
+    /// How many values were printed empty because they are not bytes.
+    collections: u64,
     /// Memory for keys and values, reused for each line.
     key: Vec<u8>,
     value: Vec<u8>,
@@ -35,7 +41,7 @@ pub(super) struct Runner {
 impl Runner {
     pub(super) fn new(store: Store, out: Out, json: bool) -> Self {
         let (writes, counts) = (Writes::new(), Counts::default());
-        Runner { store, writes, out, json, counts, key: Vec::new(), value: Vec::new() }
+        Runner { store, writes, out, json, counts, collections: 0, key: Vec::new(), value: Vec::new() }
     }
 
     /// The writes that the store has acknowledged.
@@ -46,6 +52,7 @@ impl Runner {
 
     /// Makes everything that took effect survive power loss and closes the store.
     pub(super) fn finish(self) -> Outcome {
+        say_collections(self.collections);
         self.store.finish()
     }
 
@@ -72,7 +79,10 @@ impl Runner {
         let out = self.out.buffer();
         if self.json {
             match tree.get(key)? {
-                Some(value) => json::row(out, types, key, Some((&value.bytes()?, value.expires_us())))?,
+                Some(value) => {
+                    let expires_us = value.expires_us();
+                    json::row(out, types, key, Some((&value.all()?, expires_us)))?;
+                }
                 None => json::absent(out, types.keys, key)?,
             }
         } else {
@@ -96,7 +106,8 @@ impl Runner {
         self.writes.apply(&mut self.store)?;
         let mut any = false;
         if lo <= hi {
-            let mut rows = self.store.tree.scan(lo..=hi)?;
+            let range = KeyRange { lower: lo.to_vec(), upper: Bound::Included(hi.to_vec()) };
+            let mut rows = self.store.tree.scan(range, false, Want::All)?;
             while rows.advance()? {
                 any = true;
                 let expires_us = rows.expires_us();
@@ -104,6 +115,7 @@ impl Runner {
                 print(&mut self.out, self.json, self.store.types, key, Some((value, expires_us)))?;
                 self.out.spill()?;
             }
+            self.collections += rows.collections();
         }
         if !any {
             let out = self.out.buffer();

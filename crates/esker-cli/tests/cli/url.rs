@@ -1,0 +1,393 @@
+//! `--url`: which server is meant, values of every size, collections, the shell, and servers that are no servers. What
+//! commands print there as they do for a store is in the sessions.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Stdio;
+
+use tempfile::TempDir;
+
+use crate::serve::{Serving, serve};
+use crate::support::{Done, esker_in, run};
+
+/// A server, and an empty directory for its clients.
+struct Place {
+    serving: Serving,
+    served: TempDir,
+    dir: TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let (served, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        Place { serving: serve(served.path(), ""), served, dir }
+    }
+
+    fn url(&self) -> String {
+        format!("unix:{}", self.served.path().join("socket").display())
+    }
+
+    /// Runs `esker` for the server, with arguments that are separated by blanks.
+    fn esker(&self, arguments: &str) -> Done {
+        self.esker_with(arguments, b"")
+    }
+
+    fn esker_with(&self, arguments: &str, stdin: &[u8]) -> Done {
+        let mut command = esker_in(self.dir.path());
+        command.arg("--url").arg(self.url()).args(arguments.split(' '));
+        run(command, stdin)
+    }
+
+    /// The same, which must succeed. Returns what it printed.
+    #[track_caller]
+    fn printed(&self, arguments: &str) -> String {
+        let done = self.esker(arguments);
+        assert_eq!(done.code, 0, "{arguments}: {}", done.stderr());
+        done.stdout()
+    }
+}
+
+/// Runs `esker` with a URL that is typed, or in the variable.
+fn with_url(dir: &Path, url: &str, arguments: &str) -> Done {
+    let mut command = esker_in(dir);
+    command.args(["--url", url]).args(arguments.split(' '));
+    run(command, b"")
+}
+
+#[test]
+fn urls_name_servers_and_databases() {
+    let place = Place::new();
+    let tcp = format!("redis://{}", place.serving.tcp());
+    let dir = place.dir.path();
+    assert_eq!(with_url(dir, &tcp, "put a 1").code, 0);
+    assert_eq!(place.printed("get a"), "1\n");
+    for url in [format!("redis+unix://{}", &place.url()["unix:".len()..]), format!("{}?db=0", place.url())] {
+        assert_eq!(with_url(dir, &url, "get a").stdout(), "1\n", "{url}");
+    }
+    assert_eq!(with_url(dir, &format!("{tcp}/3"), "put a three").code, 0);
+    assert_eq!(place.printed("--tree db3 get a"), "three\n");
+    assert_eq!(with_url(dir, &format!("{tcp}/3"), "--tree db3 get a").stdout(), "three\n");
+    for (url, arguments, code, part) in [
+        (format!("{tcp}/3"), "--tree db4 get a", 2, "differ"),
+        (format!("{tcp}/16"), "get a", 2, "has no database 16"),
+        (tcp.clone(), "--tree db016 get a", 2, "a server has databases"),
+        (tcp.clone(), "--tree users get a", 2, "a server has databases"),
+        (tcp.clone(), "--db x.db get a", 2, "give one of them"),
+        (format!("{tcp}/x"), "get a", 2, "database"),
+        (tcp.replace("redis:", "rediss:"), "get a", 2, "rediss://"),
+        ("unix:none".to_owned(), "get a", 3, "cannot connect to unix:none"),
+    ] {
+        let done = with_url(dir, &url, arguments);
+        assert_eq!(done.code, code, "{url} {arguments}: {}", done.stderr());
+        assert!(done.stderr().contains(part), "{url} {arguments}: {}", done.stderr());
+    }
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 0, "no command made a store");
+}
+
+#[test]
+fn the_variable_counts_unless_something_is_typed() {
+    let place = Place::new();
+    let dir = place.dir.path();
+    let with = |variables: &[(&str, &str)], arguments: &str| {
+        let mut command = esker_in(dir);
+        command.envs(variables.iter().copied()).args(arguments.split(' '));
+        run(command, b"")
+    };
+    let url = place.url();
+    assert_eq!(with(&[("ESKER_URL", &url)], "put a served").code, 0);
+    assert_eq!(with(&[("ESKER_URL", &url)], "--db own.db put a own").code, 0);
+    assert_eq!(with(&[("ESKER_URL", &url)], "get a").stdout(), "served\n");
+    assert_eq!(with(&[("ESKER_URL", &url)], "get a --db own.db").stdout(), "own\n");
+    assert_eq!(with(&[("ESKER_DB", "own.db"), ("ESKER_URL", "")], "get a").stdout(), "own\n");
+    let url_option = format!("--url {url} get a");
+    assert_eq!(with(&[("ESKER_DB", "own.db")], &url_option).stdout(), "served\n");
+    assert_eq!(with(&[("ESKER_DB", ""), ("ESKER_URL", &url)], "get a").stdout(), "served\n");
+    let both = with(&[("ESKER_DB", "own.db"), ("ESKER_URL", &url)], "get a");
+    assert!(both.code == 2 && both.stderr().contains("give --db or --url"), "{}", both.stderr());
+    // A password is repeated nowhere.
+    for (variables, arguments) in [
+        (&[("ESKER_URL", "redis://u:secret@h:x")][..], "get a"),
+        (&[], "--url redis://u:secret@h:x get a"),
+        (&[("ESKER_URL", "redis://u:secret@127.0.0.1:1")], "get a"),
+        (&[("ESKER_URL", "redis://u:secret@127.0.0.1:1")], "get"),
+        (&[("ESKER_URL", "redis://u:secret@127.0.0.1:1")], "get --help"),
+    ] {
+        let done = with(variables, arguments);
+        let all = done.stdout() + &done.stderr();
+        assert!(!all.contains("secret") && !all.is_empty(), "{all}");
+    }
+}
+
+/// Values go in and out piece by piece, whether their length is known before or not.
+#[test]
+fn values_of_every_size_come_back() {
+    let place = Place::new();
+    let file = place.dir.path().join("file");
+    for len in [0, 1, 16_384, 16_385, 65_536, (1 << 20) - 1, 1 << 20, (5 << 20) + 3] {
+        let bytes: Vec<u8> = (0..len).map(|i: usize| (i * 31 + i / 4_099) as u8).collect();
+        fs::write(&file, &bytes).unwrap();
+        assert_eq!(place.esker("put file --file file --ttl 9d").code, 0);
+        assert_eq!(place.esker_with("put pipe --file -", &bytes).code, 0);
+        for key in ["file", "pipe"] {
+            assert!(place.esker(&format!("get {key} --file -")).stdout == bytes, "{key} {len}");
+            assert_eq!(place.printed(&format!("get {key} --file copy")), "");
+            assert!(fs::read(place.dir.path().join("copy")).unwrap() == bytes, "{key} {len}");
+        }
+        if len > 10 {
+            let part = place.esker(&format!("get pipe --range 5-{}", len + 7)).stdout;
+            assert!(part == bytes[5..], "{len}");
+            assert!(place.esker("get pipe --range -7").stdout == bytes[len - 7..], "{len}");
+        }
+        let line = [b"pipe ", bytes.as_slice(), b"\n"].concat();
+        assert!(place.esker("scan pipe pipe").stdout == line, "{len}");
+        assert!(place.printed("get file --json").contains("\"expires_us\":"), "{len}");
+        let listed = place.printed("ls p --json");
+        assert!(listed.contains(&format!("\"size\":{len},")), "{listed}");
+    }
+}
+
+/// More rows than a page has, in both directions, among values of all sizes.
+#[test]
+fn rows_come_page_by_page() {
+    let place = Place::new();
+    let lines: Vec<String> = (0..1000)
+        .map(|i| format!("k{i:03} {}", "x".repeat(if i % 300 == 7 { 40_000 } else { i % 50 })))
+        .collect();
+    assert_eq!(place.esker_with("import -", (lines.join("\n") + "\n").as_bytes()).code, 0);
+    let scanned = place.printed("scan");
+    assert!(scanned.lines().eq(lines.iter().map(String::as_str)));
+    let reversed = place.printed("scan --reverse --prefix k");
+    assert!(reversed.lines().eq(lines.iter().rev().map(String::as_str)));
+    for (arguments, count) in [("", 1000), ("k256 k511", 256), ("k000 k256", 257), ("--prefix k3", 100)] {
+        assert_eq!(place.printed(format!("count {arguments}").trim_end()), format!("{count}\n"));
+    }
+    assert_eq!(place.printed("scan --limit 300 --keys-only").lines().count(), 300);
+    // The successor of a prefix is no part of it.
+    place.printed("put k4 behind");
+    place.printed("delete --prefix k3");
+    assert_eq!(place.printed("count"), "901\n");
+    assert_eq!(place.printed("get k4"), "behind\n");
+    place.printed("delete --from k5 --to k599");
+    assert_eq!(place.printed("count"), "801\n");
+    place.printed("delete --all");
+    assert_eq!(place.printed("scan"), "");
+}
+
+#[test]
+fn collections_are_told_apart() {
+    let place = Place::new();
+    place.serving.client().check("HSET h f v => :1\n SET s text => +OK\n RPUSH z 1 => :1");
+    for command in ["get h", "get h --range 0-", "get h --file copy", "merge h --append x", "merge h --add 1"]
+    {
+        let done = place.esker(command);
+        assert_eq!(done.code, 2, "{command}: {}", done.stderr());
+        assert!(done.stderr().contains("has a hash, a set"), "{command}: {}", done.stderr());
+        assert_eq!(done.stdout(), "", "{command}");
+    }
+    let scanned = place.esker("scan");
+    assert_eq!(scanned.stdout(), "h \ns text\nz \n");
+    assert!(scanned.stderr().contains("a list: 2; they are shown as empty"), "{}", scanned.stderr());
+    assert_eq!(place.printed("count"), "3\n");
+    for target in ["-", "rows", "dir/"] {
+        let done = place.esker(&format!("export {target}"));
+        assert_eq!(done.code, 0);
+        assert!(done.stderr().contains("a list: 2 values"), "{}", done.stderr());
+        assert_eq!(done.stdout(), if target == "-" { "s\ttext\n" } else { "" });
+    }
+    assert_eq!(fs::read(place.dir.path().join("dir/s")).unwrap(), b"text");
+    assert!(!place.dir.path().join("dir/h").exists());
+    // They are renamed, copied and deleted like any value, and a put replaces them.
+    place.printed("mv h moved");
+    place.printed("cp moved copied");
+    place.serving.client().check("HGET copied f => v\n HGET moved f => v");
+    place.printed("delete moved");
+    place.printed("put copied plain");
+    assert_eq!(place.printed("scan --keys-only"), "copied\ns\nz\n");
+    assert_eq!(place.printed("get copied"), "plain\n");
+}
+
+#[test]
+fn files_of_a_store_are_out_of_reach() {
+    let place = Place::new();
+    for command in [
+        "check",
+        "compact",
+        "stats",
+        "trees",
+        "checkpoint d",
+        "export-tree d",
+        "import-tree d",
+        "backup d",
+        "repair",
+        "destroy",
+        "serve",
+    ] {
+        let done = place.esker(command);
+        assert_eq!(done.code, 2, "{command}: {}", done.stderr());
+        assert!(done.stderr().contains("works on the files of a store"), "{command}: {}", done.stderr());
+    }
+    assert_eq!(fs::read_dir(place.dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_shell_stays_connected() {
+    let place = Place::new();
+    let lines = format!(
+        "put a 1\ntree db2\nput a two\nget a\ntree default\nget a\nstats\n--db own.db put a own\nget a\nopen own.db\nget a\n\
+         open\nget a\nopen {0}?db=2\nget a\nclose\nget a\n--url {0} get a\nput b --file -\n",
+        place.url()
+    );
+    let done = place.esker_with("shell", lines.as_bytes());
+    assert_eq!(done.stdout(), "two\n1\n1\nown\n1\ntwo\n1\n", "{}", done.stderr());
+    // The first line that failed.
+    assert_eq!(done.code, 2);
+    assert!(done.stderr().contains("the error is in line 7"), "{}", done.stderr());
+    assert!(done.stderr().contains("no store is open"), "{}", done.stderr());
+    assert_eq!(with_url(place.dir.path(), "unix:none", "shell").code, 3);
+}
+
+/// A directory goes in and out, and again only in what differs.
+#[test]
+fn directories_go_in_and_out() {
+    let place = Place::new();
+    let source = place.dir.path().join("in");
+    fs::create_dir_all(source.join("sub")).unwrap();
+    let huge: Vec<u8> = (0..3 << 20).map(|i: usize| (i % 251) as u8).collect();
+    for (name, bytes) in [("a", &b"1"[..]), ("sub/b", b""), ("sub/huge", &huge)] {
+        fs::write(source.join(name), bytes).unwrap();
+    }
+    let stored = |done: &Done| done.stderr().lines().last().unwrap().split(": ").nth(1).map(str::to_owned);
+    assert_eq!(stored(&place.esker("import in")).as_deref(), Some("3 stored"));
+    fs::write(source.join("a"), "other").unwrap();
+    assert_eq!(stored(&place.esker("import in")).as_deref(), Some("1 stored, 2 unchanged"));
+    place.printed("export out/");
+    fs::write(place.dir.path().join("out/sub/huge"), &huge[1..]).unwrap();
+    fs::write(place.dir.path().join("out/a"), "OTHER").unwrap();
+    place.printed("export out/");
+    assert!(fs::read(place.dir.path().join("out/sub/huge")).unwrap() == huge);
+    assert_eq!(fs::read(place.dir.path().join("out/a")).unwrap(), b"other");
+    assert_eq!(place.printed("ls sub/ --sha256").lines().count(), 2);
+}
+
+/// The server closes the connection while the value is sent. It is told why, and the value is as it was.
+#[test]
+fn a_value_that_is_too_long_is_refused() {
+    let place = Place::new();
+    place.printed("put k before");
+    place.serving.client().check("CONFIG SET proto-max-bulk-len 1mb => +OK");
+    fs::write(place.dir.path().join("long"), vec![b'x'; 20 << 20]).unwrap();
+    let done = place.esker("put k --file long");
+    assert_eq!(done.code, 2, "{}", done.stderr());
+    assert!(done.stderr().contains("proto-max-bulk-len"), "{}", done.stderr());
+    assert_eq!(place.printed("get k"), "before\n");
+}
+
+/// A value is stored whole or not at all: a client that is killed while it sends one stores nothing.
+#[test]
+fn a_value_that_does_not_arrive_whole_is_not_stored() {
+    let place = Place::new();
+    place.printed("put k before");
+    let mut command = esker_in(place.dir.path());
+    command.arg("--url").arg(place.url()).args(["put", "k", "--file", "-"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(&vec![b'x'; 3 << 20]).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(place.printed("get k"), "before\n");
+}
+
+#[test]
+fn errors_of_the_server_are_told_with_their_code() {
+    let dir = tempfile::tempdir().unwrap();
+    // What the server answers, one after the other; the code; and what is said.
+    let cases: [(&str, &[&str], i32, &str); 14] = [
+        ("get k", &["HTTP/1.1 400 Bad Request\r\n\r\n"], 3, "does not speak Redis' protocol"),
+        ("get k", &[":-1\r\n$9223372036854775807\r\nabc"], 3, "protocol"),
+        ("get k", &[":-1\r\n$4611686018427387000\r\nabc"], 3, "closed the connection"),
+        ("get k", &[":-1\r\n$3\r\nabcd\r\n"], 3, "another length"),
+        ("get k", &[":-1\r\n*1\r\n:1\r\n"], 3, "unexpected reply"),
+        ("get k", &[&"*1\r\n".repeat(100_000)], 3, "too deep"),
+        (
+            "get k",
+            &["-NOAUTH Authentication required.\r\n-NOAUTH Authentication required.\r\n"],
+            3,
+            "password",
+        ),
+        ("get k", &["-NOPERM no\r\n-NOPERM no\r\n"], 3, "NOPERM no"),
+        ("get k", &[""], 3, "closed the connection"),
+        ("put k v", &["-MISCONF the disk is full: no room\r\n"], 3, "the disk is full: no room"),
+        ("put k v", &["+OK\r\n", "*2\r\n:0\r\n:0\r\n"], 3, "not synced in time"),
+        ("put k v", &["+OK\r\n", "-ERR unknown command\r\n"], 3, "unknown command"),
+        ("scan", &["*1048576\r\n$1\r\na\r\n"], 3, "closed the connection"),
+        ("scan", &["*6\r\n$1\r\nb\r\n:-1\r\n$0\r\n\r\n$1\r\na\r\n:-1\r\n$0\r\n\r\n"], 3, "unexpected reply"),
+    ];
+    for (number, (command, answers, code, part)) in cases.into_iter().enumerate() {
+        let path = dir.path().join(number.to_string());
+        let listener = UnixListener::bind(&path).unwrap();
+        let done = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut stream = listener.accept().unwrap().0;
+                let mut buffer = [0; 4096];
+                for answer in answers {
+                    if stream.read(&mut buffer).unwrap_or(0) > 0 {
+                        let _ = stream.write_all(answer.as_bytes());
+                    }
+                }
+            });
+            with_url(dir.path(), &format!("unix:{number}"), command)
+        });
+        assert_eq!(done.code, code, "{command} {answers:?}: {}", done.stderr());
+        assert!(done.stderr().contains(part), "{command} {answers:?}: {}", done.stderr());
+        assert!(!done.stderr().contains("panicked"), "{}", done.stderr());
+    }
+}
+
+/// What a client says first, so that it is let in and in the right database.
+#[test]
+fn a_client_introduces_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    for (number, (before, database, sent)) in [
+        ("", "", "*2\r\n$11\r\nPEXPIRETIME\r\n$1\r\nk\r\n"),
+        (":p%40w@", "", "*2\r\n$4\r\nAUTH\r\n$3\r\np@w\r\n"),
+        ("ann:@", "", "*3\r\n$4\r\nAUTH\r\n$3\r\nann\r\n$0\r\n\r\n"),
+        ("", "?db=12", "*2\r\n$6\r\nSELECT\r\n$2\r\n12\r\n"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = dir.path().join(number.to_string());
+        let listener = UnixListener::bind(&path).unwrap();
+        let done = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut stream = listener.accept().unwrap().0;
+                let mut first = vec![0; sent.len()];
+                stream.read_exact(&mut first).unwrap();
+                assert_eq!(String::from_utf8_lossy(&first), sent);
+                let _ = stream.write_all(b"-WRONGPASS not you\r\n");
+            });
+            with_url(dir.path(), &format!("unix://{before}{}{database}", path.display()), "get k")
+        });
+        assert_eq!(done.code, 3, "{}", done.stderr());
+        assert!(!done.stderr().contains("p@w"), "{}", done.stderr());
+    }
+}
+
+/// A server that never answers, and one that does not listen yet.
+#[test]
+fn waits_have_an_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", silent.local_addr().unwrap());
+    let done = with_url(dir.path(), &url, "--wait 1s get k");
+    assert_eq!(done.code, 3);
+    assert!(done.stderr().contains("no answer within 1 s"), "{}", done.stderr());
+    let done = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| with_url(dir.path(), "unix:socket", "--wait 60s put k v"));
+        let _serving = serve(dir.path(), "");
+        asked.join().unwrap()
+    });
+    assert_eq!(done.code, 0, "{}", done.stderr());
+}
