@@ -21,6 +21,7 @@ mod processes;
 mod reader;
 mod readme;
 mod serve;
+mod server_docs;
 mod sessions;
 mod shell;
 mod url;
