@@ -82,6 +82,12 @@ need_redis() {
   { on_debian && install_packages redis-server; } || say "missing, for the comparison with Redis: redis-server"
 }
 
+# Redis' clients, without its server. Where they cannot be had, what uses them is left out.
+need_redis_tools() {
+  ! have redis-cli || return 0
+  { on_debian && install_packages redis-tools; } || say "missing: redis-cli and redis-benchmark"
+}
+
 # The pinned toolchain's version, as rust-toolchain.toml says it.
 pinned_rust() { sed -n 's/^channel *= *"\(.*\)"/\1/p' "$root/rust-toolchain.toml"; }
 
