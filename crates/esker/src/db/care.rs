@@ -28,6 +28,15 @@ impl Db {
         self.store.compactor().compact()
     }
 
+    /// Fails if the store takes no puts now. If the disk was full and has room again, they are taken from now on. Ask it
+    /// to tell others whether a program is ready; a program that writes need not ask.
+    ///
+    /// # Errors
+    /// `OutOfSpace` when the disk is full; `Poisoned` when the store has failed; `ReadOnly`, `Closed`.
+    pub fn check_writable(&self) -> Result<()> {
+        self.store.disk().check_writable()
+    }
+
     /// Empties the buffer pool, so that the next reads go to the files. Counts of hits and misses continue. Use it to
     /// measure cold reads; the system's page cache keeps its content.
     pub fn clear_cache(&self) {

@@ -48,6 +48,12 @@ impl Disk {
         if self.has_space() { self.resume() } else { Err(self.full_error(0)) }
     }
 
+    /// Fails if the store takes no puts, also if no put has met the full disk yet.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.ensure_writable()?;
+        if self.has_space() { Ok(()) } else { Err(self.full_error(0)) }
+    }
+
     /// Waits until `done`. Does the background work itself if no thread does it. Fails when that work lacks descriptors
     /// or memory meanwhile.
     pub(super) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
