@@ -30,7 +30,7 @@ pub(crate) use cache_sim::{CacheSim, Kind};
 pub(crate) use change::{Delete, Merge, Put, Transfer};
 use path::{DB, PathParser};
 pub(crate) use rows::{Export, Import};
-pub(crate) use serve::Serve;
+pub(crate) use serve::{LogFormat, LogLevel, Serve};
 pub(crate) use stats::{Stats, StatsFormat};
 use types::TypeParser;
 use url::{UrlParser, choose};
@@ -62,10 +62,10 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Reads the arguments of the process, and the variables that say what they do not.
-    pub(crate) fn parsed() -> Result<Self, clap::Error> {
+    /// Reads the words of a command line, and the variables that say what they do not.
+    pub(crate) fn parsed_from(line: &[OsString]) -> Result<Self, clap::Error> {
         let mut command = Cli::command();
-        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        let matches = command.try_get_matches_from_mut(line)?;
         let mut cli = Cli::from_arg_matches(&matches)?;
         choose(&command, &matches, &mut cli.global)?;
         Ok(cli)
@@ -101,10 +101,10 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Memory for caches and buffers, such as 256M or 2G; at least 8M
-    #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, global = true, value_name = "SIZE", env = "ESKER_MEMORY", value_parser = parse_size)]
     pub(crate) memory: Option<usize>,
     /// How long to wait while another process has the store open, or for a server: a number with s, m, h or d, such as 10s
-    #[arg(long, global = true, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, global = true, value_name = "TIME", env = "ESKER_WAIT", value_parser = parse_time)]
     pub(crate) wait: Option<Duration>,
     /// The store that the shell has open at `db`.
     #[arg(skip)]

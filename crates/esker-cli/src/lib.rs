@@ -1,6 +1,7 @@
 //! The command line of the Esker key-value store.
 //!
-//! - `args` defines the command line, `commands` has a file for each command, `exit` the exit codes.
+//! - `args` defines the command line, `config` completes that of `serve` by its file, `commands` has a file for each
+//!   command, `exit` the exit codes. `log` writes what a server logs, and `supervisor` tells systemd of it.
 //! - `store` opens the store. `keyspace` is what commands work on, a tree of it or a database of a server, which `client`
 //!   asks. `datatype`, `escapes` and `ranges` read keys and bounds.
 //! - `lines`, `unpack` and `feed` read input; `steady` reads files that others may write to meanwhile. `formats` are
@@ -14,6 +15,7 @@ mod args;
 mod behind;
 mod client;
 mod commands;
+mod config;
 mod datatype;
 mod escapes;
 mod exit;
@@ -27,6 +29,7 @@ mod json;
 mod keyspace;
 mod kind;
 mod lines;
+mod log;
 mod output;
 mod pack;
 mod progress;
@@ -36,6 +39,7 @@ mod steady;
 mod store;
 mod stream;
 mod summary;
+mod supervisor;
 mod unpack;
 mod unseen;
 mod utc;
@@ -44,11 +48,20 @@ mod writes;
 use std::process::ExitCode;
 
 use crate::exit::Failure;
+use crate::output::Out;
 
 /// Runs the command in the arguments of the process.
 pub fn main() -> ExitCode {
     interrupt::outlive_file_limits();
-    let done = match args::Cli::parsed() {
+    let mut line = std::env::args_os().collect();
+    let completed = match config::complete(&mut line) {
+        Ok(completed) => completed,
+        Err(failure) => return failure.report(),
+    };
+    let done = match args::Cli::parsed_from(&line) {
+        Ok(args::Cli { command: args::Command::Serve(serve), .. }) if serve.print_config => {
+            completed.print(&line).and_then(|text| Out::stdout()?.with(|out| out.write(text.as_bytes())))
+        }
         Ok(cli) => {
             store::say_memory(cli.global.memory);
             commands::run(cli)

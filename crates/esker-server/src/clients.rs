@@ -7,11 +7,54 @@ use std::rc::Rc;
 use esker_redis::Reply;
 use tokio::sync::Notify;
 
+use crate::memory::{Budget, Share};
+
 /// The number of a client. No other one of this process has it.
 pub(crate) type ClientId = u64;
 
-/// The most bytes of messages that wait for a client. One that takes them too slowly is disconnected.
-const OUTBOX_BYTES_MAX: usize = 32 << 20;
+/// Why the server ends a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum End {
+    /// It has sent no command for long.
+    Idle,
+    /// It has taken nothing of its replies for long.
+    SlowReader,
+    /// Too many messages wait for it.
+    Outbox,
+    /// It took the most memory when all connections took too much.
+    Memory,
+    /// What it sent is no command.
+    Protocol,
+}
+
+impl End {
+    pub(crate) const ALL: [End; 5] = [End::Idle, End::SlowReader, End::Outbox, End::Memory, End::Protocol];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            End::Idle => "idle",
+            End::SlowReader => "slow_reader",
+            End::Outbox => "outbox",
+            End::Memory => "memory",
+            End::Protocol => "protocol",
+        }
+    }
+
+    /// What the client is told, if anything.
+    pub(crate) fn farewell(self) -> &'static str {
+        match self {
+            // Redis says nothing to idle clients, and some would take a word for the reply to their next command.
+            End::Idle | End::Protocol => "",
+            End::SlowReader => {
+                "-ERR closed: this connection has not read its replies for long (send-timeout)\r\n"
+            }
+            End::Outbox => "-ERR closed: too many messages wait for this connection (max-outbox)\r\n",
+            End::Memory => {
+                "-ERR closed: the connections take too much memory, and this one takes the most (max-clients-memory)\r\n"
+            }
+        }
+    }
+}
 
 /// What others know of a client.
 pub(crate) struct Client {
@@ -38,6 +81,10 @@ pub(crate) struct Client {
     pub(crate) told: Notify,
     /// Whether the connection is to end.
     pub(crate) is_ended: Cell<bool>,
+    /// Why, if the server ends it because of a limit.
+    pub(crate) why_ended: Cell<Option<End>>,
+    /// The memory that the connection takes.
+    pub(crate) share: Share,
 }
 
 impl Client {
@@ -46,8 +93,9 @@ impl Client {
         let mut reply = Reply::new(self.resp3.get());
         write(&mut reply);
         let mut outbox = self.outbox.borrow_mut();
-        if outbox.len() + reply.bytes.len() > OUTBOX_BYTES_MAX {
-            self.end();
+        if !self.share.set_outbox(outbox.len() + reply.bytes.len()) {
+            self.share.set_outbox(outbox.len());
+            self.end_for(End::Outbox);
             return;
         }
         outbox.extend_from_slice(&reply.bytes);
@@ -55,7 +103,11 @@ impl Client {
     }
 
     pub(crate) fn take_outbox(&self) -> Vec<u8> {
-        self.outbox.take()
+        let outbox = self.outbox.take();
+        if !outbox.is_empty() {
+            self.share.set_outbox(0);
+        }
+        outbox
     }
 
     pub(crate) fn has_messages(&self) -> bool {
@@ -66,6 +118,12 @@ impl Client {
     pub(crate) fn end(&self) {
         self.is_ended.set(true);
         self.told.notify_one();
+    }
+
+    /// Ends the connection because of a limit.
+    pub(crate) fn end_for(&self, why: End) {
+        self.why_ended.set(self.why_ended.get().or(Some(why)));
+        self.end();
     }
 
     /// Whether it has subscribed to anything.
@@ -92,7 +150,7 @@ impl Client {
         }
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} ssub=0 \
-             multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem=0 events=r cmd={} \
+             multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} events=r cmd={} \
              user=default redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
@@ -102,7 +160,9 @@ impl Client {
             now_s - self.last_used_s.get().min(now_s),
             self.database.get(),
             self.queued.get().map_or(-1, |count| count as i64),
-            self.outbox.borrow().len(),
+            self.share.buffers(),
+            self.share.outbox(),
+            self.share.bytes(),
             self.command.get(),
             if self.resp3.get() { 3 } else { 2 },
             library.0,
@@ -119,7 +179,13 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    pub(crate) fn add(&mut self, address: String, local: String, now_s: u64) -> Rc<Client> {
+    pub(crate) fn add(
+        &mut self,
+        address: String,
+        local: String,
+        now_s: u64,
+        budget: &Rc<Budget>,
+    ) -> Rc<Client> {
         self.last += 1;
         let client = Rc::new(Client {
             id: self.last,
@@ -138,6 +204,8 @@ impl Clients {
             outbox: RefCell::default(),
             told: Notify::new(),
             is_ended: Cell::new(false),
+            why_ended: Cell::new(None),
+            share: Share::of(budget),
         });
         self.by_id.insert(client.id, Rc::clone(&client));
         client
@@ -153,5 +221,10 @@ impl Clients {
 
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// The client whose connection takes the most memory.
+    pub(crate) fn largest(&self) -> Option<&Rc<Client>> {
+        self.all().filter(|client| !client.is_ended.get()).max_by_key(|client| client.share.bytes())
     }
 }

@@ -23,13 +23,14 @@ use esker_redis::resp::parser::{Limits, Parser, ProtocolError};
 use esker_redis::{Fault, Huge, Long, ReadError, Reply, Spec, spec};
 use tokio::sync::oneshot;
 
-use crate::clients::Client;
-use crate::figures::{Slow, add};
+use crate::clients::{Client, End};
+use crate::figures::{Slow, add, shortened};
 use crate::listen::Stream;
-
+use crate::monitor::Kind;
 use crate::server::{Owned, Pending, Server, is_about_all};
 use crate::waiters::Waiter;
 use crate::watches::Watched;
+use crate::why::Why;
 
 mod long;
 
@@ -94,6 +95,23 @@ pub(crate) enum Wait {
     Long(u64),
 }
 
+impl Next {
+    /// The bytes of the commands that wait.
+    fn waiting_bytes(&self) -> usize {
+        let bytes_of = |arguments: &Vec<Vec<u8>>| arguments.iter().map(Vec::len).sum::<usize>();
+        match self {
+            Next::Do(
+                Wait::Commit(command) | Wait::Latches(command) | Wait::Pool(command) | Wait::Element(command),
+            ) => bytes_of(&command.arguments),
+            Next::Do(Wait::Exec(queue, commands)) => {
+                queue.iter().map(|command| bytes_of(&command.arguments)).sum::<usize>()
+                    + commands.iter().map(|command| bytes_of(&command.arguments)).sum::<usize>()
+            }
+            _ => 0,
+        }
+    }
+}
+
 /// A command that waits for `EXEC`.
 pub(crate) struct Queued {
     pub(crate) spec: &'static Spec,
@@ -150,6 +168,10 @@ pub(crate) struct Connection {
     pub(crate) replies: Replies,
     /// When the last command ended.
     clock: Instant,
+    /// What the command that is being done has waited for.
+    why: Option<Box<Why>>,
+    /// Whether a reply is written whose beginning the client has.
+    is_within_reply: bool,
 }
 
 /// Begins to serve a client.
@@ -157,11 +179,12 @@ pub(crate) fn begin(server: &Rc<Server>, stream: Stream, address: String, local:
     add(&server.figures.connections, 1);
     if server.clients.borrow().len() >= server.settings.borrow().clients_max {
         add(&server.figures.refused_connections, 1);
+        server.reports.refused(&address, server.settings.borrow().clients_max);
         let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
         return;
     }
     let now_s = server.uptime_s();
-    let client = server.clients.borrow_mut().add(address, local, now_s);
+    let client = server.clients.borrow_mut().add(address, local, now_s, &server.budget);
     let connection = Connection {
         server: Rc::clone(server),
         client,
@@ -183,6 +206,8 @@ pub(crate) fn begin(server: &Rc<Server>, stream: Stream, address: String, local:
         patterns: BTreeSet::new(),
         replies: Replies::All,
         clock: Instant::now(),
+        why: None,
+        is_within_reply: false,
     };
     tokio::task::spawn_local(connection.run());
 }
@@ -197,11 +222,24 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Serves the client until it goes. Errors of its socket are its end, and nobody else's business.
+    /// Serves the client until it goes, and tells it if a limit was the reason.
     async fn run(mut self) {
+        self.serve().await;
+        let Some(why) = self.client.why_ended.get() else { return };
+        self.server.figures.note_end(why);
+        self.server.reports.ended(why, &self.client.address);
+        if !self.is_within_reply && !why.farewell().is_empty() {
+            // Whether the client gets it is its own business.
+            let _ = self.stream.try_write(why.farewell().as_bytes());
+        }
+    }
+
+    /// Serves the client until it goes. Errors of its socket are its end, and nobody else's business.
+    async fn serve(&mut self) {
         let mut next = Next::Input;
         loop {
             self.commit().await;
+            self.note_memory(next.waiting_bytes());
             let went_on = match next {
                 Next::Input => self.flush_and_read().await,
                 Next::Flush => self.flush().await.map(|()| Some(self.step())),
@@ -221,6 +259,16 @@ impl Connection {
                 }
                 Ok(None) | Err(_) => return,
             }
+        }
+    }
+
+    /// Notes the memory that the connection takes, beside `waiting` bytes of commands. If all connections take too much,
+    /// the largest ones end.
+    fn note_memory(&self, waiting: usize) {
+        let queued = self.queue.as_ref().map_or(0, |queue| queue.bytes);
+        self.client.share.set_buffers(self.buffer.len() + self.reply.bytes.len() + queued + waiting);
+        if self.server.budget.excess() > 0 {
+            self.server.shed_memory();
         }
     }
 
@@ -250,7 +298,10 @@ impl Connection {
                     self.flush().await?;
                     continue;
                 }
-                () = is_idle => return Ok(None),
+                () = is_idle => {
+                    self.client.end_for(End::Idle);
+                    return Ok(None);
+                }
             };
             add(&self.server.figures.bytes_in, read as u64);
             if read == 0 {
@@ -276,7 +327,7 @@ impl Connection {
     /// Writes the replies, after what they promise is true, and messages behind them.
     async fn flush(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.has_written)
-            && let Err(error) = self.server.wait_as_promised().await
+            && let Err(error) = self.server.wait_as_promised(&self.client).await
         {
             // What was said is not certain, and the client must not believe it.
             self.reply.truncate(0);
@@ -291,12 +342,14 @@ impl Connection {
             if reply.is_empty() {
                 return Ok(());
             }
+            self.is_within_reply = true;
             for (bytes, part) in reply.pieces() {
                 self.write_all(bytes).await?;
                 if let Some(part) = part {
                     self.write_part(part).await?;
                 }
             }
+            self.is_within_reply = false;
             if reply.bytes.capacity() <= KEPT_BYTES {
                 reply.truncate(0);
                 self.reply = reply;
@@ -310,13 +363,24 @@ impl Connection {
 
     async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         add(&self.server.figures.bytes_out, bytes.len() as u64);
+        let mut deadline = None;
         while !bytes.is_empty() {
             match self.stream.try_write(bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => bytes = &bytes[written..],
+                Ok(written) => {
+                    bytes = &bytes[written..];
+                    deadline = None;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let send_s = self.server.settings.borrow().send_s;
+                    let deadline =
+                        *deadline.get_or_insert_with(|| Instant::now() + Duration::from_secs(send_s));
                     tokio::select! {
                         writable = self.stream.writable() => writable?,
+                        () = tokio::time::sleep_until(deadline.into()), if send_s > 0 => {
+                            self.client.end_for(End::SlowReader);
+                            return Err(io::ErrorKind::TimedOut.into());
+                        }
                         () = self.client.told.notified() => {
                             // When the server ends, replies are still written.
                             if self.client.is_ended.get() {
@@ -364,6 +428,7 @@ impl Connection {
                     return (used, self.parser.long().map_or(Next::Input, |len| Next::Do(Wait::Long(len))));
                 }
                 Err(ProtocolError(message)) => {
+                    self.client.why_ended.set(Some(End::Protocol));
                     self.reply.error(&format!("ERR {message}"));
                     return (bytes.len(), Next::Close);
                 }
@@ -426,6 +491,7 @@ impl Connection {
         let Some(spec) = spec(name) else {
             if name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:") {
                 // A browser that was made to send a request here. It must get no further.
+                self.client.why_ended.set(Some(End::Protocol));
                 self.reply.truncate(0);
                 return Some(Next::Close);
             }
@@ -483,27 +549,52 @@ impl Connection {
     /// Notes a command that has run, whose reply begins at `begin`.
     pub(crate) fn note(&mut self, spec: &'static Spec, arguments: &[&[u8]], begin: usize) {
         let now = Instant::now();
-        let us = now.duration_since(self.clock).as_micros() as u64;
+        let took = now.duration_since(self.clock);
         self.clock = now;
         let failed = self.reply.bytes.get(begin) == Some(&b'-');
-        self.server.figures.note_call(spec.name, us, failed);
+        self.server.figures.note_call(spec.name, Some(took), failed);
+        let is_slow = self.server.settings.borrow().is_slow(took);
+        if is_slow {
+            self.note_slow(spec, arguments, took);
+        }
+        self.why = None;
+    }
+
+    #[cold]
+    fn note_slow(&mut self, spec: &'static Spec, arguments: &[&[u8]], took: Duration) {
+        let is_fast = !spec.flags.is_slow && !spec.flags.blocks;
+        self.server.note_event(if is_fast { Kind::FastCommand } else { Kind::Command }, took);
         let (slow_us, kept) = {
             let settings = self.server.settings.borrow();
             (settings.slow_us, settings.slow_kept)
         };
-        // AUTH and HELLO carry passwords.
-        if slow_us >= 0 && us >= slow_us as u64 && !matches!(spec.name, "auth" | "hello" | "exec" | "slowlog")
-        {
-            let slow = Slow {
-                id: 0,
-                at_s: self.server.now_us() / 1_000_000,
-                us,
-                arguments: arguments.iter().map(|argument| argument.to_vec()).collect(),
-                address: self.client.address.clone(),
-                name: self.client.name.borrow().clone(),
-            };
-            self.server.figures.note_slow(slow, kept);
+        let us = took.as_micros() as u64;
+        if slow_us < 0 || us < slow_us as u64 || spec.name == "slowlog" {
+            return;
         }
+        // AUTH and HELLO carry passwords, and some settings and users are secrets.
+        let is_secret = matches!(spec.name, "auth" | "hello" | "acl" | "config");
+        let slow = Slow {
+            id: 0,
+            at_s: self.server.now_us() / 1_000_000,
+            us,
+            arguments: if is_secret {
+                shortened(&[spec.name.as_bytes(), b"(redacted)"])
+            } else {
+                shortened(arguments)
+            },
+            address: self.client.address.clone(),
+            name: self.client.name.borrow().clone(),
+            command: spec.name,
+            why: self.why.as_deref().copied().unwrap_or_default(),
+        };
+        self.server.reports.slow(&slow, spec.keys_of(arguments).first().copied().filter(|_| !is_secret));
+        self.server.figures.note_slow(slow, kept);
+    }
+
+    /// What the command that is being done has waited for.
+    fn why(&mut self) -> &mut Why {
+        self.why.get_or_insert_default()
     }
 
     /// Answers a command that is not even tried. A transaction that it would be a part of cannot take place.
@@ -539,7 +630,10 @@ impl Connection {
                 Some(Next::Do(Wait::Element(self.owned(spec, arguments))))
             }
             Ok(()) => None,
-            Err(ReadError::NeedsIo) => Some(Next::Do(Wait::Pool(self.owned(spec, arguments)))),
+            Err(ReadError::NeedsIo) => {
+                self.why().to_pool = self.server.to_pool.get();
+                Some(Next::Do(Wait::Pool(self.owned(spec, arguments))))
+            }
             Err(ReadError::Failed(message)) => {
                 self.reply.error(&format!("ERR {message}"));
                 None
@@ -571,7 +665,7 @@ impl Connection {
             return;
         }
         let server = Rc::clone(&self.server);
-        let committed = server.commit_in_pool(&mut self.pending).await;
+        let committed = server.commit_in_pool(&mut self.pending, &self.client).await;
         let doubtful = std::mem::take(&mut self.doubtful);
         match committed {
             Ok(()) => self.has_written = true,
@@ -589,6 +683,7 @@ impl Connection {
         match wait {
             Wait::Commit(command) => return Ok(Some(self.again(&command))),
             Wait::Latches(command) => {
+                let since = Instant::now();
                 let keys = command.spec.keys_of(&command.arguments());
                 let keys: Vec<Vec<u8>> = keys.into_iter().map(<[u8]>::to_vec).collect();
                 if command.spec.flags.writes && is_about_all(command.spec) {
@@ -596,6 +691,9 @@ impl Connection {
                 } else {
                     server.latches.wait(&keys).await;
                 }
+                let waited = since.elapsed();
+                server.figures.key_waits.add(waited);
+                self.why().keys += waited;
                 return Ok(Some(self.again(&command)));
             }
             Wait::Pool(command) => {
@@ -605,7 +703,8 @@ impl Connection {
                 let begin = self.reply.bytes.len();
                 // Whatever becomes of this try, others may wait for what it leaves.
                 let mut after = spec.flags.blocks.then(|| After::new(&server, &command));
-                match server.run_in_pool(vec![command], self.reply.resp3, false).await {
+                let resp3 = self.reply.resp3;
+                match server.run_in_pool(vec![command], resp3, false, self.why()).await {
                     Ok(replies) if replies.iter().all(Reply::is_empty) && spec.flags.blocks => {
                         let command = Owned { spec, arguments, long, database };
                         return Ok(Some(Next::Do(Wait::Element(command))));
@@ -628,7 +727,10 @@ impl Connection {
                 let begin = self.reply.bytes.len();
                 let others = self.watched.iter().map(|watched| watched.key.clone()).collect();
                 let holds = || !self.has_changed();
-                let done = server.run_in_pool_if(commands, self.reply.resp3, true, others, holds).await;
+                let mut why = Why { to_pool: server.to_pool.get(), ..Why::default() };
+                let done =
+                    server.run_in_pool_if(commands, self.reply.resp3, true, others, holds, &mut why).await;
+                *self.why() = why;
                 self.unwatch();
                 match done {
                     Ok(Some(replies)) => {
@@ -637,6 +739,9 @@ impl Connection {
                     }
                     Ok(None) => self.reply.null_array(),
                     Err(error) => self.reply.error(&told(&error)),
+                }
+                if let Some(exec) = spec(b"exec") {
+                    self.note(exec, &[b"exec"], begin);
                 }
                 self.silence(&[b"exec"], begin);
             }
@@ -690,7 +795,6 @@ impl Connection {
 
     /// Does a command again that had to wait, and those behind it.
     fn again(&mut self, command: &Owned) -> Next {
-        self.clock = Instant::now();
         self.long.clone_from(&command.long);
         match self.command(&command.arguments()) {
             Some(next) => next,
@@ -733,6 +837,9 @@ impl Connection {
         };
         let Some(waited) = self.beside_client(waited).await? else { return Ok(None) };
         drop(waiting);
+        // To wait for an element is no work.
+        self.clock = Instant::now();
+        self.why = None;
         match waited {
             Some(Some(bytes)) => {
                 self.reply.bytes.extend(bytes);
@@ -746,7 +853,6 @@ impl Connection {
             None => reply_without_element(spec, true, &mut self.reply),
         }
         let given: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
-        self.clock = Instant::now();
         self.note(spec, &given, begin);
         self.silence(&given, begin);
         Ok(Some(self.step()))

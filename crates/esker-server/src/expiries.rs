@@ -14,7 +14,7 @@ use esker::ScanRange;
 use esker_redis::{Class, Entry, Event, Op, Space, Writes};
 use tokio::sync::Notify;
 
-use crate::server::{Server, in_pool};
+use crate::server::Server;
 use crate::trees::Trees;
 
 /// About so many keys are remembered.
@@ -182,7 +182,7 @@ pub(crate) async fn tell(server: Rc<Server>) {
         if expiries.has_to_look(server.now_us()) {
             *expiries.known.borrow_mut() = Some(Known::new());
             let (snapshot, trees) = (server.db.snapshot(), Arc::clone(&server.trees));
-            match in_pool(move || look(&trees, &snapshot)).await {
+            match server.pool.run(move || look(&trees, &snapshot)).await {
                 Ok(Ok(found)) => expiries.add(found),
                 // What cannot be read now is asked for again.
                 Ok(Err(_)) | Err(_) => {

@@ -2,15 +2,26 @@
 
 use std::fmt::Write;
 
+use crate::clients::End;
+use crate::process;
 use crate::server::Server;
 
 /// The version of Redis whose commands these are.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
-const SECTIONS: [&str; 8] =
-    ["server", "clients", "memory", "persistence", "stats", "replication", "commandstats", "keyspace"];
+const SECTIONS: [&str; 9] = [
+    "server",
+    "clients",
+    "memory",
+    "persistence",
+    "stats",
+    "replication",
+    "commandstats",
+    "latencystats",
+    "keyspace",
+];
 
-/// The sections that are asked for; without `commandstats` if none is.
+/// The sections that are asked for; without those by command if none is.
 pub(crate) fn text(server: &Server, asked: &[&[u8]]) -> String {
     let asked: Vec<String> =
         asked.iter().map(|section| String::from_utf8_lossy(section).to_ascii_lowercase()).collect();
@@ -19,7 +30,7 @@ pub(crate) fn text(server: &Server, asked: &[&[u8]]) -> String {
     let default = asked.is_empty() || has("default");
     let mut text = String::new();
     for section in SECTIONS {
-        if all || has(section) || (default && section != "commandstats") {
+        if all || has(section) || (default && !matches!(section, "commandstats" | "latencystats")) {
             if !text.is_empty() {
                 text.push_str("\r\n");
             }
@@ -59,19 +70,24 @@ fn write_section(server: &Server, section: &str, out: &mut String) -> std::fmt::
             line("pubsub_clients", &listening)?;
         }
         "memory" => {
-            let used = memory_bytes();
+            let used = process::memory_bytes();
             line("used_memory", &used)?;
             line("used_memory_rss", &used)?;
             line("maxmemory", &0)?;
             line("maxmemory_policy", &"noeviction")?;
             line("mem_fragmentation_ratio", &"1.00")?;
+            line("mem_clients_normal", &server.budget.used())?;
+            line("maxmemory_clients", &server.budget.bytes_max.get())?;
         }
         "persistence" => {
             line("loading", &0)?;
             line("aof_enabled", &1)?;
             line("aof_rewrite_in_progress", &0)?;
-            line("rdb_bgsave_in_progress", &0)?;
-            line("rdb_last_bgsave_status", &"ok")?;
+            let backups = &server.backups;
+            line("rdb_bgsave_in_progress", &u8::from(backups.is_running.get()))?;
+            line("rdb_last_save_time", &backups.last_s.get())?;
+            line("rdb_last_bgsave_status", &if backups.has_failed.get() { "err" } else { "ok" })?;
+            line("rdb_last_bgsave_time_sec", &backups.last_took.get().as_secs())?;
             line("aof_last_write_status", &"ok")?;
         }
         "stats" => {
@@ -81,7 +97,21 @@ fn write_section(server: &Server, section: &str, out: &mut String) -> std::fmt::
             line("total_net_output_bytes", &figures.bytes_out.get())?;
             line("rejected_connections", &figures.refused_connections.get())?;
             line("total_error_replies", &figures.errors.get())?;
+            for why in End::ALL {
+                line(&format!("closed_{}_connections", why.name()), &figures.ended(why))?;
+            }
             line("commands_in_pool", &figures.in_pool.get())?;
+            let pool = server.pool.figures();
+            line("pool_queue", &pool.queued)?;
+            line("pool_running", &pool.running)?;
+            line("pool_wait_usec", &pool.waited_us)?;
+            line("key_waits", &figures.key_waits.count.get())?;
+            line("key_wait_usec", &figures.key_waits.us.get())?;
+            line("commits", &figures.commits.get())?;
+            line("commits_in_pool", &figures.pool_commits.count.get())?;
+            line("sync_waits", &figures.sync_waits.count.get())?;
+            line("sync_wait_usec", &figures.sync_waits.us.get())?;
+            line("slow_commands", &figures.slow_seen.get())?;
             line("pubsub_patterns", &server.channels.borrow().patterns())?;
             line("pubsub_channels", &server.channels.borrow().names(None).len())?;
         }
@@ -100,6 +130,14 @@ fn write_section(server: &Server, section: &str, out: &mut String) -> std::fmt::
                 line(&format!("cmdstat_{name}"), &value)?;
             }
         }
+        "latencystats" => {
+            for (name, calls) in figures.by_command() {
+                let Some(latency) = calls.latency else { continue };
+                let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|part| latency.quantile_us(part));
+                let value = format!("p50={p50:.3},p99={p99:.3},p99.9={p999:.3}");
+                line(&format!("latency_percentiles_usec_{name}"), &value)?;
+            }
+        }
         _ => {
             for database in 0..server.trees.count() {
                 let Some(tree) = server.trees.keys(database) else { continue };
@@ -112,13 +150,4 @@ fn write_section(server: &Server, section: &str, out: &mut String) -> std::fmt::
         }
     }
     Ok(())
-}
-
-/// The memory of this process, in bytes; 0 where the system does not tell.
-#[expect(clippy::disallowed_methods, reason = "what the system tells is no file of a store")]
-fn memory_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
 }

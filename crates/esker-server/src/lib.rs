@@ -20,22 +20,32 @@ use std::time::Duration;
 use esker::Db;
 use tokio::task::LocalSet;
 
+mod backups;
 mod channels;
 mod clients;
 mod connection;
 mod expiries;
 mod figures;
+mod http;
 mod info;
+mod insight;
 mod latches;
+mod latency;
 mod listen;
-
+mod memory;
+mod metrics;
+mod monitor;
 mod own;
+mod pool;
+mod process;
+mod reports;
 mod server;
 mod settings;
 mod syncs;
 mod trees;
 mod waiters;
 mod watches;
+mod why;
 
 pub use listen::{Address, AddressError};
 pub use syncs::StoreEvents;
@@ -104,6 +114,8 @@ impl std::str::FromStr for Durability {
 pub struct Config {
     /// Where Redis clients connect.
     pub resp: Vec<Address>,
+    /// Where `/metrics`, `/health` and `/ready` are served over HTTP.
+    pub http: Vec<Address>,
     /// What a reply to a write promises.
     pub durability: Durability,
     /// How many databases there are.
@@ -114,6 +126,20 @@ pub struct Config {
     pub bulk_bytes_max: u64,
     /// A connection without a command for so many seconds ends; 0: never.
     pub idle_s: u64,
+    /// A connection that takes nothing of its replies for so many seconds ends; 0: never.
+    pub send_s: u64,
+    /// The most bytes of what clients have sent and not read, together (`maxmemory-clients`).
+    pub clients_bytes_max: usize,
+    /// The most bytes of messages that wait for a subscriber.
+    pub outbox_bytes_max: usize,
+    /// Commands that take at least so many microseconds are slow; below 0: none is.
+    pub slow_us: i64,
+    /// Events that take at least so many milliseconds are kept for `LATENCY`; 0: none is.
+    pub latency_ms: u64,
+    /// Where `BGSAVE` makes backups, if it may.
+    pub backup_dir: Option<PathBuf>,
+    /// How many backups are kept, at least 1.
+    pub backups_kept: usize,
     /// The directory of the store, which `CONFIG GET dir` shows.
     pub dir: PathBuf,
 }
@@ -123,14 +149,31 @@ impl Config {
     pub fn new(dir: impl AsRef<Path>) -> Config {
         Config {
             resp: Vec::new(),
+            http: Vec::new(),
             durability: Durability::Process,
             databases: 16,
             clients_max: 10_000,
             bulk_bytes_max: 512 << 20,
             idle_s: 0,
+            send_s: 300,
+            clients_bytes_max: 1 << 30,
+            outbox_bytes_max: 32 << 20,
+            slow_us: 10_000,
+            latency_ms: 0,
+            backup_dir: None,
+            backups_kept: 7,
             dir: dir.as_ref().to_path_buf(),
         }
     }
+}
+
+/// Where a server listens: addresses in the order of the configuration, with the ports that it got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addresses {
+    /// For Redis clients.
+    pub resp: Vec<Address>,
+    /// For HTTP.
+    pub http: Vec<Address>,
 }
 
 /// Why a server did not begin, or ended.
@@ -168,8 +211,8 @@ impl From<std::io::Error> for ServeError {
     }
 }
 
-/// Serves `db`, which was opened with `events` as its listener, on this thread. `ready` is told the addresses, in the
-/// order of the configuration, when all of them accept connections. When `end` is over, no new connections are taken;
+/// Serves `db`, which was opened with `events` as its listener, on this thread. `ready` is told the addresses when all of
+/// them accept connections. When `end` is over, no new connections are taken;
 /// running commands end within 10 seconds. Then the store is synced.
 ///
 /// # Errors
@@ -178,7 +221,7 @@ pub fn serve(
     db: &Db,
     events: &StoreEvents,
     config: Config,
-    ready: impl FnOnce(&[Address]),
+    ready: impl FnOnce(&Addresses),
     end: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -188,7 +231,8 @@ pub fn serve(
         .build()?;
     let local = LocalSet::new();
     let served: Result<(), ServeError> = local.block_on(&runtime, async move {
-        let listeners = Listeners::bind(&config.resp).await.map_err(ServeError::Address)?;
+        let resp = Listeners::bind(&config.resp).await.map_err(ServeError::Address)?;
+        let http = Listeners::bind(&config.http).await.map_err(ServeError::Address)?;
         let seed = seed();
         let server = Server::new(db, config, std::sync::Arc::clone(&events.syncs), seed)?;
         let mut tasks = vec![
@@ -198,11 +242,18 @@ pub fn serve(
         if let Durability::Every(time) = server.config.durability {
             tasks.push(tokio::task::spawn_local(sync_every(Rc::clone(&server), time)));
         }
-        ready(&listeners.addresses());
-        for listener in listeners.into_each() {
+        let addresses = Addresses { resp: resp.addresses(), http: http.addresses() };
+        ready(&addresses);
+        tracing::info!(resp = shown(&addresses.resp), http = shown(&addresses.http), "ready");
+        for listener in resp.into_each() {
             tasks.push(tokio::task::spawn_local(listener.accept(Rc::clone(&server))));
         }
+        // These answer until the end, so that others hear of it.
+        for listener in http.into_each() {
+            tokio::task::spawn_local(http::accept(listener, Rc::clone(&server)));
+        }
         end.await;
+        tracing::info!(connections = server.clients.borrow().len(), "ending");
         tasks.iter().for_each(tokio::task::JoinHandle::abort);
         server.end(ENDS_WITHIN).await;
         Ok(())
@@ -212,6 +263,10 @@ pub fn serve(
     runtime.shutdown_timeout(POOL_ENDS_WITHIN);
     served?;
     Ok(db.sync()?)
+}
+
+fn shown(addresses: &[Address]) -> String {
+    addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// A number that differs from run to run.
@@ -236,8 +291,7 @@ async fn sync_every(server: Rc<Server>, time: Duration) {
 async fn sweep(server: Rc<Server>) {
     loop {
         let begun = tokio::time::Instant::now();
-        // An error comes again at the next write, where a client is told.
-        let _ = server.sweep().await;
+        server.sweep().await;
         tokio::time::sleep(SWEEP_EVERY.max(begun.elapsed() * SWEEP_RESTS)).await;
     }
 }

@@ -161,6 +161,14 @@ impl Listener {
     pub(crate) async fn accept(self, server: Rc<Server>) {
         let local = self.address.to_string();
         loop {
+            let (stream, address) = self.next().await;
+            connection::begin(&server, stream, address, local.clone());
+        }
+    }
+
+    /// The next connection, and the address of its other end.
+    pub(crate) async fn next(&self) -> (Stream, String) {
+        loop {
             let accepted = match &self.socket {
                 Socket::Tcp(socket) => socket.accept().await.map(|(stream, from)| {
                     // Replies are written whole: to wait for more only delays them.
@@ -173,7 +181,7 @@ impl Listener {
                     .map(|(stream, _)| (Stream::Unix(stream), format!("{}:0", path.display()))),
             };
             match accepted {
-                Ok((stream, address)) => connection::begin(&server, stream, address, local.clone()),
+                Ok(accepted) => return accepted,
                 Err(_) => tokio::time::sleep(REST).await,
             }
         }

@@ -18,7 +18,7 @@ use crate::watches::Watched;
 const SYNTAX: &str = "ERR syntax error";
 
 /// An error of a subcommand.
-fn no_subcommand(name: &str, sub: &[u8]) -> String {
+pub(crate) fn no_subcommand(name: &str, sub: &[u8]) -> String {
     let sub = String::from_utf8_lossy(&sub[..sub.len().min(128)]);
     format!("ERR unknown subcommand '{sub}'. Try {} HELP.", name.to_ascii_uppercase())
 }
@@ -75,6 +75,8 @@ impl Connection {
                 let text = info::text(&self.server, &args[1..]);
                 self.reply.verbatim(&text);
             }
+            "bgsave" => self.bgsave(args),
+            "lastsave" => self.reply.count(self.server.backups.last_s.get()),
             "time" => {
                 let now_us = self.server.now_us();
                 self.reply.array(2);
@@ -542,7 +544,7 @@ impl Connection {
                 self.reply.append(evaluated.next().unwrap_or_default());
             }
             let failed = self.reply.bytes.get(begin) == Some(&b'-');
-            self.server.figures.note_call(spec.name, 0, failed);
+            self.server.figures.note_call(spec.name, None, failed);
         }
         self.is_in_exec = false;
     }
@@ -728,47 +730,9 @@ impl Connection {
             });
             return;
         }
+        settings.apply(&self.server.budget);
         self.server.expiries.changed.notify_one();
         self.reply.ok();
-    }
-
-    fn slowlog(&mut self, args: &[&[u8]]) {
-        match (args[1].to_ascii_lowercase().as_slice(), &args[2..]) {
-            (b"get", [] | [_]) => {
-                let Some(most) =
-                    args.get(2).map_or(Some(10), |count| integer(count)).filter(|count| *count >= -1)
-                else {
-                    return self.reply.error("ERR count should be greater than or equal to -1");
-                };
-                let slow = self.server.figures.slow();
-                let count = if most < 0 { slow.len() } else { slow.len().min(most as usize) };
-                self.reply.array(count);
-                for one in slow.into_iter().take(count) {
-                    self.reply.array(6);
-                    self.reply.count(one.id);
-                    self.reply.count(one.at_s);
-                    self.reply.count(one.us);
-                    self.reply.array(one.arguments.len());
-                    one.arguments.iter().for_each(|argument| self.reply.bulk(argument));
-                    self.reply.bulk(one.address.as_bytes());
-                    self.reply.bulk(&one.name);
-                }
-            }
-            (b"len", []) => self.reply.count(self.server.figures.slow().len() as u64),
-            (b"reset", []) => {
-                self.server.figures.forget_slow();
-                self.reply.ok();
-            }
-            _ => self.reply.error(&no_subcommand("slowlog", args[1])),
-        }
-    }
-
-    fn latency(&mut self, args: &[&[u8]]) {
-        match args[1].to_ascii_lowercase().as_slice() {
-            b"latest" | b"history" => self.reply.array(0),
-            b"reset" => self.reply.integer(0),
-            _ => self.reply.error(&no_subcommand("latency", args[1])),
-        }
     }
 
     fn command_command(&mut self, args: &[&[u8]]) {

@@ -14,28 +14,35 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use esker::{Batch, Db, ErrorKind, Snapshot};
 use esker_redis::commands::blocking::reply_without_element;
-use esker_redis::model::{self, Kind, Swept};
+use esker_redis::model::{self, Kind as Type, Swept};
 use esker_redis::{
     Base, Context, Cursors, Event, Long, ReadError, Reply, Session, Slot, Space, Spec, Stamp, Wants, Writes,
     evaluate,
 };
 use tokio::sync::Notify;
 
+use crate::backups::Backups;
 use crate::channels::Channels;
-use crate::clients::{Client, Clients};
+use crate::clients::{Client, Clients, End};
 use crate::connection::{COMMIT_BYTES, is_move};
 use crate::expiries::Expiries;
-use crate::figures::{Figures, add};
+use crate::figures::{Figures, Times, add};
+use crate::http::Http;
 use crate::latches::Latches;
+use crate::memory::Budget;
+use crate::monitor::{self, Kind};
+use crate::pool::{Pool, Ran};
+use crate::reports::Reports;
 use crate::settings::Settings;
 use crate::syncs::Syncs;
 use crate::trees::{Trees, View, unreadable};
 use crate::waiters::{Waiter, WaiterId, Waiters};
 use crate::watches::Watches;
+use crate::why::{Spent, ToPool, Why};
 use crate::{Config, Durability};
 
 /// So many collections are looked at at once.
@@ -96,6 +103,14 @@ pub(crate) struct Server {
     pub(crate) syncs: Arc<Syncs>,
     pub(crate) expiries: Expiries,
     pub(crate) figures: Figures,
+    pub(crate) reports: Reports,
+    /// The memory of all connections.
+    pub(crate) budget: Rc<Budget>,
+    pub(crate) pool: Pool,
+    pub(crate) http: Http,
+    pub(crate) backups: Backups,
+    /// Why the last command went to the pool that did.
+    pub(crate) to_pool: Cell<Option<ToPool>>,
     /// Whether no connection goes on after its current command.
     pub(crate) is_ending: Cell<bool>,
     /// Is told of each connection that ends.
@@ -108,10 +123,12 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(db: &Db, config: Config, syncs: Arc<Syncs>, seed: u64) -> esker::Result<Rc<Server>> {
         let trees = Arc::new(Trees::open(db, config.databases)?);
+        let (settings, budget) = (Settings::new(&config), Rc::default());
+        settings.apply(&budget);
         Ok(Rc::new(Server {
             db: db.clone(),
             trees,
-            settings: RefCell::new(Settings::new(&config)),
+            settings: RefCell::new(settings),
             config,
             cursors: Arc::new(Mutex::new(Cursors::new(seed))),
             latches: Rc::default(),
@@ -122,6 +139,12 @@ impl Server {
             syncs,
             expiries: Expiries::default(),
             figures: Figures::new(db.default_tree().time_us()),
+            reports: Reports::default(),
+            budget,
+            pool: Pool::default(),
+            http: Http::default(),
+            backups: Backups::default(),
+            to_pool: Cell::default(),
             is_ending: Cell::new(false),
             one_gone: Notify::new(),
             random: Cell::new(seed),
@@ -150,8 +173,41 @@ impl Server {
         let _ = tokio::time::timeout(within, all_gone).await;
     }
 
+    /// Ends those connections that take the most memory, until the others take as much as they may.
+    #[cold]
+    pub(crate) fn shed_memory(&self) {
+        while self.budget.excess() > 0 {
+            let clients = self.clients.borrow();
+            let Some(client) = clients.largest().filter(|client| client.share.bytes() > 0) else { return };
+            client.share.doom();
+            client.end_for(End::Memory);
+        }
+    }
+
+    /// Notes for `LATENCY` how long something took that has just ended.
+    pub(crate) fn note_event(&self, kind: Kind, took: Duration) {
+        let (ms, least_ms) = (took.as_millis() as u64, self.settings.borrow().latency_ms);
+        if least_ms > 0 && ms >= least_ms {
+            let event = monitor::Event { at_s: self.now_us() / 1_000_000, ms };
+            self.figures.monitor.borrow_mut().add(kind, event);
+        }
+    }
+
     /// Deletes elements of collections that have expired, in all databases.
-    pub(crate) async fn sweep(self: &Rc<Self>) -> esker::Result<()> {
+    pub(crate) async fn sweep(self: &Rc<Self>) {
+        let begun = Instant::now();
+        let swept = self.sweep_all().await;
+        let took = begun.elapsed();
+        self.figures.sweeps.add(took);
+        self.note_event(Kind::Sweep, took);
+        if let Err(error) = swept {
+            // It comes again at the next write, where a client is told.
+            add(&self.figures.failed_sweeps, 1);
+            self.reports.failure("sweep", &error);
+        }
+    }
+
+    async fn sweep_all(self: &Rc<Self>) -> esker::Result<()> {
         for database in 0..self.trees.count() {
             let mut next = Some(Vec::new());
             while let Some(from) = next {
@@ -172,7 +228,7 @@ impl Server {
     /// gone.
     async fn sweep_some(&self, database: u16, from: Vec<u8>, held: HashSet<Vec<u8>>) -> esker::Result<Swept> {
         let (db, trees, now_us) = (self.db.clone(), Arc::clone(&self.trees), self.now_us());
-        in_pool(move || {
+        let swept = self.pool.run(move || {
             let snapshot = db.snapshot();
             let view = View::of_pool(&trees, &snapshot);
             let mut writes = Writes::default();
@@ -184,8 +240,8 @@ impl Server {
                 db.write(&trees.batch(&writes, Some(&snapshot))?)?;
             }
             Ok(swept)
-        })
-        .await?
+        });
+        swept.await?
     }
 
     /// The time, in microseconds since 1970. It never goes back.
@@ -228,7 +284,7 @@ impl Server {
         let (mut own, mut shared);
         let cursors = if has_cursor(spec) {
             // The pool has them: this has to wait too, and not on this thread.
-            shared = self.cursors.try_lock().map_err(|_| ReadError::NeedsIo)?;
+            shared = self.cursors.try_lock().map_err(|_| self.needs_pool(ToPool::Busy))?;
             &mut *shared
         } else {
             own = Cursors::default();
@@ -238,10 +294,23 @@ impl Server {
         let mut ctx = Context::new(session, cursors, stamp, database, self.trees.count());
         ctx.set_long(long);
         ctx.set_wants(self.wants());
-        esker::without_io(|| evaluate(&mut ctx, spec, arguments, reply))?;
+        esker::without_io(|| evaluate(&mut ctx, spec, arguments, reply)).map_err(|error| match error {
+            ReadError::NeedsIo => {
+                self.needs_pool(if view.is_exhausted() { ToPool::Walk } else { ToPool::File })
+            }
+            error => error,
+        })?;
         pending.touched.append(&mut ctx.take_touched());
         pending.events.append(&mut ctx.take_events());
         Ok(())
+    }
+
+    /// Notes that a command is work for the pool.
+    #[cold]
+    fn needs_pool(&self, why: ToPool) -> ReadError {
+        self.figures.note_to_pool(why);
+        self.to_pool.set(Some(why));
+        ReadError::NeedsIo
     }
 
     /// Commits what is pending, if that needs no wait. Otherwise it stays pending, and [`Server::commit_in_pool`] has to
@@ -271,27 +340,45 @@ impl Server {
         }
         written?;
         self.syncs.note_written();
+        add(&self.figures.commits, 1);
         Ok(())
     }
 
     /// Commits what is pending on another thread. The keys are latched meanwhile, from the first poll on: nothing may have
     /// run since they were evaluated.
-    pub(crate) async fn commit_in_pool(self: &Rc<Self>, pending: &mut Pending) -> esker::Result<()> {
+    pub(crate) async fn commit_in_pool(
+        self: &Rc<Self>,
+        pending: &mut Pending,
+        client: &Client,
+    ) -> esker::Result<()> {
         let Pending { writes, touched, events } = std::mem::take(pending);
         let keys =
             || writes.ops().filter(|(slot, _, _)| slot.space == Space::Keys).map(|(_, key, _)| key.to_vec());
         let keys = writes.cleared().is_empty().then(|| keys().collect());
         let _latched = self.latches.hold_free(keys);
-        let (db, trees) = (self.db.clone(), Arc::clone(&self.trees));
-        let (written, writes) = in_pool(move || {
+        let (db, trees, begun) = (self.db.clone(), Arc::clone(&self.trees), Instant::now());
+        let written = self.pool.run(move || {
             let written = trees.batch(&writes, None).and_then(|batch| db.write(&batch));
             (written, writes)
-        })
-        .await?;
-        written?;
+        });
+        let (written, writes) = written.await?;
+        self.note_wait("commit", Kind::Commit, &self.figures.pool_commits, begun.elapsed(), client);
+        if let Err(error) = written {
+            add(&self.figures.failed_commits, 1);
+            return Err(error);
+        }
         self.syncs.note_written();
         self.tell(Pending { writes, touched, events });
         Ok(())
+    }
+
+    /// Notes that replies to a client have waited.
+    fn note_wait(&self, what: &str, kind: Kind, times: &Times, took: Duration, client: &Client) {
+        times.add(took);
+        self.note_event(kind, took);
+        if self.settings.borrow().is_slow(took) {
+            self.reports.slow_wait(what, took, client);
+        }
     }
 
     /// Tells those who wait for what was committed.
@@ -400,7 +487,7 @@ impl Server {
         let Some(key) = key else { return false };
         let slot = Slot { database, space: Space::Keys };
         let found = esker::without_io(|| View::inline(&self.trees).get(slot, key));
-        matches!(found, Ok(Some(entry)) if Kind::of(&entry) == Ok(Kind::List))
+        matches!(found, Ok(Some(entry)) if Type::of(&entry) == Ok(Type::List))
     }
 
     fn let_try_again(&self, id: WaiterId) -> Served {
@@ -421,8 +508,9 @@ impl Server {
         commands: Vec<Owned>,
         resp3: bool,
         in_exec: bool,
+        why: &mut Why,
     ) -> esker::Result<Vec<Reply>> {
-        let done = self.run_in_pool_if(commands, resp3, in_exec, Vec::new(), || true).await?;
+        let done = self.run_in_pool_if(commands, resp3, in_exec, Vec::new(), || true, why).await?;
         Ok(done.unwrap_or_default())
     }
 
@@ -434,7 +522,9 @@ impl Server {
         in_exec: bool,
         others: Vec<Vec<u8>>,
         holds: impl FnOnce() -> bool,
+        why: &mut Why,
     ) -> esker::Result<Option<Vec<Reply>>> {
+        let begun = Instant::now();
         let writes = commands.iter().any(|command| command.spec.flags.writes);
         let latched = if writes || in_exec {
             let of_all =
@@ -449,6 +539,11 @@ impl Server {
         } else {
             None
         };
+        if latched.is_some() {
+            let waited = begun.elapsed();
+            self.figures.key_waits.add(waited);
+            why.keys += waited;
+        }
         if !holds() {
             return Ok(None);
         }
@@ -457,7 +552,10 @@ impl Server {
         let job = Job { commands, resp3, in_exec, stamp: self.stamp(), wants };
         let (db, trees, cursors) = (self.db.clone(), Arc::clone(&self.trees), Arc::clone(&self.cursors));
         let snapshot = db.snapshot();
-        let done = in_pool(move || job.run(&db, &snapshot, &trees, &cursors)).await??;
+        let ran = self.pool.run_timed(move || job.run_traced(&db, &snapshot, &trees, &cursors)).await?;
+        let Ran { value: (done, spent), queued } = ran;
+        (why.thread, why.spent) = (queued, spent);
+        let done = done?;
         add(&self.figures.in_pool, 1);
         if !done.committed.writes.is_empty() {
             self.syncs.note_written();
@@ -477,11 +575,18 @@ impl Server {
     // ---- durability ----------------------------------------------------------------------------------
 
     /// Waits until everything that was written so far is as durable as the server promises.
-    pub(crate) async fn wait_as_promised(&self) -> esker::Result<()> {
-        match self.config.durability {
-            Durability::Process | Durability::Every(_) => Ok(()),
-            Durability::Power => self.wait_durable(None).await.map(drop),
+    pub(crate) async fn wait_as_promised(&self, client: &Client) -> esker::Result<()> {
+        if self.config.durability != Durability::Power {
+            return Ok(());
         }
+        let begun = Instant::now();
+        let waited = self.wait_durable(None).await;
+        self.note_wait("sync", Kind::Sync, &self.figures.sync_waits, begun.elapsed(), client);
+        if let Err(error) = &waited {
+            add(&self.figures.failed_syncs, 1);
+            self.reports.failure("sync", error);
+        }
+        waited.map(drop)
     }
 
     /// Waits until everything that was written so far survives power loss, at most for `at_most`. Returns whether it does.
@@ -543,21 +648,30 @@ fn has_cursor(spec: &Spec) -> bool {
     spec.name.ends_with("scan")
 }
 
-/// Does `work` on a thread that may wait.
-pub(crate) async fn in_pool<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> esker::Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| esker::Error::new(ErrorKind::Poisoned, format!("a command has panicked: {error}")))
-}
-
 impl Job {
+    /// [`Job::run`], with what it has spent.
+    fn run_traced(
+        self,
+        db: &Db,
+        snapshot: &Snapshot,
+        trees: &Trees,
+        cursors: &Mutex<Cursors>,
+    ) -> (esker::Result<Done>, Spent) {
+        let begun = Instant::now();
+        let mut spent = Spent::default();
+        let (done, trace) = db.trace(|| self.run(db, snapshot, trees, cursors, &mut spent.committed));
+        spent.evaluated = begun.elapsed().saturating_sub(spent.committed);
+        (spent.file_reads, spent.file_bytes) = (trace.file_reads, trace.file_bytes);
+        (done, spent)
+    }
+
     fn run(
         self,
         db: &Db,
         snapshot: &Snapshot,
         trees: &Trees,
         cursors: &Mutex<Cursors>,
+        committed: &mut Duration,
     ) -> esker::Result<Done> {
         let view = View::of_pool(trees, snapshot);
         let mut pending = Pending::default();
@@ -586,7 +700,10 @@ impl Job {
             replies.push(reply);
         }
         if !pending.writes.is_empty() {
-            db.write(&trees.batch(&pending.writes, Some(snapshot))?)?;
+            let begun = Instant::now();
+            let written = trees.batch(&pending.writes, Some(snapshot)).and_then(|batch| db.write(&batch));
+            *committed = begun.elapsed();
+            written?;
         }
         Ok(Done { replies, committed: pending })
     }

@@ -1,9 +1,11 @@
 //! The settings that `CONFIG` shows and changes while the server runs.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use esker_redis::{Class, glob};
 
+use crate::memory::Budget;
 use crate::{Config, Durability};
 
 /// Names that clients and test suites set because Redis has them. They have no effect here: the store chooses how it
@@ -17,7 +19,6 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("hash-max-listpack-value", "4096"),
     ("hash-max-ziplist-entries", "64"),
     ("hash-max-ziplist-value", "4096"),
-    ("latency-monitor-threshold", "0"),
     ("lazyfree-lazy-eviction", "no"),
     ("lazyfree-lazy-user-del", "no"),
     ("lfu-decay-time", "1"),
@@ -50,6 +51,13 @@ pub(crate) struct Settings {
     /// Commands that take at least so many microseconds are slow; below 0: none is.
     pub(crate) slow_us: i64,
     pub(crate) slow_kept: usize,
+    /// Events that take at least so many milliseconds are kept for `LATENCY`; 0: none is.
+    pub(crate) latency_ms: u64,
+    /// A client that takes nothing of its replies for so many seconds is slow; 0: never.
+    pub(crate) send_s: u64,
+    /// The most bytes that the connections may take together, and that messages to one of them may.
+    clients_bytes_max: usize,
+    outbox_bytes_max: usize,
     /// The letters of `notify-keyspace-events`.
     events: String,
 }
@@ -71,10 +79,28 @@ impl Settings {
             bulk_bytes_max: config.bulk_bytes_max,
             clients_max: config.clients_max,
             idle_s: config.idle_s,
-            slow_us: 10_000,
+            slow_us: config.slow_us,
             slow_kept: 128,
+            latency_ms: config.latency_ms,
+            send_s: config.send_s,
+            clients_bytes_max: config.clients_bytes_max,
+            outbox_bytes_max: config.outbox_bytes_max,
             events: String::new(),
         }
+    }
+
+    /// Tells the connections' memory what it may be.
+    pub(crate) fn apply(&self, budget: &Budget) {
+        budget.bytes_max.set(self.clients_bytes_max);
+        budget.outbox_bytes_max.set(self.outbox_bytes_max);
+    }
+
+    /// Whether something that took so long is to be noted.
+    #[inline]
+    pub(crate) fn is_slow(&self, took: Duration) -> bool {
+        let us = took.as_micros() as u64;
+        (self.slow_us >= 0 && us >= self.slow_us as u64)
+            || (self.latency_ms > 0 && us / 1000 >= self.latency_ms)
     }
 
     /// All settings whose names match one of `patterns`.
@@ -82,6 +108,10 @@ impl Settings {
         let mut all = self.without_effect.clone();
         let fsync = if self.durability == Durability::Power { "always" } else { "everysec" };
         all.extend([
+            ("client-output-buffer-limit", self.output_limits()),
+            ("latency-monitor-threshold", self.latency_ms.to_string()),
+            ("maxmemory-clients", self.clients_bytes_max.to_string()),
+            ("send-timeout", self.send_s.to_string()),
             ("appendonly", "yes".to_owned()),
             ("appendfsync", fsync.to_owned()),
             ("databases", self.databases.to_string()),
@@ -107,6 +137,15 @@ impl Settings {
             "maxclients" => self.clients_max = value.parse().ok().filter(|count| *count > 0).ok_or(NUMBER)?,
             "timeout" => self.idle_s = value.parse().map_err(|_| NUMBER)?,
             "slowlog-log-slower-than" => self.slow_us = value.parse().map_err(|_| NUMBER)?,
+            "latency-monitor-threshold" => self.latency_ms = value.parse().map_err(|_| NUMBER)?,
+            "send-timeout" => self.send_s = value.parse().map_err(|_| NUMBER)?,
+            "maxmemory-clients" => {
+                let bytes =
+                    bytes(value).and_then(|bytes| usize::try_from(bytes).ok()).filter(|bytes| *bytes > 0);
+                self.clients_bytes_max =
+                    bytes.ok_or(Refused::Wrong("argument must be a memory value above 0"))?;
+            }
+            "client-output-buffer-limit" => self.set_output_limits(value)?,
             "slowlog-max-len" => self.slow_kept = value.parse().map_err(|_| NUMBER)?,
             "proto-max-bulk-len" => {
                 let bytes = bytes(value).ok_or(Refused::Wrong("argument must be a memory value"))?;
@@ -128,6 +167,34 @@ impl Settings {
                 Some(kept) => value.clone_into(kept),
                 None => return Err(Refused::Unknown),
             },
+        }
+        Ok(())
+    }
+
+    /// The limits of replies as Redis has them: those of subscribers have an effect here, and only the first of their
+    /// numbers.
+    fn output_limits(&self) -> String {
+        let hard = if self.outbox_bytes_max == usize::MAX { 0 } else { self.outbox_bytes_max };
+        format!("normal 0 0 0 slave 0 0 0 pubsub {hard} 0 0")
+    }
+
+    fn set_output_limits(&mut self, value: &str) -> Result<(), Refused> {
+        const WRONG: Refused = Refused::Wrong("argument must be a class, two memory values and seconds");
+        let words: Vec<&str> = value.split_whitespace().collect();
+        if words.is_empty() || !words.len().is_multiple_of(4) {
+            return Err(WRONG);
+        }
+        for limit in words.chunks_exact(4) {
+            let (hard, soft, seconds) = (bytes(limit[1]), bytes(limit[2]), limit[3].parse::<u64>());
+            let (Some(hard), Some(_), Ok(_)) = (hard, soft, seconds) else { return Err(WRONG) };
+            match limit[0].to_ascii_lowercase().as_str() {
+                "pubsub" => {
+                    self.outbox_bytes_max =
+                        if hard == 0 { usize::MAX } else { usize::try_from(hard).unwrap_or(usize::MAX) }
+                }
+                "normal" | "replica" | "slave" => {}
+                _ => return Err(Refused::Wrong("unknown class of clients")),
+            }
         }
         Ok(())
     }

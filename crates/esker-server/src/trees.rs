@@ -307,6 +307,11 @@ impl<'a> View<'a> {
         View { trees, snapshot: Some(snapshot), steps_left: Cell::new(None) }
     }
 
+    /// Whether no further entry may be walked over.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.steps_left.get() == Some(0)
+    }
+
     fn scan(&self, tree: &Tree, range: ScanRange) -> esker::Result<Scan> {
         match self.snapshot {
             Some(snapshot) => snapshot.scan(tree, range),

@@ -1,25 +1,91 @@
-//! The arguments of `serve`.
+//! The arguments of `serve`. Each is also a setting of its file, and has a variable (`config`).
 
-use clap::Args;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
 use esker_server::{Address, Durability};
 
+use super::units::parse_size;
+use crate::config::with_variable;
+
 #[derive(Debug, Args)]
+#[command(mut_args(with_variable))]
 pub(crate) struct Serve {
+    /// Read settings from this TOML file: their names are those of the flags. Flags and variables come first
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print the configuration in force as such a file, and exit
+    #[arg(long)]
+    pub(crate) print_config: bool,
     /// Listen here for Redis clients: HOST:PORT (port 0: any free one) or unix:PATH. May be given several times.
-    /// Default: 127.0.0.1:6379
-    #[arg(long, value_name = "ADDR", env = "ESKER_RESP", value_delimiter = ' ')]
+    /// Without --resp and --http: 127.0.0.1:6379
+    #[arg(long, value_name = "ADDR", value_delimiter = ' ')]
     pub(crate) resp: Vec<Address>,
+    /// Serve /metrics, /health and /ready here. May be given several times. Without --resp and --http: 127.0.0.1:8080
+    #[arg(long, value_name = "ADDR", value_delimiter = ' ')]
+    pub(crate) http: Vec<Address>,
     /// What the reply to a write promises: `process` (it survives the death of the process), `power` (and power loss),
     /// or `every=10ms` (and power loss after this time)
-    #[arg(long, value_name = "WHEN", env = "ESKER_DURABILITY", default_value = "process")]
+    #[arg(long, value_name = "WHEN", default_value = "process")]
     pub(crate) durability: Durability,
     /// How many databases there are, from 1 to 1024
-    #[arg(long, value_name = "N", env = "ESKER_DATABASES", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) databases: u16,
     /// The most connections at once
-    #[arg(long, value_name = "N", env = "ESKER_MAX_CLIENTS", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub(crate) max_clients: usize,
+    /// The most memory for what all connections have sent and not been answered, or been answered and not read
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    pub(crate) max_clients_memory: usize,
+    /// The most bytes of messages that wait for a subscriber; beyond that it is disconnected
+    #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = parse_size)]
+    pub(crate) max_outbox: usize,
+    /// The longest argument of a command; at least 1M
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_argument_size)]
+    pub(crate) max_argument: usize,
     /// Close a connection that has sent no command for so many seconds; 0: never
-    #[arg(long, value_name = "SECONDS", env = "ESKER_TIMEOUT", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) timeout: u64,
+    /// Close a connection that has taken nothing of its replies for so many seconds; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub(crate) send_timeout: u64,
+    /// Commands that take so many microseconds are slow; -1: none is
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 10_000, allow_negative_numbers = true)]
+    pub(crate) slowlog_log_slower_than: i64,
+    /// Keep events that take so many milliseconds for LATENCY; 0: none
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 0)]
+    pub(crate) latency_monitor_threshold: u64,
+    /// Where BGSAVE makes backups (`esker restore` reads them); without it, no client can make any
+    #[arg(long, value_name = "DIR")]
+    pub(crate) backup_dir: Option<PathBuf>,
+    /// How many backups BGSAVE keeps there
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) backup_keep: u16,
+    /// The form of the log on standard error
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+    /// The least important events that are logged
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
+    pub(crate) log_level: LogLevel,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// A line for people
+    Text,
+    /// A JSON object a line
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+fn parse_argument_size(typed: &str) -> Result<usize, String> {
+    let bytes = parse_size(typed)?;
+    if bytes < 1 << 20 { Err("an argument may have at least 1M".to_owned()) } else { Ok(bytes) }
 }

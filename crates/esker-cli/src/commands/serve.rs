@@ -4,15 +4,14 @@ use std::io::Write;
 use std::time::Duration;
 
 use esker::Db;
-use esker_server::{Address, Config, ServeError, StoreEvents, serve};
+use esker_server::{Addresses, Config, ServeError, StoreEvents, serve};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Global, Serve};
 use crate::exit::{Failure, INTERRUPTED, Outcome};
+use crate::log::Log;
 use crate::store;
-
-/// Where a server listens that is not told where.
-const RESP: (&str, u16) = ("127.0.0.1", 6379);
+use crate::supervisor;
 
 /// How long clients have at the end; a moment more, and the process ends anyway.
 const ENDS_WITHIN: Duration = Duration::from_secs(15);
@@ -21,34 +20,62 @@ pub(crate) fn run(global: &Global, args: &Serve) -> Outcome {
     if global.in_shell {
         return Err(Failure::usage("the shell has the store open: leave it, then run `esker serve`"));
     }
+    let _log = Log::start(args.log_format, args.log_level)?;
+    let path = global.db.display().to_string();
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        pid = std::process::id(),
+        db = path.as_str(),
+        "starting"
+    );
     let events = StoreEvents::default();
     let opened = store::patiently(global, || {
         Ok(Db::open(&global.db, store::options(global).listener(events.clone())))
     })?;
     let db = opened.map_err(|error| store::opening(global, error))?;
-    let mut config = Config::new(&global.db);
-    config.resp = args.resp.clone();
-    if config.resp.is_empty() {
-        config.resp.push(Address::Tcp(RESP.0.to_owned(), RESP.1));
-    }
-    config.durability = args.durability;
-    config.databases = args.databases;
-    config.clients_max = args.max_clients;
-    config.idle_s = args.timeout;
     let mut printed = Ok(());
-    let ready = |addresses: &[Address]| {
-        let lines: String = addresses.iter().map(|address| format!("resp {address}\n")).collect();
-        let mut out = std::io::stdout().lock();
-        printed = out.write_all(format!("{lines}ready\n").as_bytes()).and_then(|()| out.flush());
+    let ready = |addresses: &Addresses| {
+        printed = print(addresses);
+        supervisor::tell("READY=1");
     };
-    let served = serve(&db, &events, config, ready, end());
+    let served = serve(&db, &events, config(global, args), ready, end());
     printed.map_err(|error| Failure::output(&"standard output", &error))?;
     served.map_err(|error| match error {
         ServeError::Address(message) => Failure::usage(message),
         ServeError::Store(error) => error.into(),
         error => Failure::store(error.to_string()),
     })?;
-    Ok(db.close()?)
+    db.close()?;
+    tracing::info!("ended");
+    Ok(())
+}
+
+fn config(global: &Global, args: &Serve) -> Config {
+    let mut config = Config::new(&global.db);
+    config.resp.clone_from(&args.resp);
+    config.http.clone_from(&args.http);
+    config.durability = args.durability;
+    config.databases = args.databases;
+    config.clients_max = args.max_clients;
+    config.clients_bytes_max = args.max_clients_memory;
+    config.outbox_bytes_max = args.max_outbox;
+    config.bulk_bytes_max = args.max_argument as u64;
+    config.idle_s = args.timeout;
+    config.send_s = args.send_timeout;
+    config.slow_us = args.slowlog_log_slower_than;
+    config.backup_dir.clone_from(&args.backup_dir);
+    config.backups_kept = usize::from(args.backup_keep);
+    config.latency_ms = args.latency_monitor_threshold;
+    config
+}
+
+/// Says where the server listens.
+fn print(addresses: &Addresses) -> std::io::Result<()> {
+    let resp = addresses.resp.iter().map(|address| format!("resp {address}\n"));
+    let http = addresses.http.iter().map(|address| format!("http {address}\n"));
+    let lines: String = resp.chain(http).collect();
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("{lines}ready\n").as_bytes()).and_then(|()| out.flush())
 }
 
 /// Waits for SIGTERM or SIGINT. From then on, a second one ends the process at once.
@@ -59,6 +86,7 @@ async fn end() {
         return std::future::pending().await;
     };
     either(&mut term, &mut int).await;
+    supervisor::tell("STOPPING=1");
     tokio::task::spawn_local(async move {
         let _ = tokio::time::timeout(ENDS_WITHIN, either(&mut term, &mut int)).await;
         std::process::exit(i32::from(INTERRUPTED));

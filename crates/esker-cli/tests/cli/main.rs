@@ -11,11 +11,13 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod configuration;
 mod failing_calls;
 mod figures;
 mod formats;
 mod harm;
 mod media;
+mod operations;
 mod oracle;
 mod processes;
 mod reader;

@@ -13,12 +13,13 @@ use crate::support::{esker, esker_in};
 
 #[path = "../../../esker-server/tests/server/client.rs"]
 #[allow(dead_code, reason = "the server's own tests use the rest")]
-mod client;
+pub(crate) mod client;
 
 /// A server that is killed when this is dropped.
 pub(crate) struct Serving {
-    child: Child,
-    addresses: Vec<Address>,
+    pub(crate) child: Child,
+    pub(crate) addresses: Vec<Address>,
+    pub(crate) http: Vec<Address>,
 }
 
 impl Drop for Serving {
@@ -32,13 +33,22 @@ impl Drop for Serving {
 pub(crate) fn serve(dir: &Path, options: &str) -> Serving {
     let mut command = esker_in(dir);
     command.args(["serve", "--resp", "127.0.0.1:0", "--resp", "unix:socket"]);
-    command.args(options.split_whitespace()).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut addresses = Vec::new();
+    command.args(options.split_whitespace());
+    serving(dir, command)
+}
+
+/// Runs `command`, which serves at a port and a Unix socket.
+pub(crate) fn serving(dir: &Path, mut command: Command) -> Serving {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut addresses, mut http) = (Vec::new(), Vec::new());
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
         if line == "ready" {
             break;
+        }
+        if let Some(address) = line.strip_prefix("http ") {
+            http.push(address.parse().unwrap());
+            continue;
         }
         addresses.push(match line.strip_prefix("resp ").unwrap().parse().unwrap() {
             Address::Unix(path) => Address::Unix(dir.join(path)),
@@ -46,7 +56,7 @@ pub(crate) fn serve(dir: &Path, options: &str) -> Serving {
         });
     }
     assert_eq!(addresses.len(), 2, "the server has ended");
-    Serving { child, addresses }
+    Serving { child, addresses, http }
 }
 
 impl Serving {
@@ -63,13 +73,13 @@ impl Serving {
         Client::connect(&self.addresses[1])
     }
 
-    fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let mut kill = Command::new("kill");
         assert!(kill.args([signal, &self.child.id().to_string()]).status().unwrap().success());
     }
 
     /// Waits for the end, and returns the exit code.
-    fn code(&mut self) -> Option<i32> {
+    pub(crate) fn code(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 }

@@ -15,6 +15,14 @@ pub(crate) const COMMANDS: &[Spec] = &[
     of_server("quit", -1, Connection, READS, Keys::None, "Closes the connection"),
     of_server("reset", 1, Connection, READS, Keys::None, "Makes the connection as new"),
     of_server("select", 2, Connection, READS, Keys::None, "Chooses the database"),
+    of_server(
+        "bgsave",
+        -1,
+        Server,
+        ADMIN,
+        Keys::None,
+        "Makes a backup in the directory of the configuration",
+    ),
     of_server("command", -1, Server, READS, Keys::None, "Tells of commands"),
     of_server("config", -2, Server, ADMIN, Keys::None, "Asks for settings, or changes them"),
     of_server(
@@ -26,6 +34,7 @@ pub(crate) const COMMANDS: &[Spec] = &[
         "FUNCTION FLUSH does nothing: there are no functions",
     ),
     of_server("info", -1, Server, READS, Keys::None, "Tells of the server"),
+    of_server("lastsave", 1, Server, ADMIN, Keys::None, "Tells when the last backup was made"),
     of_server("latency", -2, Server, ADMIN, Keys::None, "Tells of slow events"),
     of_server("role", 1, Server, READS, Keys::None, "Tells the role of the server"),
     of_server("slowlog", -2, Server, ADMIN, Keys::None, "Tells of slow commands"),

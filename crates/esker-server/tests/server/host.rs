@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use esker::env::Env;
 use esker::fs::sim::SimFs;
 use esker::{Db, Options};
-use esker_server::{Address, Config, ServeError, StoreEvents, serve};
+use esker_server::{Address, Addresses, Config, ServeError, StoreEvents, serve};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -75,6 +75,8 @@ impl Store {
 /// A server that runs until this is dropped.
 pub(crate) struct Host {
     pub(crate) addresses: Vec<Address>,
+    /// Where it serves HTTP, if it was told to.
+    pub(crate) http: Vec<Address>,
     pub(crate) store: Store,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<(), ServeError>>>,
@@ -99,7 +101,7 @@ impl Host {
         let (tell, told) = mpsc::channel();
         let served = store.clone();
         let thread = thread::spawn(move || {
-            let ready = |addresses: &[Address]| tell.send(addresses.to_vec()).unwrap();
+            let ready = |addresses: &Addresses| tell.send(addresses.clone()).unwrap();
             serve(&served.db, &served.events, config, ready, async {
                 let _ = ended.await;
             })
@@ -108,7 +110,8 @@ impl Host {
             Ok(addresses) => addresses,
             Err(_) => panic!("no server: {:?}", thread.join().unwrap()),
         };
-        Host { addresses, store: store.clone(), end: Some(end), thread: Some(thread), _dir: dir }
+        let Addresses { resp, http } = addresses;
+        Host { addresses: resp, http, store: store.clone(), end: Some(end), thread: Some(thread), _dir: dir }
     }
 
     /// A client by TCP.

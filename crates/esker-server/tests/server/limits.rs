@@ -137,3 +137,94 @@ fn figures_of_the_server() {
     let slow = client.call("SLOWLOG GET").to_string();
     assert!(slow.contains("[GET a]"), "{slow}");
 }
+
+/// The bytes of a command's beginning: `len` bytes of an argument that is longer.
+fn beginning(len: usize) -> Vec<u8> {
+    let mut bytes = b"*2\r\n$4\r\nECHO\r\n$100000000\r\n".to_vec();
+    bytes.resize(bytes.len() + len, b'x');
+    bytes
+}
+
+/// When all together take too much memory, the one that takes the most has to go, and is told why.
+#[test]
+fn the_memory_of_all_connections() {
+    let host = Host::of(&Store::in_memory(), |config| config.clients_bytes_max = 8 << 20);
+    let mut watching = host.client();
+    let (mut large, mut small) = (host.client(), host.client());
+    large.send_bytes(&beginning(6 << 20));
+    wait_until("it is read", || watching.figure("mem_clients_normal") >= 6 << 20);
+    small.send_bytes(&[&b"*2\r\n$4\r\nECHO\r\n$4000000\r\n"[..], &[b'y'; 3_000_000]].concat());
+    let replies = large.read_to_end();
+    assert_eq!(replies.len(), 1, "{replies:?}");
+    assert!(replies[0].to_string().contains("take too much memory"), "{}", replies[0]);
+    small.send_bytes(&[&[b'y'; 1_000_000][..], b"\r\n"].concat());
+    assert_eq!(small.read().bytes().len(), 4_000_000);
+    wait_until("the memory is free", || watching.figure("mem_clients_normal") < 100_000);
+    assert_eq!(watching.figure("closed_memory_connections"), 1);
+    // What waits for EXEC counts, and so does what is set later.
+    watching.check("CONFIG SET maxmemory-clients 2mb => +OK\n CONFIG GET maxmemory-clients => [maxmemory-clients 2097152]");
+    small.check("MULTI => +OK");
+    let value = vec![b'x'; 100_000];
+    for _ in 0..30 {
+        // In the end, it is gone.
+        let _ = small.try_send_bytes(&crate::client::encoded(&[b"SET", &b"k"[..], &value]));
+    }
+    let replies = small.read_to_end();
+    assert!((15..25).contains(&replies.len()), "{}", replies.len());
+    assert_eq!(watching.figure("closed_memory_connections"), 2);
+    watching.check("EXISTS k => :0");
+    // One that takes little stays, however often others go.
+    for _ in 0..20 {
+        let mut greedy = host.client();
+        let _ = greedy.try_send_bytes(&beginning(3 << 20));
+        greedy.read_to_end();
+        watching.check("PING => +PONG");
+    }
+}
+
+/// It does not read its replies for too long.
+#[test]
+fn a_client_that_does_not_read_is_disconnected() {
+    let host = Host::of(&Store::in_memory(), |config| {
+        config.send_s = 1;
+        config.outbox_bytes_max = usize::MAX;
+    });
+    let (mut watching, mut deaf, mut silent) = (host.client(), host.unix_client(), host.client());
+    silent.check("PING => +PONG");
+    watching.call_with(&[b"SET", &b"huge"[..], &vec![b'x'; 1 << 20]]);
+    deaf.send_bytes(&crate::client::encoded_line("GET huge").repeat(20));
+    // Messages to it are no progress.
+    let mut listening = host.unix_client();
+    listening.check("SUBSCRIBE c => [subscribe c :1]");
+    let message = vec![b'm'; 100_000];
+    wait_until("they are sent away", || {
+        watching.call_with(&[b"PUBLISH", &b"c"[..], &message]);
+        watching.figure("closed_slow_reader_connections") == 2
+    });
+    assert!(deaf.read_bytes(20 << 20).len() < 20 << 20);
+    silent.check("PING => +PONG");
+    watching.check("CONFIG SET send-timeout 0 => +OK\n CONFIG GET send-timeout => [send-timeout 0]");
+}
+
+#[test]
+fn limits_of_output_as_redis_sets_them() {
+    let host = Host::start();
+    let mut client = host.client();
+    client.check(
+        "CONFIG GET client-output-buffer-limit => [client-output-buffer-limit normal 0 0 0 slave 0 0 0 pubsub 33554432 0 0]",
+    );
+    let set = |value: &str| ["CONFIG", "SET", "client-output-buffer-limit", value].map(str::to_owned);
+    for wrong in ["", "pubsub", "pubsub 1mb 1mb", "pubsub 1mb x 0", "other 0 0 0", "pubsub 1mb 0 0 normal 0"]
+    {
+        assert!(client.call_with(&set(wrong)).is_error(), "{wrong}");
+    }
+    assert_eq!(client.call_with(&set("normal 0 0 0 pubsub 1mb 512kb 60")).to_string(), "+OK");
+    let mut listening = host.unix_client();
+    listening.check("SUBSCRIBE c => [subscribe c :1]");
+    let message = vec![b'm'; 600_000];
+    wait_until("it is sent away", || {
+        client.call_with(&[b"PUBLISH", &b"c"[..], &message]);
+        client.figure("closed_outbox_connections") == 1
+    });
+    assert_eq!(client.call_with(&set("pubsub 0 0 0")).to_string(), "+OK");
+}

@@ -13,12 +13,15 @@ mod host;
 
 mod addresses;
 mod atomicity;
+mod backups;
 mod bad_input;
 mod blocking;
 mod channels;
 mod durability;
 mod full_disk;
+mod http;
 mod huge_values;
+mod insight;
 mod limits;
 mod model;
 mod pipelines;

@@ -22,8 +22,8 @@ pub(crate) const BANS: &[Ban] = &[
         allowed_in: &[
             "crates/esker/src/fs/",
             "crates/esker-cli/",
-            "crates/esker-server/src/info.rs",
             "crates/esker-server/src/listen.rs",
+            "crates/esker-server/src/process.rs",
             "crates/esker/examples/",
         ],
         reason: "files go through fs::FileSystem, so that tests can crash it",

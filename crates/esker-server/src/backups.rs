@@ -1,0 +1,74 @@
+//! Backups of the store while it is served: `BGSAVE`, `LASTSAVE`. Where they go only the configuration says, so that no
+//! client can have files written elsewhere.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use crate::connection::Connection;
+use crate::figures::add;
+use crate::server::Server;
+
+/// The backups of this server since it began.
+#[derive(Default)]
+pub(crate) struct Backups {
+    pub(crate) is_running: Cell<bool>,
+    /// Whether the last one failed.
+    pub(crate) has_failed: Cell<bool>,
+    /// When the last one that succeeded began, in seconds since 1970; 0: none has.
+    pub(crate) last_s: Cell<u64>,
+    pub(crate) last_took: Cell<Duration>,
+    pub(crate) made: Cell<u64>,
+    pub(crate) failed: Cell<u64>,
+}
+
+impl Connection {
+    pub(crate) fn bgsave(&mut self, args: &[&[u8]]) {
+        let server = &self.server;
+        if args.len() > 2 || args.get(1).is_some_and(|word| !word.eq_ignore_ascii_case(b"schedule")) {
+            return self.reply.error("ERR syntax error");
+        }
+        if server.config.backup_dir.is_none() {
+            return self.reply.error("ERR there is no directory for backups (backup-dir)");
+        }
+        if server.backups.is_running.replace(true) {
+            return self.reply.error("ERR Background save already in progress");
+        }
+        tokio::task::spawn_local(back_up(Rc::clone(server)));
+        self.reply.simple("Background saving started");
+    }
+}
+
+/// Copies the store as it is now, and removes the oldest backups.
+async fn back_up(server: Rc<Server>) {
+    let (backups, begun, begun_s) = (&server.backups, Instant::now(), server.now_us() / 1_000_000);
+    let (db, keep) = (server.db.clone(), server.config.backups_kept);
+    let dir = server.config.backup_dir.clone().unwrap_or_default();
+    let copied = server.pool.run(move || {
+        let report = db.backup(&dir)?;
+        esker::forget_backups(&dir, keep, &esker::Options::default())?;
+        Ok(report)
+    });
+    let copied = copied.await.and_then(|copied| copied);
+    backups.is_running.set(false);
+    backups.has_failed.set(copied.is_err());
+    match copied {
+        Ok(report) => {
+            add(&backups.made, 1);
+            backups.last_s.set(begun_s);
+            backups.last_took.set(begun.elapsed());
+            let us = begun.elapsed().as_micros() as u64;
+            tracing::info!(
+                id = report.id,
+                bytes = report.bytes,
+                copied_bytes = report.copied_bytes,
+                us,
+                "backup made"
+            );
+        }
+        Err(error) => {
+            add(&backups.failed, 1);
+            server.reports.failure("backup", &error);
+        }
+    }
+}
