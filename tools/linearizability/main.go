@@ -1,6 +1,7 @@
 // Checks histories of concurrent clients for linearizability, with Porcupine.
 //
-//	linearizability FILE [SECONDS]     histories as the program beside it writes them; seconds for each
+//	linearizability FILE [SECONDS]     histories as the program beside it writes them, or a server's clients (served.go);
+//	                                   seconds for each
 //
 // Ends with the counts; exit code 1 where a history is not linearizable, or could not be decided in its time.
 package main
@@ -85,16 +86,28 @@ type history struct {
 	came  map[uint64]*line
 }
 
-func read(path string) (map[uint64]*history, error) {
+// What a file has: operations by history, how many of them have an unknown outcome, and what they mean.
+type recorded struct {
+	histories map[uint64][]porcupine.Operation
+	unknown   int
+	model     porcupine.Model
+}
+
+func read(path string) (*recorded, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
+	all := &recorded{histories: map[uint64][]porcupine.Operation{}, model: model}
 	histories := map[uint64]*history{}
 	lines := bufio.NewScanner(file)
 	lines.Buffer(make([]byte, 1<<20), 1<<20)
 	for lines.Scan() {
+		if unknown, is := readServed(lines.Bytes(), all.histories); is {
+			all.unknown, all.model = all.unknown+unknown, servedModel
+			continue
+		}
 		var l line
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			return nil, fmt.Errorf("%s: %w", lines.Text(), err)
@@ -110,7 +123,11 @@ func read(path string) (map[uint64]*history, error) {
 			h.came[l.ID] = &l
 		}
 	}
-	return histories, lines.Err()
+	for number, h := range histories {
+		ops, unknown := operations(h)
+		all.histories[number], all.unknown = ops, all.unknown+unknown
+	}
+	return all, lines.Err()
 }
 
 func operations(h *history) (ops []porcupine.Operation, unknown int) {
@@ -143,21 +160,20 @@ func main() {
 	if len(os.Args) > 2 {
 		seconds, _ = strconv.Atoi(os.Args[2])
 	}
-	histories, err := read(os.Args[1])
+	all, err := read(os.Args[1])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	var done, unknown, wrong, undecided int
-	for number, h := range histories {
-		ops, open := operations(h)
-		done, unknown = done+len(ops), unknown+open
-		result, info := porcupine.CheckOperationsVerbose(model, ops, time.Duration(seconds)*time.Second)
+	var done, wrong, undecided int
+	for number, ops := range all.histories {
+		done += len(ops)
+		result, info := porcupine.CheckOperationsVerbose(all.model, ops, time.Duration(seconds)*time.Second)
 		switch result {
 		case porcupine.Illegal:
 			wrong++
 			picture := fmt.Sprintf("%s.%d.html", os.Args[1], number)
-			if err := porcupine.VisualizePath(model, info, picture); err != nil {
+			if err := porcupine.VisualizePath(all.model, info, picture); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 			}
 			fmt.Printf("history %d is NOT linearizable: %s\n", number, picture)
@@ -167,8 +183,8 @@ func main() {
 		}
 	}
 	fmt.Printf("%d histories, %d operations, %d of unknown outcome: %d not linearizable, %d undecided\n",
-		len(histories), done, unknown, wrong, undecided)
-	if wrong+undecided > 0 || len(histories) == 0 {
+		len(all.histories), done, all.unknown, wrong, undecided)
+	if wrong+undecided > 0 || len(all.histories) == 0 {
 		os.Exit(1)
 	}
 }

@@ -23,6 +23,7 @@ use esker_redis::resp::parser::{Limits, Parser, ProtocolError};
 use esker_redis::{Fault, Huge, Long, ReadError, Reply, Spec, spec};
 use tokio::sync::oneshot;
 
+use crate::canary::broken;
 use crate::clients::{Client, End};
 use crate::figures::{Slow, add, shortened};
 use crate::listen::Stream;
@@ -661,6 +662,9 @@ impl Connection {
 
     /// Commits what is pending. If that fails, the replies that relied on it become errors.
     async fn commit(&mut self) {
+        if broken("server-reply") && !self.pending.writes.is_empty() {
+            let _ = self.flush().await;
+        }
         if self.try_commit() {
             return;
         }

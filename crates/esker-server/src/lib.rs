@@ -21,6 +21,7 @@ use esker::Db;
 use tokio::task::LocalSet;
 
 mod backups;
+mod canary;
 mod channels;
 mod clients;
 mod connection;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use esker_redis::numbers::integer;
 use esker_redis::{Family, Keys, ReadError, Reply, Slot, Space, Spec, specs};
 
+use crate::canary::broken;
 use crate::channels::By;
 use crate::clients::Client;
 use crate::connection::{Connection, Next, Queue, Queued, Replies, Wait, told};
@@ -485,7 +486,7 @@ impl Connection {
     pub(crate) fn has_changed(&self) -> bool {
         let now_us = self.server.now_us();
         let has_expired = |watched: &Watched| watched.expires_us.is_some_and(|us| us <= now_us);
-        self.changed.get() || self.watched.iter().any(has_expired)
+        (self.changed.get() && !broken("server-watch")) || self.watched.iter().any(has_expired)
     }
 
     /// The commands of a transaction that are evaluated, each with the database that it is about.

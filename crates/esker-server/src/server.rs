@@ -26,6 +26,7 @@ use esker_redis::{
 use tokio::sync::Notify;
 
 use crate::backups::Backups;
+use crate::canary::broken;
 use crate::channels::Channels;
 use crate::clients::{Client, Clients, End};
 use crate::connection::{COMMIT_BYTES, is_move};
@@ -467,7 +468,7 @@ impl Server {
         if reply.bytes.is_empty() {
             return Served::Nothing;
         }
-        if self.try_write(&pending.writes).is_err() {
+        if !broken("server-element") && self.try_write(&pending.writes).is_err() {
             return self.let_try_again(id);
         }
         // The caller serves those who wait for these keys: here it would be a recursion.

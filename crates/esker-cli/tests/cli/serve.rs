@@ -31,7 +31,11 @@ impl Drop for Serving {
 
 /// Serves the store of `dir` at a port and a Unix socket.
 pub(crate) fn serve(dir: &Path, options: &str) -> Serving {
-    let mut command = esker_in(dir);
+    serve_by(esker_in(dir), dir, options)
+}
+
+/// The same by `command`, which runs the program in `dir`.
+pub(crate) fn serve_by(mut command: Command, dir: &Path, options: &str) -> Serving {
     command.args(["serve", "--resp", "127.0.0.1:0", "--resp", "unix:socket"]);
     command.args(options.split_whitespace());
     serving(dir, command)
@@ -69,8 +73,19 @@ impl Serving {
         Client::connect(&self.addresses[0])
     }
 
+    /// Kills it, and returns when it is dead.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     fn unix_client(&self) -> Client {
         Client::connect(&self.addresses[1])
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn signal(&self, signal: &str) {
@@ -184,8 +199,7 @@ fn a_kill_loses_no_acknowledged_write() {
                     break;
                 }
             }
-            serving.child.kill().unwrap();
-            serving.child.wait().unwrap();
+            serving.kill();
         });
         assert!(acknowledged.iter().all(|count| *count > 0), "{acknowledged:?}");
         assert_eq!(esker(dir.path(), "check").code, 0);

@@ -110,22 +110,26 @@ pub(crate) fn encoded_line(line: &str) -> Vec<u8> {
 
 impl Client {
     pub(crate) fn connect(address: &Address) -> Client {
+        Client::try_connect(address).unwrap()
+    }
+
+    pub(crate) fn try_connect(address: &Address) -> io::Result<Client> {
         let stream = match address {
             Address::Tcp(host, port) => {
-                let stream = TcpStream::connect((host.as_str(), *port)).unwrap();
-                stream.set_nodelay(true).unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                let stream = TcpStream::connect((host.as_str(), *port))?;
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
                 Stream::Tcp(stream)
             }
             Address::Unix(path) => {
-                let stream = UnixStream::connect(path).unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
                 Stream::Unix(stream)
             }
         };
-        Client { stream, buffer: Vec::new(), at: 0 }
+        Ok(Client { stream, buffer: Vec::new(), at: 0 })
     }
 
     /// Another handle of the connection, to write while this one reads.
@@ -279,6 +283,12 @@ impl Client {
     pub(crate) fn call(&mut self, line: &str) -> Value {
         self.send(line);
         self.read()
+    }
+
+    /// The same. `None`: the connection has ended.
+    pub(crate) fn try_call(&mut self, line: &str) -> Option<Value> {
+        self.try_send_bytes(&encoded_line(line)).ok()?;
+        self.try_read().ok()?
     }
 
     pub(crate) fn call_with<T: AsRef<[u8]>>(&mut self, arguments: &[T]) -> Value {
