@@ -221,12 +221,13 @@ impl Parser {
 }
 
 /// The words of a line, as `redis-cli` would split it: blanks part them, double quotes know escapes, single ones only
-/// `\'`. `None` if a quote does not end, or something follows its end.
+/// `\'`, and a zero byte ends the line. `None` if a quote does not end, or something follows its end.
 pub fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
-    let mut rest = line;
+    let mut rest = memchr(0, line).map_or(line, |end| &line[..end]);
     loop {
-        rest = rest.trim_ascii_start();
+        let blanks = rest.iter().take_while(|byte| is_blank(**byte)).count();
+        rest = &rest[blanks..];
         let Some(first) = rest.first() else { return Some(words) };
         let mut word = Vec::new();
         match first {
@@ -235,7 +236,7 @@ pub fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
             _ => loop {
                 match rest.split_first() {
                     None => break,
-                    Some((byte, _)) if byte.is_ascii_whitespace() || *byte == 0 => break,
+                    Some((byte, _)) if is_blank(*byte) => break,
                     Some((b'"', behind)) => {
                         rest = double_quoted(behind, &mut word)?;
                         break;
@@ -251,16 +252,18 @@ pub fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
                 }
             },
         }
-        if rest.first() == Some(&0) {
-            rest = &[];
-        }
         words.push(word);
     }
 }
 
+/// Whether C calls the byte a blank.
+fn is_blank(byte: u8) -> bool {
+    byte == b' ' || (b'\t'..=b'\r').contains(&byte)
+}
+
 /// Whether a word may end before `rest`.
 fn ends(rest: &[u8]) -> bool {
-    rest.first().is_none_or(u8::is_ascii_whitespace)
+    rest.first().is_none_or(|byte| is_blank(*byte))
 }
 
 fn double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
@@ -430,5 +433,12 @@ mod tests {
         assert_eq!(one(r"'it\'s \n'").unwrap(), b"it's \\n");
         assert_eq!((one("\"a\"b"), one("'a"), one("\"\\")), (None, None, None));
         assert_eq!(one("  "), Some(Vec::new()));
+        let count = |line: &str| words(line.as_bytes()).map(|words| words.len());
+        // As C sees a line: a vertical tab is a blank, and a zero byte the end.
+        assert_eq!(
+            (count("a\u{b}b"), count("a \0"), count("\0"), count("\"a\"\0b")),
+            (Some(2), Some(1), Some(0), Some(1))
+        );
+        assert_eq!(count("\"a\0\""), None);
     }
 }
