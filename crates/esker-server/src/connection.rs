@@ -874,12 +874,12 @@ fn poll_read(
     if buffer.is_empty() {
         return SCRATCH.with_borrow_mut(|scratch| stream.poll_read(cx, scratch));
     }
-    // Memory is taken only as the bytes come.
     let room = wanted.saturating_sub(buffer.len()).clamp(READ_BYTES, 1 << 20);
     poll_append(stream, buffer, room, cx)
 }
 
-/// Reads behind what is in `buffer`.
+/// Reads behind what is in `buffer`, `room` bytes at most. A client that sends nothing more takes no memory for what it
+/// may send: there is only as much room as bytes have come, or [`SCRATCH`].
 fn poll_append(
     stream: &mut Stream,
     buffer: &mut Vec<u8>,
@@ -887,6 +887,16 @@ fn poll_append(
     cx: &mut task::Context<'_>,
 ) -> Poll<io::Result<usize>> {
     let len = buffer.len();
+    let room = room.min(len.max(READ_BYTES));
+    if room <= READ_BYTES {
+        return SCRATCH.with_borrow_mut(|scratch| {
+            let read = stream.poll_read(cx, &mut scratch[..room]);
+            if let Poll::Ready(Ok(came)) = &read {
+                buffer.extend_from_slice(&scratch[..*came]);
+            }
+            read
+        });
+    }
     buffer.resize(len + room, 0);
     let read = stream.poll_read(cx, &mut buffer[len..]);
     let came = if let Poll::Ready(Ok(read)) = &read { *read } else { 0 };
