@@ -16,6 +16,9 @@ use crate::server::Owned;
 use crate::settings::Refused;
 use crate::watches::Watched;
 
+/// The most commands of a transaction that the event loop does; others would wait too long for more.
+const EXEC_INLINE_MAX: usize = 1000;
+
 const SYNTAX: &str = "ERR syntax error";
 
 /// An error of a subcommand.
@@ -462,7 +465,9 @@ impl Connection {
             self.reply.null_array();
             return None;
         }
-        let replies = if is_free { self.evaluate_all(&evaluated) } else { Err(ReadError::NeedsIo) };
+        let is_short = evaluated.len() <= EXEC_INLINE_MAX;
+        let replies =
+            if is_free && is_short { self.evaluate_all(&evaluated) } else { Err(ReadError::NeedsIo) };
         match replies {
             Ok(replies) => {
                 self.unwatch();
