@@ -25,6 +25,7 @@ mod canary;
 mod channels;
 mod clients;
 mod connection;
+mod descriptors;
 mod expiries;
 mod figures;
 mod http;

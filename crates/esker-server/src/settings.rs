@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use esker_redis::{Class, glob};
 
+use crate::descriptors::connections_max;
 use crate::memory::Budget;
 use crate::{Config, Durability};
 
@@ -46,6 +47,8 @@ pub(crate) struct Settings {
     dir: String,
     pub(crate) bulk_bytes_max: u64,
     pub(crate) clients_max: usize,
+    /// As many as there are descriptors for.
+    clients_possible: usize,
     /// After so many seconds without a command a connection ends; 0: never.
     pub(crate) idle_s: u64,
     /// Commands that take at least so many microseconds are slow; below 0: none is.
@@ -71,13 +74,15 @@ pub(crate) enum Refused {
 
 impl Settings {
     pub(crate) fn new(config: &Config) -> Settings {
+        let clients_possible = connections_max(config.clients_max);
         Settings {
             without_effect: WITHOUT_EFFECT.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
             durability: config.durability,
             databases: config.databases,
             dir: config.dir.display().to_string(),
             bulk_bytes_max: config.bulk_bytes_max,
-            clients_max: config.clients_max,
+            clients_max: config.clients_max.min(clients_possible),
+            clients_possible,
             idle_s: config.idle_s,
             slow_us: config.slow_us,
             slow_kept: 128,
@@ -134,7 +139,15 @@ impl Settings {
         const NUMBER: Refused = Refused::Wrong("argument couldn't be parsed into an integer");
         match name {
             "appendonly" | "databases" | "dir" => return Err(Refused::Fixed),
-            "maxclients" => self.clients_max = value.parse().ok().filter(|count| *count > 0).ok_or(NUMBER)?,
+            "maxclients" => {
+                let count = value.parse().ok().filter(|count| *count > 0).ok_or(NUMBER)?;
+                if count > self.clients_possible {
+                    return Err(Refused::Wrong(
+                        "The operating system is not able to handle the specified number of clients",
+                    ));
+                }
+                self.clients_max = count;
+            }
             "timeout" => self.idle_s = value.parse().map_err(|_| NUMBER)?,
             "slowlog-log-slower-than" => self.slow_us = value.parse().map_err(|_| NUMBER)?,
             "latency-monitor-threshold" => self.latency_ms = value.parse().map_err(|_| NUMBER)?,
