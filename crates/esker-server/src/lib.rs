@@ -28,6 +28,7 @@ mod connection;
 mod descriptors;
 mod expiries;
 mod figures;
+mod free_memory;
 mod http;
 mod info;
 mod insight;
@@ -240,6 +241,7 @@ pub fn serve(
         let mut tasks = vec![
             tokio::task::spawn_local(sweep(Rc::clone(&server))),
             tokio::task::spawn_local(expiries::tell(Rc::clone(&server))),
+            tokio::task::spawn_local(free_memory::give_back()),
         ];
         if let Durability::Every(time) = server.config.durability {
             tasks.push(tokio::task::spawn_local(sync_every(Rc::clone(&server), time)));

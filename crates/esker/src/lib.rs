@@ -147,6 +147,7 @@ pub use cursor::ATTRIBUTES_LEN_MAX;
 pub use db::{Db, TreeSplit, WriteToken, without_io};
 pub use error::{BusyUntil, Error, ErrorKind, KeyMoved, Result};
 pub use finding::{CheckReport, Finding};
+pub use fs::give_back_free_memory;
 pub use listener::{FlushedTree, Listener};
 pub use operators::MergeOperator;
 pub use options::{

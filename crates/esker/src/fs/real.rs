@@ -46,7 +46,7 @@ use direct::{DirectRead, DirectWrite};
 use file::RealFile;
 use lock::RealLock;
 use mapped::{RealMapped, Stores};
-pub(crate) use memory::give_back_free_memory;
+pub use memory::give_back_free_memory;
 use os::{Access, FileExt, Look, Place, Resident};
 
 /// A directory that is held open, and the path that it had.

@@ -2,13 +2,13 @@
 
 /// Returns free memory that the allocator keeps between live blocks to the system. After thousands of small blocks were
 /// freed at once, that is most of it. The time grows with the number of free blocks: milliseconds for tens of
-/// megabytes.
+/// megabytes. Other threads may wait for memory meanwhile.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub(crate) fn give_back_free_memory() {
+pub fn give_back_free_memory() {
     // SAFETY: the call takes no pointer and does not touch allocated memory; any thread may call it at any time.
     let _ = unsafe { libc::malloc_trim(0) };
 }
 
 /// Other allocators return freed memory by themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(crate) fn give_back_free_memory() {}
+pub fn give_back_free_memory() {}
