@@ -23,6 +23,7 @@ mod processes;
 mod reader;
 mod readme;
 mod serve;
+mod serve_chaos;
 mod serve_histories;
 mod server_docs;
 mod sessions;

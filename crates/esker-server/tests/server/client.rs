@@ -285,12 +285,6 @@ impl Client {
         self.read()
     }
 
-    /// The same. `None`: the connection has ended.
-    pub(crate) fn try_call(&mut self, line: &str) -> Option<Value> {
-        self.try_send_bytes(&encoded_line(line)).ok()?;
-        self.try_read().ok()?
-    }
-
     pub(crate) fn call_with<T: AsRef<[u8]>>(&mut self, arguments: &[T]) -> Value {
         self.send_bytes(&encoded(arguments));
         self.read()
