@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
+use tokio::task::spawn_blocking;
+
 use crate::process::memory_bytes;
-use crate::server::in_pool;
 
 /// How often the memory is looked at.
 const EVERY: Duration = Duration::from_secs(10);
@@ -21,7 +22,7 @@ pub(crate) async fn give_back() {
         tokio::time::sleep(EVERY).await;
         let now = memory_bytes();
         least = least.min(now);
-        if now > least + GROWTH_BYTES && in_pool(esker::give_back_free_memory).await.is_ok() {
+        if now > least + GROWTH_BYTES && spawn_blocking(esker::give_back_free_memory).await.is_ok() {
             least = memory_bytes();
         }
     }

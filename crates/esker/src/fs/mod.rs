@@ -36,9 +36,9 @@ mod user_file;
 
 pub use mapping::Mapping;
 pub(crate) use memory::MemoryFs;
-pub use real::{Directory, give_back_free_memory};
-pub(crate) use real::os::{expect_use, running_threads};
 pub(crate) use real::RealFs;
+pub(crate) use real::os::{expect_use, running_threads};
+pub use real::{Directory, give_back_free_memory};
 pub(crate) use until::{Cancel, UntilCancelled};
 pub(crate) use user_file::OpenFile;
 pub use user_file::UserFile;
