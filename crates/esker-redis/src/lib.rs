@@ -14,6 +14,7 @@
 //!
 //! The data model is described at [`model`].
 
+pub mod acl;
 pub mod commands;
 pub mod glob;
 #[cfg(any(test, feature = "testing"))]

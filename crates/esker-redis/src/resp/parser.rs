@@ -118,6 +118,11 @@ impl Parser {
         self.at
     }
 
+    /// The arguments before the one that begins, in the buffer.
+    pub fn begun<'a>(&self, buffer: &'a [u8]) -> Vec<&'a [u8]> {
+        self.spans.iter().filter_map(|span| buffer.get(span.clone())).collect()
+    }
+
     /// How many bytes the buffer should have room for, as far as that is known: all of the argument that has begun.
     pub fn wanted(&self) -> usize {
         self.bulk.map_or(0, |len| self.at + len + 2)
