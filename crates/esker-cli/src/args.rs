@@ -30,7 +30,7 @@ pub(crate) use cache_sim::{CacheSim, Kind};
 pub(crate) use change::{Delete, Merge, Put, Transfer};
 use path::{DB, PathParser};
 pub(crate) use rows::{Export, Import};
-pub(crate) use serve::{LogFormat, LogLevel, Serve};
+pub(crate) use serve::{AuthClients, LogFormat, LogLevel, Security, Serve};
 pub(crate) use stats::{Stats, StatsFormat};
 use types::TypeParser;
 use url::{UrlParser, choose};
@@ -305,7 +305,7 @@ Example:
     Shell(Shell),
     /// Serve the store to Redis clients, until SIGTERM or Ctrl-C
     #[command(after_help = help::SERVE)]
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Simulate the buffer pool: hit rates of its policies
     #[command(
         after_help = "It prints hit rates by trace and room, the number of pages that the pool holds. It can generate these traces: zipf \

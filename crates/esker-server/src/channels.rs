@@ -89,6 +89,18 @@ impl Channels {
         self.by_name.get(name).map_or(0, BTreeMap::len)
     }
 
+    /// Calls `visit` with each subscription.
+    pub(crate) fn each(&self, mut visit: impl FnMut(By, &[u8], &Client)) {
+        for (by, names) in [
+            (By::Name, self.by_name.iter().collect::<Vec<_>>()),
+            (By::Pattern, self.by_pattern.iter().collect()),
+        ] {
+            for (name, clients) in names {
+                clients.values().for_each(|client| visit(by, name, client));
+            }
+        }
+    }
+
     /// How many patterns there are.
     pub(crate) fn patterns(&self) -> usize {
         self.by_pattern.len()

@@ -8,6 +8,7 @@ use esker_redis::Reply;
 use tokio::sync::Notify;
 
 use crate::memory::{Budget, Share};
+use crate::users::{Account, DEFAULT};
 
 /// The number of a client. No other one of this process has it.
 pub(crate) type ClientId = u64;
@@ -67,6 +68,10 @@ pub(crate) struct Client {
     pub(crate) last_used_s: Cell<u64>,
     pub(crate) name: RefCell<Vec<u8>>,
     pub(crate) library: RefCell<(String, String)>,
+    /// The user that it is; `None`: it has not said yet.
+    pub(crate) user: RefCell<Option<Rc<Account>>>,
+    /// The name in its certificate.
+    pub(crate) certified: Option<Vec<u8>>,
     pub(crate) database: Cell<u16>,
     pub(crate) resp3: Cell<bool>,
     /// The name of its last command.
@@ -151,7 +156,7 @@ impl Client {
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} ssub=0 \
              multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} events=r cmd={} \
-             user=default redir=-1 resp={} lib-name={} lib-ver={}",
+             user={} redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
             self.local,
@@ -164,6 +169,7 @@ impl Client {
             self.share.outbox(),
             self.share.bytes(),
             self.command.get(),
+            String::from_utf8_lossy(self.user.borrow().as_ref().map_or(DEFAULT, |account| &account.name)),
             if self.resp3.get() { 3 } else { 2 },
             library.0,
             library.1,
@@ -183,6 +189,7 @@ impl Clients {
         &mut self,
         address: String,
         local: String,
+        certified: Option<Vec<u8>>,
         now_s: u64,
         budget: &Rc<Budget>,
     ) -> Rc<Client> {
@@ -195,6 +202,8 @@ impl Clients {
             last_used_s: Cell::new(now_s),
             name: RefCell::default(),
             library: RefCell::default(),
+            user: RefCell::default(),
+            certified,
             database: Cell::new(0),
             resp3: Cell::new(false),
             command: Cell::new("NULL"),

@@ -23,6 +23,7 @@ use esker_redis::resp::parser::{Limits, Parser, ProtocolError};
 use esker_redis::{Fault, Huge, Long, ReadError, Reply, Spec, spec};
 use tokio::sync::oneshot;
 
+use crate::acl::redacted;
 use crate::canary::broken;
 use crate::clients::{Client, End};
 use crate::figures::{Slow, add, shortened};
@@ -46,11 +47,17 @@ const KEPT_BYTES: usize = 16 << 10;
 /// Replies are written as soon as there are so many bytes of them: a client that does not read fills no memory.
 const FLUSH_BYTES: usize = 256 << 10;
 
+/// So long a connection may take to be a user's.
+const NOBODY_MAX: Duration = Duration::from_secs(60);
+
 /// So long a client's commands run until other clients have their turn.
 const TURN: Duration = Duration::from_millis(2);
 
 /// Writes are committed as soon as they take so many bytes.
 pub(crate) const COMMIT_BYTES: usize = 1 << 20;
+
+/// The first byte of what a client sends that speaks TLS. No command begins with it.
+const TLS_HANDSHAKE: u8 = 0x16;
 
 /// So many bytes of commands are read from a client that waits, to notice that it goes.
 const WAITING_BYTES: usize = 1 << 20;
@@ -88,6 +95,10 @@ pub(crate) enum Wait {
     Exec(Vec<Queued>, Vec<Owned>),
     /// An element comes, or the time is over.
     Element(Owned),
+    /// The password that it carries is compared. If it is right, the command is done.
+    Login(Owned),
+    /// Its turn to change users, and what that takes.
+    Users(Owned),
     /// The writes so far survive power loss, or the time is over.
     Sync { at_most: Option<Duration> },
     /// A replica comes, which does not happen, or the time is over.
@@ -118,6 +129,8 @@ pub(crate) struct Queued {
     pub(crate) spec: &'static Spec,
     pub(crate) arguments: Vec<Vec<u8>>,
     pub(crate) long: Vec<Long>,
+    /// Why the client may not do it any more.
+    pub(crate) refusal: Option<String>,
 }
 
 /// The commands since `MULTI`.
@@ -173,10 +186,18 @@ pub(crate) struct Connection {
     why: Option<Box<Why>>,
     /// Whether a reply is written whose beginning the client has.
     is_within_reply: bool,
+    /// Until when the client has to be a user.
+    nobody_until: tokio::time::Instant,
 }
 
 /// Begins to serve a client.
-pub(crate) fn begin(server: &Rc<Server>, stream: Stream, address: String, local: String) {
+pub(crate) fn begin(
+    server: &Rc<Server>,
+    stream: Stream,
+    address: String,
+    local: String,
+    certified: Option<Vec<u8>>,
+) {
     add(&server.figures.connections, 1);
     if server.clients.borrow().len() >= server.settings.borrow().clients_max {
         add(&server.figures.refused_connections, 1);
@@ -185,7 +206,7 @@ pub(crate) fn begin(server: &Rc<Server>, stream: Stream, address: String, local:
         return;
     }
     let now_s = server.uptime_s();
-    let client = server.clients.borrow_mut().add(address, local, now_s, &server.budget);
+    let client = server.clients.borrow_mut().add(address, local, certified, now_s, &server.budget);
     let connection = Connection {
         server: Rc::clone(server),
         client,
@@ -209,7 +230,9 @@ pub(crate) fn begin(server: &Rc<Server>, stream: Stream, address: String, local:
         clock: Instant::now(),
         why: None,
         is_within_reply: false,
+        nobody_until: tokio::time::Instant::now() + NOBODY_MAX,
     };
+    connection.be_as_new();
     tokio::task::spawn_local(connection.run());
 }
 
@@ -282,8 +305,11 @@ impl Connection {
                 return Ok(None);
             }
             let idle_s = self.server.settings.borrow().idle_s;
+            let (client, is_nobody, nobody_until) = (&self.client, !self.is_somebody(), self.nobody_until);
             let is_idle = async {
-                if idle_s > 0 && !self.client.listens() {
+                if is_nobody {
+                    tokio::time::sleep_until(nobody_until).await;
+                } else if idle_s > 0 && !client.listens() {
                     tokio::time::sleep(Duration::from_secs(idle_s)).await;
                 } else {
                     std::future::pending::<()>().await;
@@ -365,8 +391,13 @@ impl Connection {
     async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         add(&self.server.figures.bytes_out, bytes.len() as u64);
         let mut deadline = None;
-        while !bytes.is_empty() {
-            match self.stream.try_write(bytes) {
+        loop {
+            let written = match bytes {
+                [] => self.stream.try_flush().map(|()| 0),
+                bytes => self.stream.try_write(bytes),
+            };
+            match written {
+                Ok(0) if bytes.is_empty() => return Ok(()),
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     bytes = &bytes[written..];
@@ -393,7 +424,6 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
     }
 
     // ---- commands ------------------------------------------------------------------------------------
@@ -415,15 +445,20 @@ impl Connection {
     fn step_on(&mut self, bytes: &[u8]) -> (usize, Next) {
         let begun = Instant::now();
         self.clock = begun;
+        if bytes.first() == Some(&TLS_HANDSHAKE) {
+            // A client that speaks TLS to an address without: it would wait for ever for a reply that it understands.
+            return (bytes.len(), Next::Close);
+        }
         let bulk_bytes = self.server.settings.borrow().bulk_bytes_max;
-        let limits = Limits { arguments: ARGUMENTS_MAX, bulk_bytes, long_bytes: LONG_BYTES };
+        let somebody = Limits { arguments: ARGUMENTS_MAX, bulk_bytes, long_bytes: LONG_BYTES };
         let mut used = 0;
         loop {
             // Also those that others have made: the pool, say.
             if self.reply.bytes.len() >= FLUSH_BYTES || self.reply.has_parts() {
                 return (used, Next::Flush);
             }
-            let request = match self.parser.next(&bytes[used..], &limits) {
+            let limits = if self.is_somebody() { &somebody } else { &Limits::UNAUTHENTICATED };
+            let request = match self.parser.next(&bytes[used..], limits) {
                 Ok(Some(request)) => request,
                 Ok(None) => {
                     return (used, self.parser.long().map_or(Next::Input, |len| Next::Do(Wait::Long(len))));
@@ -506,6 +541,15 @@ impl Connection {
         }
         self.client.command.set(spec.name);
         self.client.last_used_s.set(self.server.uptime_s());
+        if !self.is_unrestricted()
+            && let Some(message) = self.refusal(spec, arguments)
+        {
+            self.refuse(Some(spec), &message);
+            if spec.name == "exec" {
+                self.abort();
+            }
+            return None;
+        }
         if self.client.listens() && !self.reply.resp3 && !is_for_listeners(spec) {
             let message = format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
@@ -517,7 +561,7 @@ impl Connection {
         if let Some(queue) = &mut self.queue
             && !ends_queue(spec)
         {
-            if spec.name == "hello" || is_reply_mode(arguments) {
+            if matches!(spec.name, "hello" | "auth") || is_reply_mode(arguments) {
                 self.refuse(Some(spec), "ERR Command not allowed inside a transaction");
                 return None;
             }
@@ -527,7 +571,8 @@ impl Connection {
                 return None;
             }
             let arguments = arguments.iter().map(|argument| argument.to_vec()).collect();
-            queue.commands.push(Queued { spec, arguments, long: std::mem::take(&mut self.long) });
+            let long = std::mem::take(&mut self.long);
+            queue.commands.push(Queued { spec, arguments, long, refusal: None });
             self.client.queued.set(Some(queue.commands.len()));
             self.reply.simple("QUEUED");
             return None;
@@ -573,23 +618,19 @@ impl Connection {
         if slow_us < 0 || us < slow_us as u64 || spec.name == "slowlog" {
             return;
         }
-        // AUTH and HELLO carry passwords, and some settings and users are secrets.
-        let is_secret = matches!(spec.name, "auth" | "hello" | "acl" | "config");
+        let shown = redacted(spec, arguments);
+        let shown: Vec<&[u8]> = shown.iter().map(Vec::as_slice).collect();
         let slow = Slow {
             id: 0,
             at_s: self.server.now_us() / 1_000_000,
             us,
-            arguments: if is_secret {
-                shortened(&[spec.name.as_bytes(), b"(redacted)"])
-            } else {
-                shortened(arguments)
-            },
+            arguments: shortened(&shown),
             address: self.client.address.clone(),
             name: self.client.name.borrow().clone(),
             command: spec.name,
             why: self.why.as_deref().copied().unwrap_or_default(),
         };
-        self.server.reports.slow(&slow, spec.keys_of(arguments).first().copied().filter(|_| !is_secret));
+        self.server.reports.slow(&slow, spec.keys_of(arguments).first().copied());
         self.server.figures.note_slow(slow, kept);
     }
 
@@ -604,7 +645,19 @@ impl Connection {
             queue.is_broken = true;
         }
         self.server.figures.note_rejected(spec.map_or("unknown", |spec| spec.name));
-        self.reply.error(message);
+        match spec {
+            Some(spec) if spec.name == "exec" => {
+                self.reply.error(&format!("EXECABORT Transaction discarded because of: {message}"));
+            }
+            _ => self.reply.error(message),
+        }
+    }
+
+    /// Forgets the transaction.
+    pub(crate) fn abort(&mut self) {
+        self.queue = None;
+        self.client.queued.set(None);
+        self.unwatch();
     }
 
     pub(crate) fn owned(&self, spec: &'static Spec, arguments: &[&[u8]]) -> Owned {
@@ -751,6 +804,24 @@ impl Connection {
             }
             Wait::Element(command) => return self.wait_for_element(command).await,
             Wait::Long(len) => return self.take_long(len).await,
+            Wait::Login(command) => {
+                let begin = self.reply.bytes.len();
+                if self.compare_password(&command).await {
+                    return Ok(Some(self.again(&command)));
+                }
+                self.note(command.spec, &command.arguments(), begin);
+                self.silence(&command.arguments(), begin);
+            }
+            Wait::Users(command) => {
+                let begin = self.reply.bytes.len();
+                let has_to_go = self.change_users(&command).await;
+                self.note(command.spec, &command.arguments(), begin);
+                self.silence(&command.arguments(), begin);
+                if has_to_go {
+                    self.flush().await?;
+                    return Ok(None);
+                }
+            }
             Wait::Sync { at_most } => {
                 self.flush().await?;
                 let begin = self.reply.bytes.len();

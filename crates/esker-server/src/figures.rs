@@ -2,6 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clients::End;
@@ -109,6 +111,14 @@ pub(crate) struct Figures {
     pub(crate) failed_sweeps: Cell<u64>,
     pub(crate) http_requests: Cell<u64>,
     pub(crate) refused_http: Cell<u64>,
+    /// Passwords that were wrong or not compared, and commands that were refused because of themselves, of their keys or
+    /// databases, and of their channels.
+    pub(crate) denied_logins: Cell<u64>,
+    pub(crate) denied_commands: Cell<u64>,
+    pub(crate) denied_keys: Cell<u64>,
+    pub(crate) denied_channels: Cell<u64>,
+    /// TLS handshakes that did not succeed; counted on another thread.
+    pub(crate) failed_handshakes: Arc<AtomicU64>,
     by_command: RefCell<Commands>,
     slow: RefCell<VecDeque<Slow>>,
     pub(crate) slow_seen: Cell<u64>,
@@ -177,6 +187,11 @@ impl Figures {
             counter.set(0);
         }
         *self.by_command.borrow_mut() = Commands::default();
+        for counter in [&self.denied_logins, &self.denied_commands, &self.denied_keys, &self.denied_channels]
+        {
+            counter.set(0);
+        }
+        self.failed_handshakes.store(0, Ordering::Relaxed);
     }
 
     /// Notes a slow command, and keeps the last `most` of them.

@@ -58,6 +58,8 @@ pub(crate) async fn accept(listener: Listener, server: Rc<Server>) {
                 match stream {
                     Stream::Tcp(stream) => answer(TokioIo::new(stream), &counted.0).await,
                     Stream::Unix(stream) => answer(TokioIo::new(stream), &counted.0).await,
+                    // No listener for HTTP has it.
+                    Stream::Tls(_) => {}
                 }
             })
             .await;

@@ -1,6 +1,7 @@
 //! What `INFO` tells.
 
 use std::fmt::Write;
+use std::sync::atomic::Ordering;
 
 use crate::clients::End;
 use crate::process;
@@ -100,6 +101,11 @@ fn write_section(server: &Server, section: &str, out: &mut String) -> std::fmt::
             for why in End::ALL {
                 line(&format!("closed_{}_connections", why.name()), &figures.ended(why))?;
             }
+            line("tls_handshakes_failed", &figures.failed_handshakes.load(Ordering::Relaxed))?;
+            line("acl_access_denied_auth", &figures.denied_logins.get())?;
+            line("acl_access_denied_cmd", &figures.denied_commands.get())?;
+            line("acl_access_denied_key", &figures.denied_keys.get())?;
+            line("acl_access_denied_channel", &figures.denied_channels.get())?;
             line("commands_in_pool", &figures.in_pool.get())?;
             let pool = server.pool.figures();
             line("pool_queue", &pool.queued)?;

@@ -15,11 +15,14 @@ use std::fmt;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use esker::Db;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::LocalSet;
 
+mod acl;
 mod backups;
 mod canary;
 mod channels;
@@ -28,33 +31,44 @@ mod connection;
 mod descriptors;
 mod expiries;
 mod figures;
+mod files;
 mod free_memory;
+mod handshakes;
 mod http;
 mod info;
 mod insight;
 mod latches;
 mod latency;
 mod listen;
+mod logins;
 mod memory;
 mod metrics;
 mod monitor;
 mod own;
+mod passwords;
 mod pool;
 mod process;
 mod reports;
+mod security;
 mod server;
 mod settings;
 mod syncs;
+mod tls;
 mod trees;
+mod users;
 mod waiters;
 mod watches;
 mod why;
 
 pub use listen::{Address, AddressError};
+pub use security::{Password, Security, Tls};
 pub use syncs::StoreEvents;
 
 use listen::Listeners;
+use logins::Logins;
 use server::Server;
+use tls::Certificates;
+use users::Users;
 
 /// The threads of the pool.
 const POOL_THREADS: usize = 8;
@@ -145,6 +159,8 @@ pub struct Config {
     pub backups_kept: usize,
     /// The directory of the store, which `CONFIG GET dir` shows.
     pub dir: PathBuf,
+    /// Who may connect, and how.
+    pub security: Security,
 }
 
 impl Config {
@@ -166,6 +182,7 @@ impl Config {
             backup_dir: None,
             backups_kept: 7,
             dir: dir.as_ref().to_path_buf(),
+            security: Security::default(),
         }
     }
 }
@@ -184,6 +201,8 @@ pub struct Addresses {
 pub enum ServeError {
     /// An address cannot be listened to; the message says why.
     Address(String),
+    /// Users, certificates or keys are not as they should be; the message says how.
+    Security(String),
     /// The store failed.
     Store(esker::Error),
     /// The system refused what the event loop needs.
@@ -193,7 +212,7 @@ pub enum ServeError {
 impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ServeError::Address(message) => f.write_str(message),
+            ServeError::Address(message) | ServeError::Security(message) => f.write_str(message),
             ServeError::Store(error) => error.fmt(f),
             ServeError::System(error) => write!(f, "the event loop cannot run: {error}"),
         }
@@ -234,10 +253,17 @@ pub fn serve(
         .build()?;
     let local = LocalSet::new();
     let served: Result<(), ServeError> = local.block_on(&runtime, async move {
-        let resp = Listeners::bind(&config.resp).await.map_err(ServeError::Address)?;
-        let http = Listeners::bind(&config.http).await.map_err(ServeError::Address)?;
+        let mut users = Users::new(users::configured(&config.security).map_err(ServeError::Security)?);
+        let logins = Logins::new().map_err(|why| ServeError::Security(why.to_owned()))?;
+        let certificates = match &config.security.tls {
+            Some(tls) => Some(Arc::new(Certificates::load(tls).map_err(ServeError::Security)?)),
+            None => None,
+        };
+        let resp = Listeners::bind(&config.resp, &config.security, &mut users).await;
+        let resp = resp.map_err(ServeError::Address)?;
+        let http = Listeners::bind_http(&config.http).await.map_err(ServeError::Address)?;
         let seed = seed();
-        let server = Server::new(db, config, std::sync::Arc::clone(&events.syncs), seed)?;
+        let server = Server::new(db, config, Arc::clone(&events.syncs), (users, logins), seed)?;
         let mut tasks = vec![
             tokio::task::spawn_local(sweep(Rc::clone(&server))),
             tokio::task::spawn_local(expiries::tell(Rc::clone(&server))),
@@ -246,11 +272,17 @@ pub fn serve(
         if let Durability::Every(time) = server.config.durability {
             tasks.push(tokio::task::spawn_local(sync_every(Rc::clone(&server), time)));
         }
+        let mut handshakes = None;
+        if let Some(certificates) = certificates {
+            handshakes = Some(handshakes::start(&server, Arc::clone(&certificates))?);
+            let hangup = signal(SignalKind::hangup())?;
+            tasks.push(tokio::task::spawn_local(reload_at(hangup, certificates)));
+        }
         let addresses = Addresses { resp: resp.addresses(), http: http.addresses() };
         ready(&addresses);
         tracing::info!(resp = shown(&addresses.resp), http = shown(&addresses.http), "ready");
         for listener in resp.into_each() {
-            tasks.push(tokio::task::spawn_local(listener.accept(Rc::clone(&server))));
+            tasks.push(tokio::task::spawn_local(listener.accept(Rc::clone(&server), handshakes.clone())));
         }
         // These answer until the end, so that others hear of it.
         for listener in http.into_each() {
@@ -271,6 +303,15 @@ pub fn serve(
 
 fn shown(addresses: &[Address]) -> String {
     addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// Has the certificates read again at each SIGHUP.
+async fn reload_at(mut hangup: Signal, certificates: Arc<Certificates>) {
+    while hangup.recv().await.is_some() {
+        let certificates = Arc::clone(&certificates);
+        // A panic is that of the pool's thread; the certificates stay as they are.
+        let _ = tokio::task::spawn_blocking(move || certificates.reload()).await;
+    }
 }
 
 /// A number that differs from run to run.

@@ -12,18 +12,25 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::mpsc::Sender;
 
 use crate::connection;
+use crate::handshakes::Raw;
+use crate::security::Security;
 use crate::server::Server;
+use crate::tls::TlsStream;
+use crate::users::Users;
 
 /// How long a listener rests that cannot accept: no descriptors are left, say.
 const REST: Duration = Duration::from_millis(100);
 
-/// Where a server listens: `HOST:PORT`, where port 0 is any free one, or `unix:PATH`.
+/// Where a server listens: `HOST:PORT`, where port 0 is any free one, `tls://HOST:PORT`, or `unix:PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// A host and a port.
     Tcp(String, u16),
+    /// A host and a port, with TLS.
+    Tls(String, u16),
     /// A socket in the file system.
     Unix(PathBuf),
 }
@@ -43,30 +50,42 @@ impl std::error::Error for AddressError {}
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Address::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Address::Tcp(host, port) => f.write_str(&joined(host, *port)),
+            Address::Tls(host, port) => write!(f, "tls://{}", joined(host, *port)),
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
+}
+
+/// A host and a port as one text.
+fn joined(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let wrong = || AddressError(format!("{text:?} is no address: HOST:PORT, or unix:PATH"));
+        let wrong =
+            || AddressError(format!("{text:?} is no address: HOST:PORT, tls://HOST:PORT or unix:PATH"));
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() { Err(wrong()) } else { Ok(Address::Unix(PathBuf::from(path))) };
         }
-        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let (is_tls, rest) = text.strip_prefix("tls://").map_or((false, text), |rest| (true, rest));
+        let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
         let port = port.parse().map_err(|_| wrong())?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        if host.is_empty() { Err(wrong()) } else { Ok(Address::Tcp(host.to_owned(), port)) }
+        match host {
+            host if host.is_empty() || host.contains('/') => Err(wrong()),
+            host if is_tls => Ok(Address::Tls(host.to_owned(), port)),
+            host => Ok(Address::Tcp(host.to_owned(), port)),
+        }
     }
 }
 
 enum Socket {
     Tcp(TcpListener),
+    Tls(TcpListener),
     /// With its path, and the device and the number of the file that was made there.
     Unix(UnixListener, PathBuf, (u64, u64)),
 }
@@ -80,11 +99,40 @@ pub(crate) struct Listener {
 pub(crate) struct Listeners(Vec<Listener>);
 
 impl Listeners {
-    pub(crate) async fn bind(addresses: &[Address]) -> Result<Listeners, String> {
+    /// Listens to all addresses. If other machines can reach one of them, and not everybody there shows a certificate,
+    /// each user needs a password from now on.
+    ///
+    /// # Errors
+    /// An address that cannot be listened to, or that would let anybody in.
+    pub(crate) async fn bind(
+        addresses: &[Address],
+        security: &Security,
+        users: &mut Users,
+    ) -> Result<Listeners, String> {
         let mut listeners = Vec::new();
         for address in addresses {
             listeners.push(match address {
-                Address::Tcp(host, port) => tcp(host, *port).await?,
+                Address::Tls(..) if security.tls.is_none() => {
+                    return Err(format!("cannot listen to {address}: TLS needs a certificate and its key (--tls-cert, --tls-key)"));
+                }
+                Address::Tcp(host, port) => tcp(host, *port, false, security, users).await?,
+                Address::Tls(host, port) => tcp(host, *port, true, security, users).await?,
+                Address::Unix(path) => unix(path)?,
+            });
+        }
+        Ok(Listeners(listeners))
+    }
+
+    /// Listens for HTTP, which has no users and no TLS: to loopback addresses and unix sockets only.
+    ///
+    /// # Errors
+    /// An address that cannot be listened to, or that others can reach.
+    pub(crate) async fn bind_http(addresses: &[Address]) -> Result<Listeners, String> {
+        let mut listeners = Vec::new();
+        for address in addresses {
+            listeners.push(match address {
+                Address::Tls(..) => return Err(format!("cannot listen to {address}: HTTP has no TLS here")),
+                Address::Tcp(host, port) => local_tcp(host, *port).await?,
                 Address::Unix(path) => unix(path)?,
             });
         }
@@ -100,13 +148,49 @@ impl Listeners {
     }
 }
 
-async fn tcp(host: &str, port: u16) -> Result<Listener, String> {
+async fn tcp(
+    host: &str,
+    port: u16,
+    is_tls: bool,
+    security: &Security,
+    users: &mut Users,
+) -> Result<Listener, String> {
     let failed = |error: io::Error| format!("cannot listen to {host}:{port}: {error}");
     let found: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await.map_err(failed)?.collect();
-    // Clients are not asked who they are yet, so only this machine's may come.
+    if let Some(open) = found.iter().find(|address| !address.ip().is_loopback()) {
+        let is_guarded = security.asks_for_certificates(is_tls) || security.allows_no_password;
+        if let Some(name) = users.one_without_password().filter(|_| !is_guarded) {
+            let name = String::from_utf8_lossy(name);
+            return Err(format!(
+                "will not listen to {open}: the user '{name}' needs no password, so anybody there could do what it may. Give \
+                 it one (--password-file, ESKER_PASSWORD or --acl-file), ask for certificates (--tls-client-ca), or let \
+                 anybody in (--insecure-no-password)"
+            ));
+        }
+        if !is_guarded {
+            users.need_passwords();
+        }
+        if !is_tls {
+            tracing::warn!(address = %open, "passwords and data cross the network unencrypted: this address has no TLS");
+        }
+    }
+    let socket = TcpListener::bind(found.as_slice()).await.map_err(failed)?;
+    let bound = socket.local_addr().map_err(failed)?;
+    let (host, port) = (bound.ip().to_string(), bound.port());
+    Ok(if is_tls {
+        Listener { socket: Socket::Tls(socket), address: Address::Tls(host, port) }
+    } else {
+        Listener { socket: Socket::Tcp(socket), address: Address::Tcp(host, port) }
+    })
+}
+
+async fn local_tcp(host: &str, port: u16) -> Result<Listener, String> {
+    let failed = |error: io::Error| format!("cannot listen to {host}:{port}: {error}");
+    let found: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await.map_err(failed)?.collect();
     if let Some(open) = found.iter().find(|address| !address.ip().is_loopback()) {
         return Err(format!(
-            "will not listen to {open}: this version knows no users, so it serves loopback addresses and unix: sockets only"
+            "will not listen to {open} for HTTP, which has no users and no TLS: give a loopback address or unix:PATH, behind \
+             a proxy if others are to read the figures"
         ));
     }
     let socket = TcpListener::bind(found.as_slice()).await.map_err(failed)?;
@@ -157,24 +241,37 @@ impl Drop for Socket {
 }
 
 impl Listener {
-    /// Accepts connections for ever.
-    pub(crate) async fn accept(self, server: Rc<Server>) {
-        let local = self.address.to_string();
+    /// Accepts connections for ever. Those with TLS go to `handshakes`.
+    pub(crate) async fn accept(self, server: Rc<Server>, handshakes: Option<Sender<Raw>>) {
+        let local = match &self.address {
+            Address::Tls(host, port) => joined(host, *port),
+            address => address.to_string(),
+        };
+        if let (Socket::Tls(socket), Some(handshakes)) = (&self.socket, handshakes) {
+            loop {
+                let raw = accept_tcp(socket).await.and_then(|(stream, address)| {
+                    Ok(Raw { socket: stream.into_std()?, address, local: local.clone() })
+                });
+                match raw {
+                    Ok(raw) => drop(handshakes.send(raw).await),
+                    Err(_) => tokio::time::sleep(REST).await,
+                }
+            }
+        }
         loop {
             let (stream, address) = self.next().await;
-            connection::begin(&server, stream, address, local.clone());
+            connection::begin(&server, stream, address, local.clone(), None);
         }
     }
 
-    /// The next connection, and the address of its other end.
+    /// The next connection without TLS, and the address of its other end.
     pub(crate) async fn next(&self) -> (Stream, String) {
         loop {
             let accepted = match &self.socket {
-                Socket::Tcp(socket) => socket.accept().await.map(|(stream, from)| {
-                    // Replies are written whole: to wait for more only delays them.
-                    let _ = stream.set_nodelay(true);
-                    (Stream::Tcp(stream), from.to_string())
-                }),
+                // No listener with TLS is asked.
+                Socket::Tcp(socket) | Socket::Tls(socket) => {
+                    accept_tcp(socket).await.map(|(stream, from)| (Stream::Tcp(stream), from))
+                }
                 Socket::Unix(socket, path, _) => socket
                     .accept()
                     .await
@@ -188,10 +285,18 @@ impl Listener {
     }
 }
 
+async fn accept_tcp(socket: &TcpListener) -> io::Result<(TcpStream, String)> {
+    let (stream, from) = socket.accept().await?;
+    // Replies are written whole: to wait for more only delays them.
+    let _ = stream.set_nodelay(true);
+    Ok((stream, from.to_string()))
+}
+
 /// A connection's bytes.
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<TlsStream>),
 }
 
 impl Stream {
@@ -206,6 +311,7 @@ impl Stream {
         let read = match self {
             Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
             Stream::Unix(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+            Stream::Tls(stream) => return stream.poll_read(cx, buffer.initialize_unfilled()),
         };
         read.map_ok(|()| buffer.filled().len())
     }
@@ -214,6 +320,7 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.writable().await,
             Stream::Unix(stream) => stream.writable().await,
+            Stream::Tls(stream) => stream.writable().await,
         }
     }
 
@@ -221,6 +328,15 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.try_write(bytes),
             Stream::Unix(stream) => stream.try_write(bytes),
+            Stream::Tls(stream) => stream.try_write(bytes),
+        }
+    }
+
+    /// Sends what was written and not sent.
+    pub(crate) fn try_flush(&self) -> io::Result<()> {
+        match self {
+            Stream::Tcp(_) | Stream::Unix(_) => Ok(()),
+            Stream::Tls(stream) => stream.try_flush(),
         }
     }
 }
@@ -231,12 +347,28 @@ mod tests {
 
     #[test]
     fn addresses_are_read_and_printed() {
-        for (text, printed) in
-            [("127.0.0.1:0", "127.0.0.1:0"), ("[::1]:6379", "[::1]:6379"), ("unix:/a b", "unix:/a b")]
-        {
+        for (text, printed) in [
+            ("127.0.0.1:0", "127.0.0.1:0"),
+            ("[::1]:6379", "[::1]:6379"),
+            ("unix:/a b", "unix:/a b"),
+            ("tls://h:1", "tls://h:1"),
+            ("tls://[::1]:1", "tls://[::1]:1"),
+        ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), printed);
         }
-        for text in ["", "6379", ":6379", "localhost", "localhost:x", "localhost:70000", "unix:"] {
+        for text in [
+            "",
+            "6379",
+            ":6379",
+            "localhost",
+            "localhost:x",
+            "localhost:70000",
+            "unix:",
+            "tls://",
+            "tls://:1",
+            "tls://h",
+            "http://h:1",
+        ] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
     }

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use esker_redis::acl::categories_of;
 use esker_redis::numbers::integer;
 use esker_redis::{Family, Keys, ReadError, Reply, Slot, Space, Spec, specs};
 
+use crate::acl::{Attempt, WRONG_PASSWORD, credentials};
 use crate::canary::broken;
 use crate::channels::By;
 use crate::clients::Client;
@@ -50,8 +52,9 @@ impl Connection {
                 return Some(Next::Close);
             }
             "select" => self.select(args[1]),
-            "auth" => self.auth(args),
-            "hello" => self.hello(args),
+            "auth" => return self.auth(spec, args),
+            "hello" => return self.hello(spec, args),
+            "acl" => return self.acl(spec, args),
             "reset" => self.reset(),
             "client" => return self.client_command(args),
             "multi" => self.multi(),
@@ -128,53 +131,61 @@ impl Connection {
         }
     }
 
-    fn auth(&mut self, args: &[&[u8]]) {
-        match args {
-            [_, _] => self.reply.error(
-                "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
-                 configuration is correct?",
-            ),
-            // The only user, who has no password.
-            [_, b"default", _] => self.reply.ok(),
-            [_, _, _] => self.reply.error("WRONGPASS invalid username-password pair or user is disabled."),
-            _ => self.reply.error(SYNTAX),
+    fn hello(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Option<Next> {
+        match self.try_hello(args) {
+            Ok(Attempt::Succeeded) => None,
+            Ok(Attempt::Failed) => {
+                self.reply.error(WRONG_PASSWORD);
+                None
+            }
+            Ok(Attempt::Unknown) => Some(Next::Do(Wait::Login(self.owned(spec, args)))),
+            Err(message) => {
+                self.reply.error(&message);
+                None
+            }
         }
     }
 
-    fn hello(&mut self, args: &[&[u8]]) {
+    /// Answers `HELLO`, unless the password that it carries is wrong or not known.
+    fn try_hello(&mut self, args: &[&[u8]]) -> Result<Attempt, String> {
         let resp3 = match args.get(1).map(|version| integer(version)) {
             None => self.reply.resp3,
             Some(Some(2)) => false,
             Some(Some(3)) => true,
-            Some(None) => return self.reply.error("ERR Protocol version is not an integer or out of range"),
-            Some(Some(_)) => return self.reply.error("NOPROTO unsupported protocol version"),
+            Some(None) => return Err("ERR Protocol version is not an integer or out of range".to_owned()),
+            Some(Some(_)) => return Err("NOPROTO unsupported protocol version".to_owned()),
         };
         let (mut rest, mut name) = (args.get(2..).unwrap_or(&[]), None);
         loop {
             rest = match rest {
                 [] => break,
-                [word, user, _, more @ ..] if is(word, "AUTH") => {
-                    if *user != b"default" {
-                        return self
-                            .reply
-                            .error("WRONGPASS invalid username-password pair or user is disabled.");
-                    }
-                    more
-                }
+                [word, _, _, more @ ..] if is(word, "AUTH") => more,
                 [word, given, more @ ..] if is(word, "SETNAME") => {
                     name = Some(*given);
                     more
                 }
                 [word, ..] => {
                     let word = String::from_utf8_lossy(word);
-                    return self.reply.error(&format!("ERR Syntax error in HELLO option '{word}'"));
+                    return Err(format!("ERR Syntax error in HELLO option '{word}'"));
                 }
             };
+        }
+        if let Some((user, password)) = credentials(args) {
+            match self.try_to_be(user, password) {
+                Attempt::Succeeded => {}
+                other => return Ok(other),
+            }
+        } else if !self.is_somebody() {
+            return Err(
+                "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> \
+                 option can be used to authenticate the client and select the RESP protocol version at the same time"
+                    .to_owned(),
+            );
         }
         if let Some(name) = name
             && !self.set_name(name)
         {
-            return;
+            return Ok(Attempt::Succeeded);
         }
         self.reply.resp3 = resp3;
         self.client.resp3.set(resp3);
@@ -193,6 +204,7 @@ impl Connection {
         self.reply.bulk(b"master");
         self.reply.bulk(b"modules");
         self.reply.array(0);
+        Ok(Attempt::Succeeded)
     }
 
     /// Gives the client a name, or says why it cannot have it.
@@ -206,13 +218,12 @@ impl Connection {
     }
 
     fn reset(&mut self) {
-        self.queue = None;
-        self.client.queued.set(None);
-        self.unwatch();
+        self.abort();
         self.tell_messages();
         self.unsubscribe_all();
         self.client.database.set(0);
         self.client.name.borrow_mut().clear();
+        self.be_as_new();
         self.replies = Replies::All;
         self.reply.resp3 = false;
         self.client.resp3.set(false);
@@ -354,7 +365,17 @@ impl Connection {
                 },
                 b"addr" => killed.retain(|client| client.address.as_bytes() == value),
                 b"laddr" => killed.retain(|client| client.local.as_bytes() == value),
-                b"user" => killed.retain(|_| value == b"default"),
+                b"user" => {
+                    if self.server.users.borrow().get(value).is_none() {
+                        let value = String::from_utf8_lossy(value).into_owned();
+                        self.reply.error(&format!("ERR No such user '{value}'"));
+                        return None;
+                    }
+                    killed.retain(|client| {
+                        let user = client.user.borrow();
+                        user.as_ref().is_some_and(|account| account.name == value)
+                    });
+                }
                 b"type" => match value.to_ascii_lowercase().as_slice() {
                     b"normal" => killed.retain(|client| !client.listens()),
                     b"pubsub" => killed.retain(|client| client.listens()),
@@ -399,11 +420,10 @@ impl Connection {
     }
 
     fn discard(&mut self) {
-        if self.queue.take().is_none() {
+        if self.queue.is_none() {
             return self.reply.error("ERR DISCARD without MULTI");
         }
-        self.client.queued.set(None);
-        self.unwatch();
+        self.abort();
         self.reply.ok();
     }
 
@@ -446,6 +466,9 @@ impl Connection {
     }
 
     fn exec(&mut self) -> Option<Next> {
+        if !self.is_unrestricted() {
+            self.note_refusals();
+        }
         let Some(queue) = &self.queue else {
             self.reply.error("ERR EXEC without MULTI");
             return None;
@@ -487,6 +510,26 @@ impl Connection {
         }
     }
 
+    /// Notes which commands of the transaction the client may not do any more.
+    fn note_refusals(&mut self) {
+        let Some(mut queue) = self.queue.take() else { return };
+        let mut database = self.client.database.get();
+        for Queued { spec, arguments, refusal, .. } in &mut queue.commands {
+            let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+            *refusal = self.refusal_in_exec(spec, &arguments, database);
+            if refusal.is_none() {
+                database = self.selected(spec, &arguments).unwrap_or(database);
+            }
+        }
+        self.queue = Some(queue);
+    }
+
+    /// The database that a command selects, if it is there.
+    fn selected(&self, spec: &Spec, arguments: &[&[u8]]) -> Option<u16> {
+        let number = arguments.get(1).filter(|_| spec.name == "select").and_then(|number| integer(number))?;
+        u16::try_from(number).ok().filter(|number| *number < self.server.trees.count())
+    }
+
     /// Whether a watched key has changed, or has expired.
     pub(crate) fn has_changed(&self) -> bool {
         let now_us = self.server.now_us();
@@ -497,15 +540,15 @@ impl Connection {
     /// The commands of a transaction that are evaluated, each with the database that it is about.
     fn evaluated_of(&self, queue: &Queue) -> Vec<Owned> {
         let (mut database, mut evaluated) = (self.client.database.get(), Vec::new());
-        for Queued { spec, arguments, long } in &queue.commands {
-            if !spec.is_of_server() {
+        for Queued { spec, arguments, long, .. } in
+            queue.commands.iter().filter(|command| command.refusal.is_none())
+        {
+            if spec.is_of_server() {
+                let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+                database = self.selected(spec, &arguments).unwrap_or(database);
+            } else {
                 let (arguments, long) = (arguments.clone(), long.clone());
                 evaluated.push(Owned { spec, arguments, long, database });
-            } else if spec.name == "select"
-                && let Some(number) = arguments.get(1).and_then(|number| integer(number))
-                && (0..i64::from(self.server.trees.count())).contains(&number)
-            {
-                database = number as u16;
             }
         }
         evaluated
@@ -537,9 +580,11 @@ impl Connection {
         self.reply.array(queue.len());
         self.is_in_exec = true;
         let mut evaluated = evaluated.into_iter();
-        for Queued { spec, arguments, .. } in queue {
+        for Queued { spec, arguments, refusal, .. } in queue {
             let begin = self.reply.bytes.len();
-            if spec.is_of_server() {
+            if let Some(message) = refusal {
+                self.reply.error(&message);
+            } else if spec.is_of_server() {
                 let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
                 // What has to wait does not, within EXEC.
                 if self.own_command(spec, &arguments).is_some() {
@@ -843,13 +888,6 @@ fn describe(reply: &mut Reply, spec: &Spec) {
         (matches!(spec.keys, Keys::Counted { .. }), "movablekeys"),
     ];
     let names: Vec<&str> = named.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
-    let category = match spec.family {
-        Family::Keyspace => "keyspace",
-        Family::SortedSet => "sortedset",
-        Family::Transaction => "transaction",
-        Family::Server => "admin",
-        other => group(other),
-    };
     reply.array(10);
     reply.bulk(spec.name.as_bytes());
     reply.integer(i64::from(spec.arity));
@@ -858,8 +896,9 @@ fn describe(reply: &mut Reply, spec: &Spec) {
     reply.integer(first);
     reply.integer(last);
     reply.integer(step);
-    reply.set(1);
-    reply.simple(&format!("@{category}"));
+    let categories: Vec<&str> = categories_of(spec.name).collect();
+    reply.set(categories.len());
+    categories.iter().for_each(|category| reply.simple(&format!("@{category}")));
     reply.array(0);
     reply.array(0);
     reply.array(0);

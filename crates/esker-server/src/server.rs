@@ -34,6 +34,7 @@ use crate::expiries::Expiries;
 use crate::figures::{Figures, Times, add};
 use crate::http::Http;
 use crate::latches::Latches;
+use crate::logins::Logins;
 use crate::memory::Budget;
 use crate::monitor::{self, Kind};
 use crate::pool::{Pool, Ran};
@@ -41,6 +42,7 @@ use crate::reports::Reports;
 use crate::settings::Settings;
 use crate::syncs::Syncs;
 use crate::trees::{Trees, View, unreadable};
+use crate::users::Users;
 use crate::waiters::{Waiter, WaiterId, Waiters};
 use crate::watches::Watches;
 use crate::why::{Spent, ToPool, Why};
@@ -101,6 +103,10 @@ pub(crate) struct Server {
     pub(crate) waiters: RefCell<Waiters>,
     pub(crate) channels: RefCell<Channels>,
     pub(crate) clients: RefCell<Clients>,
+    pub(crate) users: RefCell<Users>,
+    /// Is held while users change.
+    pub(crate) users_change: tokio::sync::Mutex<()>,
+    pub(crate) logins: Logins,
     pub(crate) syncs: Arc<Syncs>,
     pub(crate) expiries: Expiries,
     pub(crate) figures: Figures,
@@ -122,7 +128,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(db: &Db, config: Config, syncs: Arc<Syncs>, seed: u64) -> esker::Result<Rc<Server>> {
+    pub(crate) fn new(
+        db: &Db,
+        config: Config,
+        syncs: Arc<Syncs>,
+        (users, logins): (Users, Logins),
+        seed: u64,
+    ) -> esker::Result<Rc<Server>> {
         let trees = Arc::new(Trees::open(db, config.databases)?);
         let (settings, budget) = (Settings::new(&config), Rc::default());
         settings.apply(&budget);
@@ -137,6 +149,9 @@ impl Server {
             waiters: RefCell::default(),
             channels: RefCell::default(),
             clients: RefCell::default(),
+            users: RefCell::new(users),
+            users_change: tokio::sync::Mutex::new(()),
+            logins,
             syncs,
             expiries: Expiries::default(),
             figures: Figures::new(db.default_tree().time_us()),

@@ -91,6 +91,10 @@ impl Waiters {
             .unwrap_or_default()
     }
 
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Waiter> {
+        self.by_id.values()
+    }
+
     pub(crate) fn get(&self, id: WaiterId) -> Option<&Waiter> {
         self.by_id.get(&id)
     }

@@ -17,7 +17,7 @@ pub(crate) struct Serve {
     /// Print the configuration in force as such a file, and exit
     #[arg(long)]
     pub(crate) print_config: bool,
-    /// Listen here for Redis clients: HOST:PORT (port 0: any free one) or unix:PATH. May be given several times.
+    /// Listen here for Redis clients: HOST:PORT (port 0: any free one), tls://HOST:PORT or unix:PATH. May be given several times.
     /// Without --resp and --http: 127.0.0.1:6379
     #[arg(long, value_name = "ADDR", value_delimiter = ' ')]
     pub(crate) resp: Vec<Address>,
@@ -67,6 +67,44 @@ pub(crate) struct Serve {
     /// The least important events that are logged
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
     pub(crate) log_level: LogLevel,
+    #[command(flatten)]
+    pub(crate) security: Security,
+}
+
+/// Who may connect, and how.
+#[derive(Debug, Args)]
+pub(crate) struct Security {
+    /// The server's certificate for tls:// addresses, and those between it and a root: PEM. SIGHUP has it read again
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of the certificate: PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Ask clients for certificates, which one of these roots has signed: PEM. A client is the user whose name is in its
+    /// certificate, if there is such a user
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
+    /// Whether a client needs a certificate (`yes`) or may come without (`optional`)
+    #[arg(long, value_name = "WHEN", requires = "tls_client_ca", default_value = "yes")]
+    pub(crate) tls_auth_clients: AuthClients,
+    /// The file with the users and their rights, in the form of Redis: read at the start and by ACL LOAD, written by ACL SAVE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) acl_file: Option<PathBuf>,
+    /// The file whose first line is the password of the user `default`. The variable ESKER_PASSWORD does the same
+    #[arg(long, value_name = "FILE", conflicts_with = "acl_file")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Listen to addresses that other machines can reach even if a user needs no password: anybody there is that user
+    #[arg(long)]
+    pub(crate) insecure_no_password: bool,
+}
+
+/// Whether clients need certificates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuthClients {
+    /// They do
+    Yes,
+    /// They may come without
+    Optional,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

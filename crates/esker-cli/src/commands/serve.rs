@@ -4,14 +4,17 @@ use std::io::Write;
 use std::time::Duration;
 
 use esker::Db;
-use esker_server::{Addresses, Config, ServeError, StoreEvents, serve};
+use esker_server::{Addresses, Config, Password, Security, ServeError, StoreEvents, Tls, serve};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::args::{Global, Serve};
+use crate::args::{self, Global, Serve};
 use crate::exit::{Failure, INTERRUPTED, Outcome};
 use crate::log::Log;
 use crate::store;
 use crate::supervisor;
+
+/// The variable with the password of the user `default`.
+const PASSWORD: &str = "ESKER_PASSWORD";
 
 /// How long clients have at the end; a moment more, and the process ends anyway.
 const ENDS_WITHIN: Duration = Duration::from_secs(15);
@@ -38,10 +41,10 @@ pub(crate) fn run(global: &Global, args: &Serve) -> Outcome {
         printed = print(addresses);
         supervisor::tell("READY=1");
     };
-    let served = serve(&db, &events, config(global, args), ready, end());
+    let served = serve(&db, &events, config(global, args)?, ready, end());
     printed.map_err(|error| Failure::output(&"standard output", &error))?;
     served.map_err(|error| match error {
-        ServeError::Address(message) => Failure::usage(message),
+        ServeError::Address(message) | ServeError::Security(message) => Failure::usage(message),
         ServeError::Store(error) => error.into(),
         error => Failure::store(error.to_string()),
     })?;
@@ -50,7 +53,7 @@ pub(crate) fn run(global: &Global, args: &Serve) -> Outcome {
     Ok(())
 }
 
-fn config(global: &Global, args: &Serve) -> Config {
+fn config(global: &Global, args: &Serve) -> Outcome<Config> {
     let mut config = Config::new(&global.db);
     config.resp.clone_from(&args.resp);
     config.http.clone_from(&args.http);
@@ -66,7 +69,8 @@ fn config(global: &Global, args: &Serve) -> Config {
     config.backup_dir.clone_from(&args.backup_dir);
     config.backups_kept = usize::from(args.backup_keep);
     config.latency_ms = args.latency_monitor_threshold;
-    config
+    config.security = security(&args.security)?;
+    Ok(config)
 }
 
 /// Says where the server listens.
@@ -76,6 +80,38 @@ fn print(addresses: &Addresses) -> std::io::Result<()> {
     let lines: String = resp.chain(http).collect();
     let mut out = std::io::stdout().lock();
     out.write_all(format!("{lines}ready\n").as_bytes()).and_then(|()| out.flush())
+}
+
+fn security(args: &args::Security) -> Outcome<Security> {
+    // A password never stands on the command line, where every user of the machine can see it.
+    let password = match (&args.password_file, std::env::var_os(PASSWORD)) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::usage(format!(
+                "--password-file and the variable {PASSWORD} are both given"
+            )));
+        }
+        (Some(path), None) => Some(Password::of_file(path).map_err(Failure::usage)?),
+        (None, Some(password)) => {
+            let password = Password::new(password.as_encoded_bytes());
+            Some(password.map_err(|why| Failure::usage(format!("{PASSWORD}: {why}")))?)
+        }
+        (None, None) => None,
+    };
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => Some(Tls {
+            cert: cert.clone(),
+            key: key.clone(),
+            client_ca: args.tls_client_ca.clone(),
+            is_client_optional: args.tls_auth_clients == args::AuthClients::Optional,
+        }),
+        _ => None,
+    };
+    Ok(Security {
+        acl_file: args.acl_file.clone(),
+        password,
+        allows_no_password: args.insecure_no_password,
+        tls,
+    })
 }
 
 /// Waits for SIGTERM or SIGINT. From then on, a second one ends the process at once.

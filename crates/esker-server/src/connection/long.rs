@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{ErrorKind, ValueWriter};
-use esker_redis::{Huge, Part};
+use esker_redis::{Huge, Part, spec};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::{Connection, Next, poll_append, sleep, told};
@@ -34,6 +34,9 @@ impl Connection {
     /// Stores a long argument as it comes, whatever its command will do with it. `None`: the client has gone.
     pub(super) async fn take_long(&mut self, len: u64) -> io::Result<Option<Next>> {
         self.flush().await?;
+        // What would not be allowed is not stored.
+        let refusal = self.refusal_so_far();
+        self.sent = refusal.map_or_else(|| std::mem::replace(&mut self.sent, Ok(Vec::new())), Err);
         let begin = self.parser.take_long();
         let mut piece = self.buffer.split_off(begin);
         let behind =
@@ -62,6 +65,16 @@ impl Connection {
         }
         self.buffer.extend(behind.unwrap_or_default());
         Ok(Some(self.step()))
+    }
+
+    /// Why the client may not do the command that has begun; `None`: it may, as far as its arguments have come.
+    fn refusal_so_far(&self) -> Option<String> {
+        if self.is_unrestricted() {
+            return None;
+        }
+        let arguments = self.parser.begun(&self.buffer);
+        let spec = arguments.first().and_then(|name| spec(name))?;
+        self.refusal(spec, &arguments)
     }
 
     /// Reads some of the next `left` bytes. Returns how many; 0: the client has gone, or has to go.

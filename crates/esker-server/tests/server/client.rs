@@ -76,9 +76,15 @@ impl Value {
     }
 }
 
+/// A connection of any kind.
+pub(crate) trait Io: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Io for T {}
+
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Other(Box<dyn Io>),
 }
 
 /// How long a reply may take before a test fails.
@@ -115,7 +121,7 @@ impl Client {
 
     pub(crate) fn try_connect(address: &Address) -> io::Result<Client> {
         let stream = match address {
-            Address::Tcp(host, port) => {
+            Address::Tcp(host, port) | Address::Tls(host, port) => {
                 let stream = TcpStream::connect((host.as_str(), *port))?;
                 stream.set_nodelay(true)?;
                 stream.set_read_timeout(Some(PATIENCE))?;
@@ -132,11 +138,17 @@ impl Client {
         Ok(Client { stream, buffer: Vec::new(), at: 0 })
     }
 
+    /// A client of a connection that is there.
+    pub(crate) fn over(stream: impl Io + 'static) -> Client {
+        Client { stream: Stream::Other(Box::new(stream)), buffer: Vec::new(), at: 0 }
+    }
+
     /// Another handle of the connection, to write while this one reads.
     pub(crate) fn writer(&self) -> Client {
         let stream = match &self.stream {
             Stream::Tcp(stream) => Stream::Tcp(stream.try_clone().unwrap()),
             Stream::Unix(stream) => Stream::Unix(stream.try_clone().unwrap()),
+            Stream::Other(_) => panic!("this connection has one handle"),
         };
         Client { stream, buffer: Vec::new(), at: 0 }
     }
@@ -147,6 +159,7 @@ impl Client {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.write_all(bytes),
             Stream::Unix(stream) => stream.write_all(bytes),
+            Stream::Other(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
         }
     }
 
@@ -159,6 +172,7 @@ impl Client {
         match &self.stream {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write).unwrap(),
             Stream::Unix(stream) => stream.shutdown(Shutdown::Write).unwrap(),
+            Stream::Other(_) => panic!("this connection ends as a whole"),
         }
     }
 
@@ -173,6 +187,7 @@ impl Client {
         let read = match &mut self.stream {
             Stream::Tcp(stream) => stream.read(&mut self.buffer[len..]),
             Stream::Unix(stream) => stream.read(&mut self.buffer[len..]),
+            Stream::Other(stream) => stream.read(&mut self.buffer[len..]),
         };
         self.buffer.truncate(len + read.as_ref().copied().unwrap_or(0));
         Ok(read? > 0)

@@ -66,8 +66,14 @@ impl Store {
 impl Store {
     /// Why no server of it can listen to `address`.
     pub(crate) fn refusal(&self, address: &str) -> ServeError {
+        self.refusal_of(address, |_| {})
+    }
+
+    /// Why no server of it can listen to `address`, with a configuration that `change` has changed.
+    pub(crate) fn refusal_of(&self, address: &str, change: impl FnOnce(&mut Config)) -> ServeError {
         let mut config = Config::new("/store");
         config.resp = vec![address.parse().unwrap()];
+        change(&mut config);
         serve(&self.db, &self.events, config, |_| panic!("it listens"), async {}).unwrap_err()
     }
 }

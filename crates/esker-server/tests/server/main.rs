@@ -11,6 +11,8 @@
 mod client;
 mod host;
 
+mod acl;
+mod acl_files;
 mod addresses;
 mod atomicity;
 mod backups;
@@ -22,11 +24,14 @@ mod full_disk;
 mod http;
 mod huge_values;
 mod insight;
+mod like_redis;
 mod limits;
 mod model;
+mod passwords;
 mod pipelines;
 mod protocol;
 mod restarts;
 mod slow_clients;
+mod tls;
 mod transactions;
 mod watches;

@@ -22,6 +22,7 @@ pub(crate) const BANS: &[Ban] = &[
         allowed_in: &[
             "crates/esker/src/fs/",
             "crates/esker-cli/",
+            "crates/esker-server/src/files.rs",
             "crates/esker-server/src/listen.rs",
             "crates/esker-server/src/process.rs",
             "crates/esker/examples/",
