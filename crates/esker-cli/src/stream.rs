@@ -56,7 +56,8 @@ impl Source<Box<dyn Read>> {
         if meta.is_dir() {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         }
-        let len = meta.is_file().then_some(meta.len());
+        // Files that the kernel makes up, as in /proc, say that they are empty.
+        let len = (meta.is_file() && meta.len() > 0).then_some(meta.len());
         let file = ToItsEnd::new(file).map_err(failed)?;
         Ok(Source { len, ..Source::new(Box::new(file), &path.display()) })
     }
