@@ -39,7 +39,7 @@ fn slow_commands_say_why() {
     let slow = why(&mut client, "keys");
     assert_eq!(figure(&slow, "pool"), "walk");
     assert_ne!(figure(&slow, "evaluated_in_pool_us"), "0");
-    // A value that is read from a file.
+    // A table that is read.
     let huge = vec![b'x'; 1 << 20];
     client.call_with(&[b"SET", &b"huge"[..], &huge]);
     store.db.flush().unwrap();
@@ -47,7 +47,7 @@ fn slow_commands_say_why() {
     assert_eq!(client.call("GET huge").bytes().len(), huge.len());
     let slow = why(&mut client, "get");
     assert_eq!(figure(&slow, "pool"), "file");
-    assert!(figure(&slow, "file_bytes").parse::<usize>().unwrap() >= huge.len(), "{slow:?}");
+    assert!(figure(&slow, "file_reads") != "0" && figure(&slow, "file_bytes") != "0", "{slow:?}");
     // A write in the pool.
     assert_eq!(client.call_with(&[b"APPEND", &b"huge"[..], b"y"]).integer(), (1 << 20) + 1);
     assert_ne!(figure(&why(&mut client, "append"), "committed_in_pool_us"), "0");
