@@ -46,7 +46,8 @@ fn script<'a>(blocks: impl Iterator<Item = &'a str>) -> String {
     for line in blocks.flat_map(str::lines) {
         let command = line.split(" #").next().unwrap_or_default().trim();
         let command = command.strip_suffix('&').unwrap_or(command).trim_end();
-        let is_server = command.starts_with("esker ") && command.split(' ').any(|word| word == "serve");
+        let has = |wanted: &str| command.split(' ').any(|word| word == wanted);
+        let is_server = command.starts_with("esker ") && has("serve") && !has("--print-config");
         match line {
             "# stop the server" => script.push_str("stop\n"),
             "# start it again" => writeln!(script, "serve {server}").unwrap(),
