@@ -75,23 +75,23 @@ pub(crate) struct Serve {
 #[derive(Debug, Args)]
 pub(crate) struct Security {
     /// The server's certificate for tls:// addresses, and those between it and a root: PEM. SIGHUP has it read again
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// The key of the certificate: PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
     /// Ask clients for certificates, which one of these roots has signed: PEM. A client is the user whose name is in its
     /// certificate, if there is such a user
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) tls_client_ca: Option<PathBuf>,
     /// Whether a client needs a certificate (`yes`) or may come without (`optional`)
-    #[arg(long, value_name = "WHEN", requires = "tls_client_ca", default_value = "yes")]
+    #[arg(long, value_name = "WHEN", default_value = "yes")]
     pub(crate) tls_auth_clients: AuthClients,
     /// The file with the users and their rights, in the form of Redis: read at the start and by ACL LOAD, written by ACL SAVE
     #[arg(long, value_name = "FILE")]
     pub(crate) acl_file: Option<PathBuf>,
     /// The file whose first line is the password of the user `default`. The variable ESKER_PASSWORD does the same
-    #[arg(long, value_name = "FILE", conflicts_with = "acl_file")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
     /// Listen to addresses that other machines can reach even if a user needs no password: anybody there is that user
     #[arg(long)]

@@ -1,5 +1,6 @@
 //! `serve`: serves the store to Redis clients until it is told to end.
 
+use std::cell::RefCell;
 use std::io::Write;
 use std::time::Duration;
 
@@ -31,17 +32,23 @@ pub(crate) fn run(global: &Global, args: &Serve) -> Outcome {
         db = path.as_str(),
         "starting"
     );
+    let config = config(global, args)?;
     let events = StoreEvents::default();
     let opened = store::patiently(global, || {
         Ok(Db::open(&global.db, store::options(global).listener(events.clone())))
     })?;
     let db = opened.map_err(|error| store::opening(global, error))?;
     let mut printed = Ok(());
+    let signals = RefCell::new(None);
     let ready = |addresses: &Addresses| {
+        // Whoever hears that the server is ready may end it.
+        *signals.borrow_mut() = signal(SignalKind::terminate())
+            .and_then(|term| Ok((term, signal(SignalKind::interrupt())?)))
+            .ok();
         printed = print(addresses);
         supervisor::tell("READY=1");
     };
-    let served = serve(&db, &events, config(global, args)?, ready, end());
+    let served = serve(&db, &events, config, ready, end(&signals));
     printed.map_err(|error| Failure::output(&"standard output", &error))?;
     served.map_err(|error| match error {
         ServeError::Address(message) | ServeError::Security(message) => Failure::usage(message),
@@ -97,14 +104,25 @@ fn security(args: &args::Security) -> Outcome<Security> {
         }
         (None, None) => None,
     };
+    // Not by clap: some of these may stand in a file.
+    if args.acl_file.is_some() && args.password_file.is_some() {
+        return Err(Failure::usage(
+            "--acl-file and --password-file are both given: passwords stand in the ACL file",
+        ));
+    }
+    let is_optional = args.tls_auth_clients == args::AuthClients::Optional;
+    if is_optional && args.tls_client_ca.is_none() {
+        return Err(Failure::usage("--tls-auth-clients needs --tls-client-ca"));
+    }
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => Some(Tls {
             cert: cert.clone(),
             key: key.clone(),
             client_ca: args.tls_client_ca.clone(),
-            is_client_optional: args.tls_auth_clients == args::AuthClients::Optional,
+            is_client_optional: is_optional,
         }),
-        _ => None,
+        (None, None) if args.tls_client_ca.is_none() => None,
+        _ => return Err(Failure::usage("TLS needs both --tls-cert and --tls-key")),
     };
     Ok(Security {
         acl_file: args.acl_file.clone(),
@@ -115,9 +133,8 @@ fn security(args: &args::Security) -> Outcome<Security> {
 }
 
 /// Waits for SIGTERM or SIGINT. From then on, a second one ends the process at once.
-async fn end() {
-    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
+async fn end(signals: &RefCell<Option<(Signal, Signal)>>) {
+    let Some((mut term, mut int)) = signals.take() else {
         // Without signals the process can only be killed, which loses nothing that was promised.
         return std::future::pending().await;
     };
