@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use esker::ErrorKind;
 use esker_redis::commands::blocking::{reply_without_element, timeout_of};
+use esker_redis::commands::subcommands::misuse;
 use esker_redis::resp::parser::{Limits, Parser, ProtocolError};
 use esker_redis::{Fault, Huge, Long, ReadError, Reply, Spec, spec};
 use tokio::sync::oneshot;
@@ -539,6 +540,10 @@ impl Connection {
             self.refuse(Some(spec), &message);
             return None;
         }
+        if let Some(message) = misuse(spec, arguments) {
+            self.refuse(Some(spec), &message);
+            return None;
+        }
         self.client.command.set(spec.name);
         self.client.last_used_s.set(self.server.uptime_s());
         if !self.is_unrestricted()
@@ -615,7 +620,7 @@ impl Connection {
             (settings.slow_us, settings.slow_kept)
         };
         let us = took.as_micros() as u64;
-        if slow_us < 0 || us < slow_us as u64 || spec.name == "slowlog" {
+        if slow_us < 0 || us < slow_us as u64 {
             return;
         }
         let shown = redacted(spec, arguments);

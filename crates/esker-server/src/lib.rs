@@ -25,6 +25,7 @@ use tokio::task::LocalSet;
 mod acl;
 mod backups;
 mod canary;
+mod catalog;
 mod channels;
 mod clients;
 mod connection;

@@ -1,12 +1,11 @@
 //! The commands that are about a connection, a transaction, channels or the server.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use esker_redis::acl::categories_of;
+use esker_redis::commands::subcommands::{asks_for_help, help};
 use esker_redis::numbers::integer;
-use esker_redis::{Family, Keys, ReadError, Reply, Slot, Space, Spec, specs};
+use esker_redis::{ReadError, Reply, Slot, Space, Spec};
 
 use crate::acl::{Attempt, WRONG_PASSWORD, credentials};
 use crate::canary::broken;
@@ -43,6 +42,12 @@ impl Connection {
         // These go by what is committed.
         if matches!(spec.name, "watch" | "exec" | "waitaof" | "wait") && !self.try_commit() {
             return Some(Next::Do(Wait::Commit(self.owned(spec, args))));
+        }
+        if asks_for_help(spec, args) {
+            let lines = help(spec.name);
+            self.reply.array(lines.len());
+            lines.iter().for_each(|line| self.reply.simple(line));
+            return None;
         }
         match spec.name {
             "ping" => self.ping(args),
@@ -680,7 +685,8 @@ impl Connection {
             }
             (b"shardchannels", [] | [_]) => self.reply.array(0),
             (b"numsub", names) => {
-                self.reply.map(names.len());
+                // No map, with RESP3 either.
+                self.reply.array(names.len() * 2);
                 for name in names {
                     self.reply.bulk(name);
                     self.reply.count(channels.count(name) as u64);
@@ -785,121 +791,4 @@ impl Connection {
         self.server.expiries.changed.notify_one();
         self.reply.ok();
     }
-
-    fn command_command(&mut self, args: &[&[u8]]) {
-        let Some(sub) = args.get(1) else {
-            let all: Vec<&Spec> = specs().collect();
-            self.reply.array(all.len());
-            return all.iter().for_each(|spec| describe(&mut self.reply, spec));
-        };
-        match sub.to_ascii_lowercase().as_slice() {
-            b"count" => self.reply.count(specs().count() as u64),
-            b"list" => {
-                let all: Vec<&Spec> = specs().collect();
-                self.reply.array(all.len());
-                all.iter().for_each(|spec| self.reply.bulk(spec.name.as_bytes()));
-            }
-            b"info" => {
-                let names = &args[2..];
-                let found: Vec<Option<&Spec>> = if names.is_empty() {
-                    specs().map(Some).collect()
-                } else {
-                    names.iter().map(|name| esker_redis::spec(name)).collect()
-                };
-                self.reply.array(found.len());
-                for spec in found {
-                    match spec {
-                        Some(spec) => describe(&mut self.reply, spec),
-                        None => self.reply.null_array(),
-                    }
-                }
-            }
-            b"docs" => {
-                let names = &args[2..];
-                let found: BTreeMap<&str, &Spec> = if names.is_empty() {
-                    specs().map(|spec| (spec.name, spec)).collect()
-                } else {
-                    names
-                        .iter()
-                        .filter_map(|name| esker_redis::spec(name))
-                        .map(|spec| (spec.name, spec))
-                        .collect()
-                };
-                self.reply.map(found.len());
-                for (name, spec) in found {
-                    self.reply.bulk(name.as_bytes());
-                    self.reply.map(2);
-                    self.reply.bulk(b"summary");
-                    self.reply.bulk(spec.summary.as_bytes());
-                    self.reply.bulk(b"group");
-                    self.reply.bulk(group(spec.family).as_bytes());
-                }
-            }
-            b"getkeys" if args.len() > 2 => match esker_redis::spec(args[2]) {
-                None => self.reply.error("ERR Invalid command specified"),
-                Some(spec) if !spec.takes(args.len() - 2) => {
-                    self.reply.error("ERR Invalid number of arguments specified for command");
-                }
-                Some(spec) => {
-                    let keys = spec.keys_of(&args[2..]);
-                    if keys.is_empty() {
-                        return self.reply.error("ERR The command has no key arguments");
-                    }
-                    self.reply.array(keys.len());
-                    keys.iter().for_each(|key| self.reply.bulk(key));
-                }
-            },
-            _ => self.reply.error(&no_subcommand("command", sub)),
-        }
-    }
-}
-
-fn group(family: Family) -> &'static str {
-    match family {
-        Family::String => "string",
-        Family::Bitmap => "bitmap",
-        Family::Keyspace => "generic",
-        Family::Hash => "hash",
-        Family::Set => "set",
-        Family::SortedSet => "sorted-set",
-        Family::List => "list",
-        Family::Connection => "connection",
-        Family::Server => "server",
-        Family::PubSub => "pubsub",
-        Family::Transaction => "transactions",
-    }
-}
-
-/// A command as `COMMAND INFO` tells it.
-fn describe(reply: &mut Reply, spec: &Spec) {
-    let (first, last, step) = match spec.keys {
-        Keys::None => (0, 0, 0),
-        Keys::Range { first, last, step } => (first as i64, i64::from(last), step as i64),
-        Keys::Counted { with_target: true, .. } => (1, 1, 1),
-        Keys::Counted { .. } => (0, 0, 0),
-    };
-    let flags = spec.flags;
-    let named = [
-        (flags.writes, "write"),
-        (!flags.writes && !spec.is_of_server(), "readonly"),
-        (!flags.is_slow && !flags.blocks, "fast"),
-        (flags.blocks, "blocking"),
-        (flags.is_admin, "admin"),
-        (matches!(spec.keys, Keys::Counted { .. }), "movablekeys"),
-    ];
-    let names: Vec<&str> = named.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
-    reply.array(10);
-    reply.bulk(spec.name.as_bytes());
-    reply.integer(i64::from(spec.arity));
-    reply.set(names.len());
-    names.iter().for_each(|name| reply.simple(name));
-    reply.integer(first);
-    reply.integer(last);
-    reply.integer(step);
-    let categories: Vec<&str> = categories_of(spec.name).collect();
-    reply.set(categories.len());
-    categories.iter().for_each(|category| reply.simple(&format!("@{category}")));
-    reply.array(0);
-    reply.array(0);
-    reply.array(0);
 }

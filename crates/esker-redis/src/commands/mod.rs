@@ -20,6 +20,7 @@ mod server;
 mod sets;
 mod sorted_sets;
 mod strings;
+pub mod subcommands;
 
 /// What a command does. An error takes back what it has written, and its reply.
 pub(crate) type Run = fn(&mut Context<'_>, &[&[u8]], &mut Reply) -> Result<(), Fault>;
@@ -101,11 +102,18 @@ pub struct Spec {
     pub keys: Keys,
     /// What it does in short, for `COMMAND DOCS`.
     pub summary: &'static str,
+    /// Whether it has [`subcommands`].
+    pub has_subcommands: bool,
     /// `None`: the server does it itself.
     pub(crate) run: Option<Run>,
 }
 
 impl Spec {
+    /// This command, with subcommands.
+    const fn with_subcommands(self) -> Spec {
+        Spec { has_subcommands: true, ..self }
+    }
+
     /// Whether a server has to do it itself: it is about a connection or the server.
     pub fn is_of_server(&self) -> bool {
         self.run.is_none()
@@ -113,8 +121,7 @@ impl Spec {
 
     /// Whether it may have so many arguments, its name included.
     pub fn takes(&self, arguments: usize) -> bool {
-        let wanted = self.arity.unsigned_abs() as usize;
-        if self.arity < 0 { arguments >= wanted } else { arguments == wanted }
+        fits(self.arity, arguments)
     }
 
     /// The keys among `arguments`. Those that are not there are left out.
@@ -138,6 +145,12 @@ impl Spec {
             }
         }
     }
+}
+
+/// Whether so many arguments are what an arity asks for.
+fn fits(arity: i32, arguments: usize) -> bool {
+    let wanted = arity.unsigned_abs() as usize;
+    if arity < 0 { arguments >= wanted } else { arguments == wanted }
 }
 
 /// One key, the first argument.
@@ -167,7 +180,7 @@ pub(crate) const fn command(
     run: Run,
     summary: &'static str,
 ) -> Spec {
-    Spec { name, arity, family, flags, keys, summary, run: Some(run) }
+    Spec { name, arity, family, flags, keys, summary, has_subcommands: false, run: Some(run) }
 }
 
 /// A command that the server does.
@@ -179,7 +192,7 @@ pub(crate) const fn of_server(
     keys: Keys,
     summary: &'static str,
 ) -> Spec {
-    Spec { name, arity, family, flags, keys, summary, run: None }
+    Spec { name, arity, family, flags, keys, summary, has_subcommands: false, run: None }
 }
 
 const TABLES: &[&[Spec]] = &[
@@ -228,6 +241,10 @@ pub fn evaluate(
         reply.error(&format!("ERR wrong number of arguments for '{}' command", spec.name));
         return Ok(());
     };
+    if let Some(message) = subcommands::misuse(spec, arguments) {
+        reply.error(&message);
+        return Ok(());
+    }
     ctx.session_mut().begin();
     let done = run(ctx, arguments, reply);
     let refused = ctx.session_mut().take_refused().map_or(Ok(()), Err);

@@ -11,6 +11,7 @@
 //! if they did, and 0 if the key is not there or has another value. A key that `CAS` has set expires if `PX` says so.
 
 use super::strings::parts;
+use super::subcommands::{help, is_help};
 use super::{Family, Keys, ONE, READS_ALL, Run, Spec, WRITES, WRITES_ALL, command, integer, is};
 use crate::context::{Class, Context};
 use crate::fault::{Fault, ReadError};
@@ -43,7 +44,8 @@ pub(crate) const COMMANDS: &[Spec] = &[
         Keys::Range { first: 2, last: 2, step: 1 },
         memory,
         "Estimates the memory of a key",
-    ),
+    )
+    .with_subcommands(),
 ];
 
 /// The range from `lo` to `hi`, both included.
@@ -212,13 +214,13 @@ fn dbsize(ctx: &mut Context<'_>, _: &[&[u8]], reply: &mut Reply) -> Result<(), F
 }
 
 fn memory(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
-    if !is(args[1], "USAGE") {
-        let sub = String::from_utf8_lossy(&args[1][..args[1].len().min(128)]);
-        return Err(Fault::made(format!("ERR unknown subcommand '{sub}'. Try MEMORY HELP.")));
+    if is_help(args) {
+        let lines = help("memory");
+        reply.array(lines.len());
+        lines.iter().for_each(|line| reply.simple(line));
+        return Ok(());
     }
-    let [key, options @ ..] = &args[2..] else {
-        return Err(Fault::told("ERR wrong number of arguments for 'memory|usage' command"));
-    };
+    let (key, options) = (args[2], &args[3..]);
     for pair in options.chunks(2) {
         let [word, samples] = pair else { return Err(Fault::SYNTAX) };
         if !is(word, "SAMPLES") || integer(samples)? < 0 {

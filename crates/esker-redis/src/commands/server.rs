@@ -9,7 +9,8 @@ use Family::{Connection, PubSub, Server, Transaction};
 pub(crate) const COMMANDS: &[Spec] = &[
     of_server("acl", -2, Server, READS, Keys::None, "Tells of users and their rights, or changes them"),
     of_server("auth", -2, Connection, READS, Keys::None, "Says who the client is"),
-    of_server("client", -2, Connection, READS, Keys::None, "Asks about connections, or changes them"),
+    of_server("client", -2, Connection, READS, Keys::None, "Asks about connections, or changes them")
+        .with_subcommands(),
     of_server("echo", 2, Connection, READS, Keys::None, "Returns its argument"),
     of_server("hello", -1, Connection, READS, Keys::None, "Chooses the version of the protocol"),
     of_server("ping", -1, Connection, READS, Keys::None, "Returns PONG, or its argument"),
@@ -24,8 +25,9 @@ pub(crate) const COMMANDS: &[Spec] = &[
         Keys::None,
         "Makes a backup in the directory of the configuration",
     ),
-    of_server("command", -1, Server, READS, Keys::None, "Tells of commands"),
-    of_server("config", -2, Server, ADMIN, Keys::None, "Asks for settings, or changes them"),
+    of_server("command", -1, Server, READS, Keys::None, "Tells of commands").with_subcommands(),
+    of_server("config", -2, Server, ADMIN, Keys::None, "Asks for settings, or changes them")
+        .with_subcommands(),
     of_server(
         "function",
         -2,
@@ -33,12 +35,13 @@ pub(crate) const COMMANDS: &[Spec] = &[
         READS,
         Keys::None,
         "FUNCTION FLUSH does nothing: there are no functions",
-    ),
+    )
+    .with_subcommands(),
     of_server("info", -1, Server, READS, Keys::None, "Tells of the server"),
     of_server("lastsave", 1, Server, ADMIN, Keys::None, "Tells when the last backup was made"),
-    of_server("latency", -2, Server, ADMIN, Keys::None, "Tells of slow events"),
+    of_server("latency", -2, Server, ADMIN, Keys::None, "Tells of slow events").with_subcommands(),
     of_server("role", 1, Server, READS, Keys::None, "Tells the role of the server"),
-    of_server("slowlog", -2, Server, ADMIN, Keys::None, "Tells of slow commands"),
+    of_server("slowlog", -2, Server, ADMIN, Keys::None, "Tells of slow commands").with_subcommands(),
     of_server("time", 1, Server, READS, Keys::None, "Tells the time"),
     of_server("wait", 3, Server, READS, Keys::None, "Waits for replicas, of which there are none"),
     of_server("waitaof", 4, Server, READS, Keys::None, "Waits until the client's writes survive power loss"),
@@ -56,7 +59,7 @@ pub(crate) const COMMANDS: &[Spec] = &[
     ),
     of_server("psubscribe", -2, PubSub, READS, Keys::None, "Listens to channels whose names match patterns"),
     of_server("publish", 3, PubSub, READS, Keys::None, "Sends a message to a channel"),
-    of_server("pubsub", -2, PubSub, READS, Keys::None, "Tells of channels"),
+    of_server("pubsub", -2, PubSub, READS, Keys::None, "Tells of channels").with_subcommands(),
     of_server("punsubscribe", -1, PubSub, READS, Keys::None, "Stops listening to patterns"),
     of_server("subscribe", -2, PubSub, READS, Keys::None, "Listens to channels"),
     of_server("unsubscribe", -1, PubSub, READS, Keys::None, "Stops listening to channels"),

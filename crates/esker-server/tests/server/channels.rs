@@ -32,6 +32,7 @@ fn messages_reach_those_who_listen() {
     patterns.sort();
     assert_eq!(patterns, [">[pmessage ?ews news hello]", ">[pmessage n* news hello]"]);
     assert_eq!(next(&mut by_pattern), ">[pmessage n* none x]");
+    by_pattern.check("PUBSUB NUMSUB news => [news :2]");
     by_pattern.check("PUNSUBSCRIBE n* => >[punsubscribe n* :2]");
     by_name.check("UNSUBSCRIBE => [unsubscribe news :0]");
     client.check("PUBLISH news again => :2");

@@ -135,7 +135,7 @@ fn figures_of_the_server() {
     assert!(client.figure("total_error_replies") >= 2);
     client.check("CONFIG SET slowlog-log-slower-than 0 => +OK\n SLOWLOG RESET => +OK\n GET a => 1");
     let slow = client.call("SLOWLOG GET").to_string();
-    assert!(slow.contains("[GET a]"), "{slow}");
+    assert!(slow.contains("[GET a]") && slow.contains("[SLOWLOG RESET]"), "{slow}");
 }
 
 /// The bytes of a command's beginning: `len` bytes of an argument that is longer.

@@ -18,6 +18,7 @@ mod atomicity;
 mod backups;
 mod bad_input;
 mod blocking;
+mod catalog;
 mod channels;
 mod durability;
 mod full_disk;

@@ -60,7 +60,8 @@ pub(crate) const COMMANDS: &[Spec] = &[
     command("move", 3, K, WRITES_ALL, ONE, copy::move_key, "Moves a key to another database"),
     command("flushdb", -1, K, WRITES, Keys::None, flushdb, "Deletes all keys of the database"),
     command("flushall", -1, K, WRITES, Keys::None, flushall, "Deletes all keys of all databases"),
-    command("object", -2, K, READS, SECOND, object::object, "Tells how a key's value is stored"),
+    command("object", -2, K, READS, SECOND, object::object, "Tells how a key's value is stored")
+        .with_subcommands(),
 ];
 
 /// The entry of `key`, for a command that only reads: notes that there is no such key.

@@ -2,6 +2,7 @@
 //! of this type and size with its default settings.
 
 use crate::commands::is;
+use crate::commands::subcommands::{help, is_help};
 use crate::context::Context;
 use crate::fault::{Fault, ReadError};
 use crate::model::{Collection, Kind};
@@ -9,49 +10,27 @@ use crate::numbers;
 use crate::resp::reply::Reply;
 use crate::session::{Bounds, Entry, Value};
 
-const HELP: &[&str] = &[
-    "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "ENCODING <key>",
-    "    Returns how Redis would store the value of <key>.",
-    "FREQ <key>",
-    "    Is an error: how often keys are used is not counted.",
-    "IDLETIME <key>",
-    "    Returns 0: when keys were used last is not known.",
-    "REFCOUNT <key>",
-    "    Returns 1: values are not shared.",
-    "HELP",
-    "    Prints this help.",
-];
-
 pub(super) fn object(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
     const NO_LFU: Fault = Fault::told(
         "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching \
          between policies at runtime LRU and LFU data will take some time to adjust.",
     );
-    let names = ["ENCODING", "FREQ", "IDLETIME", "REFCOUNT", "HELP"];
-    let Some(name) = names.into_iter().find(|name| is(args[1], name)) else {
-        let unknown = String::from_utf8_lossy(&args[1][..args[1].len().min(128)]);
-        return Err(Fault::made(format!("ERR unknown subcommand '{unknown}'. Try OBJECT HELP.")));
-    };
-    if args.len() != if name == "HELP" { 2 } else { 3 } {
-        let name = name.to_ascii_lowercase();
-        let message = format!("ERR wrong number of arguments for 'object|{name}' command");
-        return Err(Fault::made(message));
-    }
-    if name == "HELP" {
-        reply.array(HELP.len());
-        HELP.iter().for_each(|line| reply.simple(line));
+    if is_help(args) {
+        let lines = help("object");
+        reply.array(lines.len());
+        lines.iter().for_each(|line| reply.simple(line));
         return Ok(());
     }
     let Some(entry) = ctx.get(args[2])? else {
         reply.null();
         return Ok(());
     };
-    match name {
-        "ENCODING" => reply.bulk(encoding(ctx, args[2], entry)?.as_bytes()),
-        "FREQ" => return Err(NO_LFU),
-        "IDLETIME" => reply.integer(0),
-        _ => reply.integer(1),
+    if is(args[1], "ENCODING") {
+        reply.bulk(encoding(ctx, args[2], entry)?.as_bytes());
+    } else if is(args[1], "FREQ") {
+        return Err(NO_LFU);
+    } else {
+        reply.integer(i64::from(is(args[1], "REFCOUNT")));
     }
     Ok(())
 }
