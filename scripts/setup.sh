@@ -88,6 +88,47 @@ need_redis_tools() {
   { on_debian && install_packages redis-tools; } || say "missing: redis-cli and redis-benchmark"
 }
 
+# A Python with these packages, in a folder of its own. It is made anew when the list of packages changes.
+#   need_venv FOLDER REQUIREMENTS
+need_venv() {
+  cmp -s "$2" "$1/requirements.txt" && return
+  rm -rf "$1"
+  python3 -c 'import venv, ensurepip' 2>/dev/null || { on_debian && install_packages python3-venv; } || return 1
+  python3 -m venv "$1" && "$1/bin/pip" install -q --disable-pip-version-check -r "$2" && cp "$2" "$1/requirements.txt"
+}
+
+# The program: the one that ESKER_PROGRAM names, or it is built.
+need_esker() {
+  [ -z "${ESKER_PROGRAM:-}" ] || return 0
+  need_build_tools
+  need_rust
+  cargo build --release -p esker-cli "${locked[@]}" || stop "the program cannot be built"
+  ESKER_PROGRAM=$target/release/esker
+}
+
+# Servers in the background, for tests; whoever starts them kills `servers` at the end. Each sets `port`.
+#   start_esker FOLDER [ARGUMENT...], start_redis FOLDER [ARGUMENT...]
+start_esker() {
+  local folder=$1 server
+  shift
+  rm -rf "$folder" && mkdir -p "$folder"
+  "$ESKER_PROGRAM" --db "$folder/store.db" serve --resp 127.0.0.1:0 "$@" >"$folder/out" 2>&1 &
+  server=$!
+  servers+=("$server")
+  until grep -qs '^ready' "$folder/out"; do kill -0 "$server" 2>/dev/null || stop "esker did not begin: $folder/out"; sleep 0.1; done
+  port=$(sed -n 's/^resp .*:\([0-9]*\)$/\1/p' "$folder/out")
+}
+start_redis() {
+  local folder=$1 server
+  shift
+  rm -rf "$folder" && mkdir -p "$folder"
+  port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  redis-server --port "$port" --bind 127.0.0.1 --save '' --dir "$folder" "$@" >"$folder/out" 2>&1 &
+  server=$!
+  servers+=("$server")
+  until grep -qs 'Ready to accept' "$folder/out"; do kill -0 "$server" 2>/dev/null || stop "redis did not begin: $folder/out"; sleep 0.1; done
+}
+
 # The pinned toolchain's version, as rust-toolchain.toml says it.
 pinned_rust() { sed -n 's/^channel *= *"\(.*\)"/\1/p' "$root/rust-toolchain.toml"; }
 
