@@ -19,6 +19,7 @@ mod plot;
 mod probe;
 mod process;
 mod report;
+mod served;
 mod source004;
 mod space;
 mod stores;
@@ -58,6 +59,7 @@ fn dispatch(words: &[String]) -> Result<()> {
         "warm" => warm_only(&Args::parse(rest, 1000, &[])?),
         "child" => child(rest),
         "paper" => paper::run(rest),
+        "served" => served::run(rest),
         "space" => space::run(rest),
         "separate-at" => paper::separate_at(rest),
         "paper-child" => paper::child(rest),

@@ -1,0 +1,191 @@
+//! A server that is measured: a process of its own, Esker's or Redis'.
+
+use crate::stores::Result;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to begin, and a reply to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) struct Server {
+    pub(super) name: &'static str,
+    child: Child,
+    pub(super) address: SocketAddr,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+impl Server {
+    /// `esker serve` of the program `program` on an empty store in `dir`.
+    pub(super) fn esker(program: &Path, dir: &Path, memory: &str) -> Result<Server> {
+        std::fs::remove_dir_all(dir.join("esker")).ok();
+        let mut child = Command::new(program)
+            .args(["--memory", memory, "--db"])
+            .arg(dir.join("esker"))
+            .args(["serve", "--resp", "127.0.0.1:0", "--max-clients", "15000"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        let mut address = None;
+        if let Some(stdout) = child.stdout.take() {
+            for line in BufReader::new(stdout).lines() {
+                let line = line?;
+                if line == "ready" {
+                    break;
+                }
+                address = line.strip_prefix("resp ").and_then(|text| text.parse().ok()).or(address);
+            }
+        }
+        Ok(Server { name: "esker", address: address.ok_or("esker serve has no address")?, child })
+    }
+
+    /// `redis-server` that logs every change without fsync, as Esker does with `--durability process`.
+    pub(super) fn redis(program: &Path, dir: &Path) -> Result<Server> {
+        let dir = dir.join("redis");
+        std::fs::remove_dir_all(&dir).ok();
+        std::fs::create_dir_all(&dir)?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let child = Command::new(program)
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"])
+            .args(["--appendfsync", "no", "--maxclients", "15000", "--dir"])
+            .arg(&dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        let server = Server { name: "redis", address: SocketAddr::from(([127, 0, 0, 1], port)), child };
+        let begin = Instant::now();
+        while TcpStream::connect(server.address).is_err() {
+            if begin.elapsed() > PATIENCE {
+                return Err("redis-server does not listen".into());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(server)
+    }
+
+    /// The memory that it has, in bytes.
+    pub(super) fn rss_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
+    }
+
+    /// The processor time that it has taken, in seconds.
+    pub(super) fn cpu_seconds(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+        let ticks = |i: usize| fields.get(i).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+        (ticks(11) + ticks(12)) / 100.0
+    }
+
+    pub(super) fn connect(&self) -> Result<TcpStream> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+}
+
+/// The bytes of a command.
+pub(super) fn command(arguments: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
+    for argument in arguments {
+        bytes.extend(format!("${}\r\n", argument.len()).into_bytes());
+        bytes.extend_from_slice(argument);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// The length of the reply at the beginning of `bytes`, if all of it is there.
+pub(super) fn reply_len(bytes: &[u8]) -> Result<Option<usize>> {
+    let Some(end) = bytes.windows(2).position(|two| two == b"\r\n") else { return Ok(None) };
+    let number = || std::str::from_utf8(&bytes[1..end]).ok().and_then(|text| text.parse::<i64>().ok());
+    let mut at = end + 2;
+    match bytes[0] {
+        b'+' | b':' => {}
+        b'$' => {
+            let len = number().ok_or("a length is no number")?;
+            at += usize::try_from(len).map_or(0, |len| len + 2);
+        }
+        b'*' => {
+            for _ in 0..number().ok_or("a length is no number")? {
+                let Some(len) = reply_len(bytes.get(at..).unwrap_or_default())? else { return Ok(None) };
+                at += len;
+            }
+        }
+        _ => return Err(String::from_utf8_lossy(&bytes[..end]).into_owned().into()),
+    }
+    Ok((at <= bytes.len()).then_some(at))
+}
+
+/// The reply to a command.
+pub(super) fn call(stream: &mut TcpStream, arguments: &[&[u8]]) -> Result<Vec<u8>> {
+    stream.write_all(&command(arguments))?;
+    read_reply(stream)
+}
+
+/// The next reply, of a client that has sent one command.
+pub(super) fn read_reply(stream: &mut TcpStream) -> Result<Vec<u8>> {
+    let (mut reply, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+    loop {
+        let read = stream.read(&mut buffer)?;
+        if read == 0 {
+            return Err("the server closed the connection".into());
+        }
+        reply.extend_from_slice(&buffer[..read]);
+        if reply_len(&reply)?.is_some() {
+            return Ok(reply);
+        }
+    }
+}
+
+/// Gets a value and forgets it. Returns its length.
+pub(super) fn drain(stream: &mut TcpStream, key: &[u8], buffer: &mut [u8]) -> Result<u64> {
+    stream.write_all(&command(&[b"GET", key]))?;
+    let mut read = stream.read(buffer)?;
+    let end = buffer[..read].windows(2).position(|two| two == b"\r\n").ok_or("a reply has no line")?;
+    let text = std::str::from_utf8(&buffer[1..end])?;
+    let len: u64 = text.parse().map_err(|_| format!("no value: {text}"))?;
+    let mut left = (len + end as u64 + 4).saturating_sub(read as u64);
+    while left > 0 {
+        read = stream.read(buffer)?;
+        if read == 0 {
+            return Err("the server closed the connection".into());
+        }
+        left = left.saturating_sub(read as u64);
+    }
+    Ok(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_replies() {
+        for (bytes, len) in [
+            (&b"+OK\r\n:1\r\n"[..], Some(5)),
+            (b":1\r", None),
+            (b"$3\r\nabc\r\n", Some(9)),
+            (b"$3\r\nabc\r", None),
+            (b"$-1\r\n", Some(5)),
+            (b"*2\r\n$1\r\na\r\n:7\r\n+", Some(15)),
+            (b"*2\r\n$1\r\na\r\n", None),
+            (b"*-1\r\n", Some(5)),
+        ] {
+            assert_eq!(reply_len(bytes).ok().flatten(), len, "{}", bytes.escape_ascii());
+        }
+        assert!(reply_len(b"-ERR x\r\n").is_err());
+    }
+}
