@@ -82,6 +82,12 @@ need_redis() {
   { on_debian && install_packages redis-server; } || say "missing, for the comparison with Redis: redis-server"
 }
 
+# Certificates are made by openssl, as docs/server.md shows it. Where it cannot be had that test is skipped, and says so.
+need_openssl() {
+  ! have openssl || return 0
+  { on_debian && install_packages openssl; } || say "missing, for certificates: openssl"
+}
+
 # Redis' clients, without its server. Where they cannot be had, what uses them is left out.
 need_redis_tools() {
   ! have redis-cli || return 0

@@ -33,6 +33,9 @@ serve() {
 }
 ";
 
+/// What a line ends with whose command the server refuses.
+const REFUSED: &str = "# NOPERM";
+
 /// The `sh` blocks of `text`.
 fn blocks(text: &str) -> impl Iterator<Item = &str> {
     let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split_once("```").expect("a block ends").0);
@@ -55,6 +58,7 @@ fn script<'a>(blocks: impl Iterator<Item = &'a str>) -> String {
                 server = command;
                 writeln!(script, "serve {server}").unwrap();
             }
+            _ if line.ends_with(REFUSED) => writeln!(script, "! {command}").unwrap(),
             _ => writeln!(script, "{line}").unwrap(),
         }
     }
@@ -75,7 +79,8 @@ fn run(script: &str) -> String {
     fs::write(dir.path().join("film.mp4"), vec![b'f'; 5 << 20]).unwrap();
     fs::write(dir.path().join("photo.jpg"), vec![b'p'; 200_000]).unwrap();
     fs::write(dir.path().join("words.txt"), "eins 1\nzwei 2\n").unwrap();
-    let script = script.replace("6379", &port.to_string());
+    let with_tls = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let script = script.replace("6379", &port.to_string()).replace("6390", &with_tls.to_string());
     let mut command = Command::new("sh");
     command.args(["-c", &script]).current_dir(dir.path());
     command.env("PATH", format!("{}:{path}", dir.path().join("bin").display()));
@@ -97,21 +102,26 @@ fn section<'a>(text: &'a str, heading: &str) -> &'a str {
     section.split("\n## ").next().unwrap_or_default()
 }
 
-fn is_redis_cli_missing(test: &str) -> bool {
-    let is_missing = Command::new("redis-cli").arg("--version").output().is_err();
+fn is_missing(test: &str, tool: &str) -> bool {
+    let is_missing = Command::new(tool).arg("--version").output().is_err();
     if is_missing {
-        skip(test, "there is no redis-cli");
+        skip(test, &format!("there is no {tool}"));
     }
     is_missing
 }
 
 #[test]
 fn the_commands_of_the_document_about_the_server_do_what_they_should() {
-    if is_redis_cli_missing("the_commands_of_the_document_about_the_server_do_what_they_should") {
+    let test = "the_commands_of_the_document_about_the_server_do_what_they_should";
+    if is_missing(test, "redis-cli") || is_missing(test, "openssl") {
         return;
     }
     let text = document("docs/server.md");
-    let script = script(blocks(&text));
+    // What follows on the part about security is asked of a server without it.
+    let (before, rest) = text.split_once("\n## Security\n").expect("the part is there");
+    let (security, behind) = rest.split_once("\n## ").expect("a part follows");
+    let plain = ["esker --db demo.db serve"];
+    let script = script(blocks(before).chain(blocks(security)).chain(plain).chain(blocks(behind)));
     assert!(
         script.matches("redis-cli").count() > 12 && script.matches("\nserve esker").count() > 2,
         "{script}"
@@ -125,6 +135,7 @@ fn the_commands_of_the_document_about_the_server_do_what_they_should() {
         "hello\n43\n",
         &format!("{}\n", "f".repeat(100)),
         "log:1\na\nlog:2\nb\nlog:3\n",
+        "\nshop\n",
     ] {
         assert!(printed.contains(part), "{part:?} is not in {printed}");
     }
@@ -132,7 +143,7 @@ fn the_commands_of_the_document_about_the_server_do_what_they_should() {
 
 #[test]
 fn the_servers_of_the_readme_and_of_the_document_about_the_command_line_do_what_they_should() {
-    if is_redis_cli_missing("the_servers_of_the_readme_and_of_the_document_about_the_command_line") {
+    if is_missing("the_servers_of_the_readme_and_of_the_document_about_the_command_line", "redis-cli") {
         return;
     }
     let printed = run(&script(blocks(section(&document("README.md"), "\n## As a server\n"))));
