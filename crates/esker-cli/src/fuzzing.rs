@@ -5,7 +5,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use clap::{Parser, ValueEnum};
-use esker::ScanRange;
 
 use crate::args::{self, Cli};
 use crate::commands::{escape, run};
@@ -110,7 +109,7 @@ pub fn typed(data: &[u8]) {
     let (lo, hi) = typed.split_at(usize::from(*which) % (typed.len() + 1));
     for (prefix, hi) in [(None, Some(hi)), (Some(hi), None), (None, None)] {
         if let Ok(bounds) = KeyBounds::parse(DataType::Text, Some(lo), hi, prefix) {
-            let _: Option<ScanRange> = bounds.range();
+            drop(bounds.range().map(|range| range.of_scan()));
         }
     }
     kind::Kind::of(typed, typed.len() as u64);

@@ -475,7 +475,9 @@ impl Connection {
             match std::mem::replace(&mut self.sent, Ok(Vec::new())) {
                 Ok(sent) => self.long = request.long.iter().copied().zip(sent).collect(),
                 Err(message) => {
+                    let begin = self.reply.bytes.len();
                     self.refuse(arguments.first().and_then(|name| spec(name)), &message);
+                    self.silence(&arguments, begin);
                     continue;
                 }
             }

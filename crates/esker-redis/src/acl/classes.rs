@@ -94,6 +94,7 @@ pub(super) const CLASSES: &[Class] = &[
     class("acl|whoami", SLOW, [N, N]),
     class("append", WRITE | STRING | FAST, [W, W]),
     class("auth", FAST | CONNECTION, [N, N]),
+    class("bgsave", ADMIN | SLOW | DANGEROUS, [N, N]),
     class("bitcount", READ | BITMAP | SLOW, [R, R]),
     class("bitop", WRITE | BITMAP | SLOW, [W, R]),
     class("bitpos", READ | BITMAP | SLOW, [R, R]),
@@ -109,6 +110,7 @@ pub(super) const CLASSES: &[Class] = &[
     class("cas", WRITE | STRING | FAST, [RW, RW]),
     class("client", SLOW, [N, N]),
     class("client|getname", SLOW | CONNECTION, [N, N]),
+    class("client|help", SLOW | CONNECTION, [N, N]),
     class("client|id", SLOW | CONNECTION, [N, N]),
     class("client|info", SLOW | CONNECTION, [N, N]),
     class("client|kill", ADMIN | SLOW | DANGEROUS | CONNECTION, [N, N]),
@@ -123,10 +125,12 @@ pub(super) const CLASSES: &[Class] = &[
     class("command|count", SLOW | CONNECTION, [N, N]),
     class("command|docs", SLOW | CONNECTION, [N, N]),
     class("command|getkeys", SLOW | CONNECTION, [N, N]),
+    class("command|help", SLOW | CONNECTION, [N, N]),
     class("command|info", SLOW | CONNECTION, [N, N]),
     class("command|list", SLOW | CONNECTION, [N, N]),
     class("config", SLOW, [N, N]),
     class("config|get", ADMIN | SLOW | DANGEROUS, [N, N]),
+    class("config|help", SLOW, [N, N]),
     class("config|resetstat", ADMIN | SLOW | DANGEROUS, [N, N]),
     class("config|rewrite", ADMIN | SLOW | DANGEROUS, [N, N]),
     class("config|set", ADMIN | SLOW | DANGEROUS, [N, N]),
@@ -146,6 +150,7 @@ pub(super) const CLASSES: &[Class] = &[
     class("flushdb", KEYSPACE | WRITE | SLOW | DANGEROUS, [N, N]),
     class("function", SLOW, [N, N]),
     class("function|flush", WRITE | SLOW | SCRIPTING, [N, N]),
+    class("function|help", SLOW | SCRIPTING, [N, N]),
     class("get", READ | STRING | FAST, [R, R]),
     class("getbit", READ | BITMAP | FAST, [R, R]),
     class("getdel", WRITE | STRING | FAST, [RW, RW]),
@@ -174,7 +179,12 @@ pub(super) const CLASSES: &[Class] = &[
     class("incrbyfloat", WRITE | STRING | FAST, [RW, RW]),
     class("info", SLOW | DANGEROUS, [N, N]),
     class("keys", KEYSPACE | READ | SLOW | DANGEROUS, [N, N]),
+    class("lastsave", ADMIN | FAST | DANGEROUS, [N, N]),
     class("latency", SLOW, [N, N]),
+    class("latency|doctor", ADMIN | SLOW | DANGEROUS, [N, N]),
+    class("latency|graph", ADMIN | SLOW | DANGEROUS, [N, N]),
+    class("latency|help", SLOW, [N, N]),
+    class("latency|histogram", ADMIN | SLOW | DANGEROUS, [N, N]),
     class("latency|history", ADMIN | SLOW | DANGEROUS, [N, N]),
     class("latency|latest", ADMIN | SLOW | DANGEROUS, [N, N]),
     class("latency|reset", ADMIN | SLOW | DANGEROUS, [N, N]),
@@ -192,6 +202,7 @@ pub(super) const CLASSES: &[Class] = &[
     class("lset", WRITE | LIST | SLOW, [W, W]),
     class("ltrim", WRITE | LIST | SLOW, [W, W]),
     class("memory", SLOW, [N, N]),
+    class("memory|help", SLOW, [N, N]),
     class("memory|usage", READ | SLOW, [N, N]),
     class("mget", READ | STRING | FAST, [R, R]),
     class("move", KEYSPACE | WRITE | FAST, [RW, RW]),
@@ -215,6 +226,7 @@ pub(super) const CLASSES: &[Class] = &[
     class("publish", PUBSUB | FAST, [N, N]),
     class("pubsub", SLOW, [N, N]),
     class("pubsub|channels", PUBSUB | SLOW, [N, N]),
+    class("pubsub|help", SLOW, [N, N]),
     class("pubsub|numpat", PUBSUB | SLOW, [N, N]),
     class("pubsub|numsub", PUBSUB | SLOW, [N, N]),
     class("pubsub|shardchannels", PUBSUB | SLOW, [N, N]),
@@ -248,8 +260,10 @@ pub(super) const CLASSES: &[Class] = &[
     class("sismember", READ | SET | FAST, [N, N]),
     class("slowlog", SLOW, [N, N]),
     class("slowlog|get", ADMIN | SLOW | DANGEROUS, [N, N]),
+    class("slowlog|help", SLOW, [N, N]),
     class("slowlog|len", ADMIN | SLOW | DANGEROUS, [N, N]),
     class("slowlog|reset", ADMIN | SLOW | DANGEROUS, [N, N]),
+    class("slowlog|why", ADMIN | SLOW | DANGEROUS, [N, N]),
     class("smembers", READ | SET | SLOW, [R, R]),
     class("smismember", READ | SET | FAST, [R, R]),
     class("smove", WRITE | SET | FAST, [RW, W]),
@@ -375,6 +389,12 @@ mod tests {
                 assert_eq!(bits & BLOCKING != 0, spec.flags.blocks, "{}", spec.name);
             }
         }
+        for spec in specs() {
+            for sub in crate::commands::subcommands::subcommands(spec.name) {
+                let name = format!("{}|{}", spec.name, sub.name);
+                assert!(place(name.as_bytes()).is_some(), "{name} has no class");
+            }
+        }
         let named = |class: &Class| {
             let name = class.name.split('|').next().unwrap_or(class.name);
             specs().any(|spec| spec.name == name)
@@ -388,7 +408,7 @@ mod tests {
     fn subcommands_are_found_behind_their_command() {
         let client = place(b"CLIENT").unwrap();
         assert!(subcommands(client).all(|at| CLASSES[at].name.starts_with("client|")));
-        assert_eq!(subcommands(client).len(), 11);
+        assert_eq!(subcommands(client).len(), 12);
         assert!(subcommands(place(b"get").unwrap()).is_empty());
         assert!(subcommands(CLASSES.len() - 1).is_empty());
         let config = crate::spec(b"config").unwrap();
