@@ -54,8 +54,9 @@ pub(super) enum Verdict {
     Undecided,
 }
 
-/// So many places are tried. A history takes some hundred, seldom some ten thousand.
+/// So many places are tried. A history takes some hundred, seldom some ten thousand; without the two observations more.
 const TRIES_MAX: usize = 1_000_000;
+const THOROUGH_TRIES_MAX: usize = 3_000_000;
 
 /// A place of the search: the state behind the operations that are placed, and what may come next.
 struct Place {
@@ -73,12 +74,21 @@ struct Search<'a> {
     is_placed: Vec<bool>,
     left: usize,
     seen: HashSet<(Vec<bool>, State)>,
+    /// Whether it does without the two observations.
+    is_thorough: bool,
 }
 
+/// The verdict. What a quick search does not find, a search without shortcuts has the last word on.
 pub(super) fn check(operations: &[Operation]) -> Verdict {
-    let mut search = Search::of(operations);
+    match search(Search::of(operations, false), TRIES_MAX) {
+        Verdict::Not => search(Search::of(operations, true), THOROUGH_TRIES_MAX),
+        verdict => verdict,
+    }
+}
+
+fn search(mut search: Search<'_>, tries_max: usize) -> Verdict {
     let mut places = vec![search.place(State::default(), Vec::new())];
-    for _ in 0..TRIES_MAX {
+    for _ in 0..tries_max {
         if search.left == 0 {
             return Verdict::Linearizable;
         }
@@ -102,7 +112,7 @@ pub(super) fn check(operations: &[Operation]) -> Verdict {
 }
 
 impl<'a> Search<'a> {
-    fn of(all: &'a [Operation]) -> Search<'a> {
+    fn of(all: &'a [Operation], is_thorough: bool) -> Search<'a> {
         // Reads whose replies were lost say nothing.
         let mut operations: Vec<&Operation> =
             all.iter().filter(|operation| !operation.is_lost_read()).collect();
@@ -112,7 +122,8 @@ impl<'a> Search<'a> {
             |id: usize| (0..id).rev().find(|other| operations[*other].pipeline == operations[id].pipeline);
         let before = (0..operations.len()).map(before).collect();
         let count = operations.len();
-        Search { operations, before, is_placed: vec![false; count], left: count, seen: HashSet::new() }
+        let (is_placed, seen) = (vec![false; count], HashSet::new());
+        Search { operations, before, is_placed, left: count, seen, is_thorough }
     }
 
     fn put(&mut self, id: usize) {
@@ -161,7 +172,7 @@ impl<'a> Search<'a> {
                 .filter(|id| self.is_next(*id) && self.operations[*id].replies.is_some());
             let idle: Vec<usize> =
                 idle.filter(|id| self.after(&state, *id, true).as_ref() == Some(&state)).collect();
-            if idle.is_empty() {
+            if idle.is_empty() || self.is_thorough {
                 return Place { options: self.options(first, &candidates), state, placed };
             }
             idle.iter().for_each(|id| self.put(*id));
@@ -172,7 +183,7 @@ impl<'a> Search<'a> {
     /// What may be placed so that `first` gets its place: the last one is tried first.
     fn options(&self, first: usize, candidates: &[usize]) -> Vec<(usize, bool)> {
         let mut keys: HashSet<&str> = self.operations[first].keys().collect();
-        let mut chosen = vec![false; candidates.len()];
+        let mut chosen = vec![self.is_thorough; candidates.len()];
         loop {
             let is_new = |place: &usize| {
                 let mut own = self.operations[candidates[*place]].keys();

@@ -124,7 +124,7 @@ impl<'a> Clerk<'a> {
         while count < OPERATIONS {
             let pipeline: Vec<Vec<Vec<String>>> = match self.rng.below(10) {
                 0 => (0..2 + self.rng.below(2)).map(|_| vec![self.command(false)]).collect(),
-                1 | 2 => vec![(0..2 + self.rng.below(3)).map(|_| self.command(false)).collect()],
+                1 | 2 => vec![self.transaction()],
                 3 => {
                     self.swap_watched();
                     count += 1;
@@ -146,6 +146,25 @@ impl<'a> Clerk<'a> {
     fn value(&mut self) -> String {
         self.values += 1;
         format!("{}.{}", self.id, self.values)
+    }
+
+    /// Draws commands that take effect together, of which those about lists are about the same one: a client that waits for
+    /// two lists, which one transaction fills, gets an element of the one that was filled first, as in Redis, and no state
+    /// tells which one that was.
+    fn transaction(&mut self) -> Vec<Vec<String>> {
+        let lists = [self.key("l"), self.key("m")];
+        let mut chosen = None;
+        let mut commands: Vec<Vec<String>> =
+            (0..2 + self.rng.below(3)).map(|_| self.command(false)).collect();
+        commands.retain(|command| {
+            let used: Vec<&String> = command.iter().filter(|word| lists.contains(word)).collect();
+            match used[..] {
+                [] => true,
+                [list] => chosen.get_or_insert_with(|| list.clone()) == list,
+                _ => false,
+            }
+        });
+        if commands.is_empty() { vec![self.command(true)] } else { commands }
     }
 
     /// Draws a command that, unless it may block, answers at once.
