@@ -155,13 +155,13 @@ fn mib(bytes: u64) -> f64 {
 fn idle(server: &Server, options: &Options) -> Result<()> {
     let mut kept = vec![server.connect()?];
     call(&mut kept[0], &[b"PING"])?;
-    let before = server.rss_bytes();
+    let before = server.memory_bytes();
     while kept.len() <= options.idle {
         let mut stream = server.connect()?;
         call(&mut stream, &[b"PING"])?;
         kept.push(stream);
     }
-    let each = server.rss_bytes().saturating_sub(before) / options.idle as u64;
+    let each = server.memory_bytes().saturating_sub(before) / options.idle as u64;
     println!("{}: {} idle connections take {:.2} KiB each", server.name, options.idle, each as f64 / 1024.0);
     Ok(())
 }
@@ -169,7 +169,7 @@ fn idle(server: &Server, options: &Options) -> Result<()> {
 /// Looks at the server's memory ten times a second.
 fn watch(server: &Server, is_over: &AtomicBool, peak: &AtomicU64) {
     while !is_over.load(Ordering::Relaxed) {
-        peak.fetch_max(server.rss_bytes(), Ordering::Relaxed);
+        peak.fetch_max(server.memory_bytes(), Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -221,7 +221,7 @@ fn open(server: &Server, options: &Options) -> Result<()> {
     for _ in 0..options.idle {
         idle.push(server.connect()?);
     }
-    let (is_over, peak, before) = (AtomicBool::new(false), AtomicU64::new(0), server.rss_bytes());
+    let (is_over, peak, before) = (AtomicBool::new(false), AtomicU64::new(0), server.memory_bytes());
     let failed = Mutex::new(Vec::new());
     let note = |failure: String| failed.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
     let plan = open_loop::Plan {
@@ -285,7 +285,7 @@ fn mixed(server: &Server, options: &Options) -> Result<()> {
         server.name,
         options.clients,
         100.0 * (server.cpu_seconds() - cpu) / options.seconds as f64,
-        mib(server.rss_bytes())
+        mib(server.memory_bytes())
     );
     table(&windows, options);
     // A fifth of the time each: the second one, when all is warm, and the last one.

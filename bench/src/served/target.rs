@@ -73,10 +73,11 @@ impl Server {
         Ok(server)
     }
 
-    /// The memory that it has, in bytes.
-    pub(super) fn rss_bytes(&self) -> u64 {
+    /// The memory that it has, in bytes, without pages of files that it has mapped: the system takes these back when it
+    /// wants to.
+    pub(super) fn memory_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
         line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
     }
 

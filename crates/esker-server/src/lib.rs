@@ -74,6 +74,11 @@ use users::Users;
 /// The threads of the pool.
 const POOL_THREADS: usize = 8;
 
+/// The nice value of the threads of the pool, above that of the process: long work holds up the event loop less where
+/// there are fewer processors than threads that have work.
+#[cfg(target_os = "linux")]
+const POOL_NICE: i32 = 5;
+
 /// How long running commands may take to end when the server ends.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
@@ -234,6 +239,12 @@ impl From<std::io::Error> for ServeError {
     }
 }
 
+/// Lowers the priority of this thread, if the system has priorities for threads. If it does not let us, all is well too.
+fn yield_to_event_loop() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::nice(POOL_NICE);
+}
+
 /// Serves `db`, which was opened with `events` as its listener, on this thread. `ready` is told the addresses when all of
 /// them accept connections. When `end` is over, no new connections are taken;
 /// running commands end within 10 seconds. Then the store is synced.
@@ -251,6 +262,7 @@ pub fn serve(
         .enable_all()
         .max_blocking_threads(POOL_THREADS)
         .thread_name("esker-pool")
+        .on_thread_start(yield_to_event_loop)
         .build()?;
     let local = LocalSet::new();
     let served: Result<(), ServeError> = local.block_on(&runtime, async move {

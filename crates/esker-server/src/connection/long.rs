@@ -4,7 +4,8 @@
 //! client --> piece, piece --> ValueWriter (in the pool) --> StoredValue, an argument of its command
 //! client <-- piece, piece <-- Huge::read_at (in the pool) <-- Part of a reply
 //! ```
-//! While one piece is stored or sent, the next one is read: two pieces are in memory for each client.
+//! While one piece is stored or sent, the next one is read: two pieces are in memory for each client. After each piece the
+//! other clients have their turn, also when neither the socket nor the store made this one wait.
 
 use std::future::poll_fn;
 use std::io;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use esker::{ErrorKind, ValueWriter};
 use esker_redis::{Huge, Part, spec};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 
 use super::{Connection, Next, poll_append, sleep, told};
 use crate::figures::add;
@@ -55,6 +56,7 @@ impl Connection {
             if left == 0 {
                 break;
             }
+            yield_now().await;
         }
         let stored = storing.finish().await;
         if let Ok(sent) = &mut self.sent {
@@ -106,6 +108,7 @@ impl Connection {
             at += bytes.len() as u64;
             reading = read_ahead(part, at);
             self.write_all(&bytes).await?;
+            yield_now().await;
         }
         Ok(())
     }
