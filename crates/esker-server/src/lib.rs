@@ -74,8 +74,8 @@ use users::Users;
 /// The threads of the pool.
 const POOL_THREADS: usize = 8;
 
-/// The nice value of the threads of the pool, above that of the process: long work holds up the event loop less where
-/// there are fewer processors than threads that have work.
+/// So much higher than the event loop's is the nice value of the pool's threads. Where threads share a processor, the event
+/// loop gets the larger part of it.
 #[cfg(target_os = "linux")]
 const POOL_NICE: i32 = 5;
 
@@ -239,7 +239,7 @@ impl From<std::io::Error> for ServeError {
     }
 }
 
-/// Lowers the priority of this thread, if the system has priorities for threads. If it does not let us, all is well too.
+/// Lowers the priority of this thread, where threads have priorities of their own. The server also works if that fails.
 fn yield_to_event_loop() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::nice(POOL_NICE);
