@@ -560,7 +560,7 @@ impl Connection {
     }
 
     fn evaluate_all(&mut self, commands: &[Owned]) -> Result<Vec<Reply>, ReadError> {
-        let mut replies = Vec::new();
+        let (mut replies, now_us) = (Vec::new(), self.now_us());
         for command in commands {
             let mut reply = Reply::new(self.reply.resp3);
             let arguments = command.arguments();
@@ -570,6 +570,7 @@ impl Connection {
                 &arguments,
                 &command.long,
                 command.database,
+                now_us,
                 &mut reply,
             )?;
             if reply.bytes.is_empty() {

@@ -170,7 +170,12 @@ impl Server {
 
     /// For how many seconds it has served.
     pub(crate) fn uptime_s(&self) -> u64 {
-        self.now_us().saturating_sub(self.figures.began_us) / 1_000_000
+        self.uptime_s_at(self.now_us())
+    }
+
+    /// For how many seconds it has served at `now_us`, in microseconds since 1970.
+    pub(crate) fn uptime_s_at(&self, now_us: u64) -> u64 {
+        now_us.saturating_sub(self.figures.began_us) / 1_000_000
     }
 
     /// Lets running commands end, at most for so long.
@@ -265,10 +270,11 @@ impl Server {
         self.db.default_tree().time_us()
     }
 
-    pub(crate) fn stamp(&self) -> Stamp {
+    /// What a command needs that is done at `now_us`, in microseconds since 1970.
+    fn stamp(&self, now_us: u64) -> Stamp {
         let state = self.random.get().wrapping_add(1);
         self.random.set(state);
-        Stamp { now_us: self.now_us(), seed: mixed(state) }
+        Stamp { now_us, seed: mixed(state) }
     }
 
     /// What has to be known of commands. Nothing else runs on this thread between a command and its commit, so nobody begins
@@ -282,7 +288,7 @@ impl Server {
 
     // ---- on this thread ------------------------------------------------------------------------------
 
-    /// Evaluates a command on this thread, on top of `pending`.
+    /// Evaluates a command on this thread, on top of `pending`, at `now_us`, in microseconds since 1970.
     ///
     /// # Errors
     /// `NeedsIo` when it is work for the pool; otherwise the store failed.
@@ -293,10 +299,11 @@ impl Server {
         arguments: &[&[u8]],
         long: &[Long],
         database: u16,
+        now_us: u64,
         reply: &mut Reply,
     ) -> Result<(), ReadError> {
         let view = View::inline(&self.trees);
-        let stamp = self.stamp();
+        let stamp = self.stamp(now_us);
         let (mut own, mut shared);
         let cursors = if has_cursor(spec) {
             // The pool has them: this has to wait too, and not on this thread.
@@ -470,8 +477,9 @@ impl Server {
             reply = Reply::new(client.resp3.get());
             let arguments = waiter.arguments_for(key);
             let is_free = self.latches.are_free(spec.keys_of(&arguments));
-            if !is_free || self.evaluate(&mut pending, spec, &arguments, &[], *database, &mut reply).is_err()
-            {
+            let mut evaluate =
+                || self.evaluate(&mut pending, spec, &arguments, &[], *database, self.now_us(), &mut reply);
+            if !is_free || evaluate().is_err() {
                 drop(waiters);
                 return self.let_try_again(id);
             }
@@ -565,7 +573,7 @@ impl Server {
         }
         // Others may begin to watch or to wait before it ends.
         let wants = Wants { touched: true, ..self.wants() };
-        let job = Job { commands, resp3, in_exec, stamp: self.stamp(), wants };
+        let job = Job { commands, resp3, in_exec, stamp: self.stamp(self.now_us()), wants };
         let (db, trees, cursors) = (self.db.clone(), Arc::clone(&self.trees), Arc::clone(&self.cursors));
         let snapshot = db.snapshot();
         let ran = self.pool.run_timed(move || job.run_traced(&db, &snapshot, &trees, &cursors)).await?;

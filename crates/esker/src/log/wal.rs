@@ -380,6 +380,10 @@ impl Wal {
     /// Returns when everything before `target` is durable. `published` is the position up to which records are whole,
     /// at least `target`. It is read again when a sync begins, so that one sync serves all waiting threads.
     ///
+    /// If `target` lies in sealed segments and no thread waits for the current one, the current one is not synced. All its
+    /// pages are dirty, those too that no record has come to yet ([`Wal::prepare_spare`]): they would go to the disk
+    /// twice, and each would take a page fault again.
+    ///
     /// `first` makes durable the data outside the log that records point to (rule 4).
     pub(crate) fn sync_to(
         &self,
@@ -401,7 +405,11 @@ impl Wal {
             self.sync_done.wait(&mut state);
         }
         state.syncing = true;
-        let goal = published.load(Ordering::Acquire);
+        let current_start = state.unsynced.back().map_or(0, |current| current.start);
+        let mut goal = published.load(Ordering::Acquire);
+        if target <= current_start && !self.waited_for.load(Ordering::Relaxed) {
+            goal = goal.min(current_start);
+        }
         let segments: Vec<UnsyncedSegment> =
             state.unsynced.iter().filter(|segment| segment.start < goal).cloned().collect();
         drop(state);

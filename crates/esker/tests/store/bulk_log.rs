@@ -1,7 +1,7 @@
 //! Large batches and small puts by turns: the log's segments change their kind, and nothing is lost or kept
 //! for good.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
 use esker::{Batch, Db, Durability, Options, ScanRange};
@@ -101,4 +101,31 @@ fn a_copied_segment_is_not_reused() {
     (0..3).for_each(|round| write_bulk(&copied, &mut model, round));
     assert_holds(&copied, &model);
     copied.close().unwrap();
+}
+
+/// The current segment is left alone while nobody waits for it: its pages are dirty from the start, so a sync would write
+/// all of it, and the next sync would again.
+#[test]
+fn each_segment_is_synced_once_when_nobody_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::default().memory_budget(BUDGET).memtable_bytes(64 << 20).durability(Durability::Process);
+    let db = Db::open(dir.path().join("store"), options).unwrap();
+    let (segments, mut marks) = (20, VecDeque::new());
+    for i in 0..segments << 10 {
+        let mut batch = Batch::new();
+        batch.put(db.default_tree(), format!("{i:08}"), [7; 1 << 10]).unwrap();
+        let token = db.write(&batch).unwrap();
+        if i % 1024 == 0 {
+            marks.push_back(token);
+        }
+        // The segment of two marks ago is sealed. The job that syncs it keeps up, however slow this machine is.
+        while marks.len() > 2 {
+            if db.is_durable(&marks[0]).unwrap() {
+                marks.pop_front();
+            }
+            std::thread::yield_now();
+        }
+    }
+    let syncs = db.stats().unwrap().log_syncs;
+    assert!(syncs <= segments + 4, "{syncs} syncs of {segments} segments of 1 MiB and a few shorter ones");
 }
