@@ -22,13 +22,13 @@ fn elements(kinds: &[u8], bytes: &[u8]) {
     let mut writer = keys::TupleWriter::new();
     for kind in kinds {
         let read = match kind % 7 {
-            0 => reader.u64().map(|value| drop(writer.u64(value))),
-            1 => reader.i64().map(|value| drop(writer.i64(value))),
-            2 => reader.u32().map(|value| drop(writer.u32(value))),
-            3 => reader.i32().map(|value| drop(writer.i32(value))),
-            4 => reader.f64().map(|value| drop(writer.f64(value))),
-            5 => reader.text().map(|value| drop(writer.text(&value))),
-            _ => reader.bytes().map(|value| drop(writer.bytes(&value))),
+            0 => reader.u64().map(|value| { let _ = writer.u64(value); }),
+            1 => reader.i64().map(|value| { let _ = writer.i64(value); }),
+            2 => reader.u32().map(|value| { let _ = writer.u32(value); }),
+            3 => reader.i32().map(|value| { let _ = writer.i32(value); }),
+            4 => reader.f64().map(|value| { let _ = writer.f64(value); }),
+            5 => reader.text().map(|value| { let _ = writer.text(&value); }),
+            _ => reader.bytes().map(|value| { let _ = writer.bytes(&value); }),
         };
         if read.is_err() {
             return;

@@ -139,7 +139,7 @@ impl Session {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let [choice, mut bytes @ ..] = data else { return };
+    let Some((choice, mut bytes)) = data.split_first() else { return };
     let mut session = Session {
         warm: Memory::at(1_700_000_000_000_000),
         cold: Memory::at(1_700_000_000_000_000),
