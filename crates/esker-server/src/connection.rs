@@ -42,7 +42,7 @@ use long::LONG_BYTES;
 /// So many bytes are read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// So much room for replies a connection keeps that waits for commands.
+/// So much room for replies a connection keeps that waits for commands. More comes from [`Server::buffers`].
 const KEPT_BYTES: usize = 16 << 10;
 
 /// Replies are written as soon as there are so many bytes of them: a client that does not read fills no memory.
@@ -387,6 +387,7 @@ impl Connection {
             let mut reply = self.reply.take();
             reply.bytes.append(&mut self.client.take_outbox());
             if reply.is_empty() {
+                self.give_up(reply);
                 return Ok(());
             }
             self.is_within_reply = true;
@@ -400,11 +401,20 @@ impl Connection {
             if reply.bytes.capacity() <= KEPT_BYTES {
                 reply.truncate(0);
                 self.reply = reply;
+            } else {
+                self.give_up(reply);
             }
             // Messages that came meanwhile.
             if !self.client.has_messages() {
                 return Ok(());
             }
+        }
+    }
+
+    /// Leaves the buffer of a reply to others, if it is a long one.
+    fn give_up(&self, reply: Reply) {
+        if reply.bytes.capacity() > KEPT_BYTES {
+            self.server.buffers.give(reply.bytes);
         }
     }
 
@@ -469,6 +479,9 @@ impl Connection {
         if bytes.first() == Some(&TLS_HANDSHAKE) {
             // A client that speaks TLS to an address without: it would wait for ever for a reply that it understands.
             return (bytes.len(), Next::Close);
+        }
+        if self.reply.bytes.capacity() == 0 {
+            self.reply.bytes = self.server.buffers.take();
         }
         let bulk_bytes = self.server.settings.borrow().bulk_bytes_max;
         let somebody = Limits { arguments: ARGUMENTS_MAX, bulk_bytes, long_bytes: LONG_BYTES };

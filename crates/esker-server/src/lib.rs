@@ -24,6 +24,7 @@ use tokio::task::LocalSet;
 
 mod acl;
 mod backups;
+mod buffers;
 mod canary;
 mod catalog;
 mod channels;

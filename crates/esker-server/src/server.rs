@@ -26,6 +26,7 @@ use esker_redis::{
 use tokio::sync::Notify;
 
 use crate::backups::Backups;
+use crate::buffers::Buffers;
 use crate::canary::broken;
 use crate::channels::Channels;
 use crate::clients::{Client, Clients, End};
@@ -113,6 +114,8 @@ pub(crate) struct Server {
     pub(crate) reports: Reports,
     /// The memory of all connections.
     pub(crate) budget: Rc<Budget>,
+    /// For replies that are on their way.
+    pub(crate) buffers: Buffers,
     pub(crate) pool: Pool,
     pub(crate) http: Http,
     pub(crate) backups: Backups,
@@ -157,6 +160,7 @@ impl Server {
             figures: Figures::new(db.default_tree().time_us()),
             reports: Reports::default(),
             budget,
+            buffers: Buffers::default(),
             pool: Pool::default(),
             http: Http::default(),
             backups: Backups::default(),

@@ -108,7 +108,8 @@ fn a_copied_segment_is_not_reused() {
 #[test]
 fn each_segment_is_synced_once_when_nobody_waits() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options::default().memory_budget(BUDGET).memtable_bytes(64 << 20).durability(Durability::Process);
+    let options =
+        Options::default().memory_budget(BUDGET).memtable_bytes(64 << 20).durability(Durability::Process);
     let db = Db::open(dir.path().join("store"), options).unwrap();
     let (segments, mut marks) = (20, VecDeque::new());
     for i in 0..segments << 10 {
