@@ -30,7 +30,7 @@ use crate::clients::{Client, End};
 use crate::figures::{Slow, add, shortened};
 use crate::listen::Stream;
 use crate::monitor::Kind;
-use crate::server::{Owned, Pending, Server, is_about_all};
+use crate::server::{At, Owned, Pending, Server, is_about_all};
 use crate::waiters::Waiter;
 use crate::watches::Watched;
 use crate::why::Why;
@@ -722,10 +722,9 @@ impl Connection {
             return None;
         }
         let begin = self.reply.bytes.len();
-        let database = self.client.database.get();
-        let now_us = self.now_us();
+        let at = At { database: self.client.database.get(), now_us: self.now_us() };
         let (server, long) = (&self.server, &self.long);
-        match server.evaluate(&mut self.pending, spec, arguments, long, database, now_us, &mut self.reply) {
+        match server.evaluate(&mut self.pending, spec, arguments, long, at, &mut self.reply) {
             Ok(()) if spec.flags.blocks && self.reply.bytes.len() == begin => {
                 Some(Next::Do(Wait::Element(self.owned(spec, arguments))))
             }

@@ -13,7 +13,7 @@ use crate::channels::By;
 use crate::clients::Client;
 use crate::connection::{Connection, Next, Queue, Queued, Replies, Wait, told};
 use crate::info;
-use crate::server::Owned;
+use crate::server::{At, Owned};
 use crate::settings::Refused;
 use crate::watches::Watched;
 
@@ -569,8 +569,7 @@ impl Connection {
                 command.spec,
                 &arguments,
                 &command.long,
-                command.database,
-                now_us,
+                At { database: command.database, now_us },
                 &mut reply,
             )?;
             if reply.bytes.is_empty() {

@@ -75,6 +75,13 @@ impl Owned {
     }
 }
 
+/// Where and when a command is done.
+pub(crate) struct At {
+    pub(crate) database: u16,
+    /// In microseconds since 1970.
+    pub(crate) now_us: u64,
+}
+
 /// Commands that another thread does, as one step.
 struct Job {
     commands: Vec<Owned>,
@@ -292,7 +299,7 @@ impl Server {
 
     // ---- on this thread ------------------------------------------------------------------------------
 
-    /// Evaluates a command on this thread, on top of `pending`, at `now_us`, in microseconds since 1970.
+    /// Evaluates a command on this thread, on top of `pending`.
     ///
     /// # Errors
     /// `NeedsIo` when it is work for the pool; otherwise the store failed.
@@ -302,8 +309,7 @@ impl Server {
         spec: &Spec,
         arguments: &[&[u8]],
         long: &[Long],
-        database: u16,
-        now_us: u64,
+        At { database, now_us }: At,
         reply: &mut Reply,
     ) -> Result<(), ReadError> {
         let view = View::inline(&self.trees);
@@ -481,9 +487,8 @@ impl Server {
             reply = Reply::new(client.resp3.get());
             let arguments = waiter.arguments_for(key);
             let is_free = self.latches.are_free(spec.keys_of(&arguments));
-            let mut evaluate =
-                || self.evaluate(&mut pending, spec, &arguments, &[], *database, self.now_us(), &mut reply);
-            if !is_free || evaluate().is_err() {
+            let at = At { database: *database, now_us: self.now_us() };
+            if !is_free || self.evaluate(&mut pending, spec, &arguments, &[], at, &mut reply).is_err() {
                 drop(waiters);
                 return self.let_try_again(id);
             }
