@@ -71,6 +71,7 @@ impl CommitLog {
 
     /// Has the log job sync what is published now.
     pub(crate) fn request_sync(&self) {
+        self.wal.note_waiter();
         self.sync_wanted.store(true, Ordering::SeqCst);
         self.core.notify(JobKind::Log);
     }
