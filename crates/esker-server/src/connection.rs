@@ -193,8 +193,8 @@ pub(crate) struct Connection {
     nobody_until: tokio::time::Instant,
 }
 
-/// One look at both clocks. The commands of a step take their time from it and from when the last of them ended: to look at
-/// the store's clock for each takes a tenth of what a short command takes.
+/// One look at both clocks. A command's time is this one, and as much later as the command before it ended. To look at the
+/// store's clock for each command would take a tenth of a short one.
 #[derive(Clone, Copy)]
 struct Begun {
     /// In microseconds since 1970.
@@ -308,9 +308,15 @@ impl Connection {
 
     /// Notes the memory that the connection takes, beside `waiting` bytes of commands. If all connections take too much,
     /// the largest ones end.
-    fn note_memory(&self, waiting: usize) {
+    fn note_memory(&mut self, waiting: usize) {
+        // Whoever waits holds no long buffer for nothing.
+        if self.reply.is_empty() && self.reply.bytes.capacity() > KEPT_BYTES {
+            self.server.buffers.give(self.reply.take().bytes);
+        }
         let queued = self.queue.as_ref().map_or(0, |queue| queue.bytes);
-        self.client.share.set_buffers(self.buffer.len() + self.reply.bytes.len() + queued + waiting);
+        // The room of a reply counts, and not its length: a short one may have a long buffer.
+        let reply = self.reply.bytes.capacity();
+        self.client.share.set_buffers(self.buffer.len() + reply + queued + waiting);
         if self.server.budget.excess() > 0 {
             self.server.shed_memory();
         }
@@ -387,7 +393,6 @@ impl Connection {
             let mut reply = self.reply.take();
             reply.bytes.append(&mut self.client.take_outbox());
             if reply.is_empty() {
-                self.give_up(reply);
                 return Ok(());
             }
             self.is_within_reply = true;
@@ -402,19 +407,12 @@ impl Connection {
                 reply.truncate(0);
                 self.reply = reply;
             } else {
-                self.give_up(reply);
+                self.server.buffers.give(reply.bytes);
             }
             // Messages that came meanwhile.
             if !self.client.has_messages() {
                 return Ok(());
             }
-        }
-    }
-
-    /// Leaves the buffer of a reply to others, if it is a long one.
-    fn give_up(&self, reply: Reply) {
-        if reply.bytes.capacity() > KEPT_BYTES {
-            self.server.buffers.give(reply.bytes);
         }
     }
 
