@@ -6,7 +6,7 @@
 //!
 //! How the file gets into the page cache decides what a small synced write costs. Large writes and readahead make large
 //! folios, and one dirty byte writes back a whole folio (1 MiB measured, against 4 KiB). So creation fills the file in
-//! 4 KiB writes, and opening reads it with readahead off.
+//! 4 KiB writes, and opening reads it with readahead off: by way of the mapping, which copies nothing.
 //!
 //! Stores of many pages each need the opposite. A mapped page is filled, faulted in, written and made read-only again
 //! for its sync, which costs 5 us of CPU or more; a page of a large `pwrite` costs 0.3 us. So a file for bulk is only
@@ -60,25 +60,31 @@ impl RealMapped {
     /// Prepares and syncs a new file.
     pub(super) fn prepare(file: File, path: &Path, len: u64, stores: Stores) -> Result<Self> {
         prepare(&file, len, stores).map_err(|error| Error::io("allocate the segment", path, error))?;
-        Self::over(file, path, len, stores)
+        Self::over(file, path, len, stores).map(|(segment, _)| segment)
     }
 
     /// A segment of `len` bytes to be overwritten. For small stores all its pages are brought into memory.
     pub(super) fn of(file: File, path: &Path, len: u64, stores: Stores) -> Result<Self> {
         check_segment_len(len).map_err(|message| Error::corruption(path, len, message))?;
-        if stores == Stores::Small {
-            prefault(&file, len).map_err(|error| Error::io("open the segment", path, error))?;
+        let (segment, is_read_in) = Self::over(file, path, len, stores)?;
+        if stores == Stores::Small && !is_read_in {
+            let read = prefault(&segment.descriptor.file, len);
+            read.map_err(|error| Error::io("open the segment", path, error))?;
         }
-        Self::over(file, path, len, stores)
+        Ok(segment)
     }
 
-    fn over(file: File, path: &Path, len: u64, stores: Stores) -> Result<Self> {
+    /// The segment, and whether its pages are in memory by way of a mapping.
+    fn over(file: File, path: &Path, len: u64, stores: Stores) -> Result<(Self, bool)> {
         let map = match stores {
             Stores::Small => Map::of_segment(&file, len),
             Stores::Bulk => Ok(None),
         };
         let map = map.map_err(|error| Error::io("map the segment", path, error))?;
-        Ok(RealMapped { descriptor: Arc::new(Descriptor { file, path: path.to_path_buf() }), len, map })
+        let read_in = map.as_ref().map_or(Ok(false), Map::read_in);
+        let is_read_in = read_in.map_err(|error| Error::io("read the segment", path, error))?;
+        let descriptor = Arc::new(Descriptor { file, path: path.to_path_buf() });
+        Ok((RealMapped { descriptor, len, map }, is_read_in))
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -172,7 +178,7 @@ fn write_zeros(file: &File, range: Range<u64>, piece: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Brings every page into the page cache, each as a folio of its own (no readahead).
+/// [`Map::read_in`] where there is no mapping, or the system cannot do that.
 fn prefault(file: &File, len: u64) -> io::Result<()> {
     os::read_singly(file);
     let mut buf = vec![0; PIECE];

@@ -10,6 +10,7 @@ use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::linux::stores_cannot_fail;
@@ -24,13 +25,28 @@ const WARM_UNIT: u64 = 64 << 10;
 pub(in crate::fs) struct Map(Pages);
 
 impl Map {
-    /// Maps the first `len` bytes of `file`, which must be open for reading and writing and in the page cache; `None`
-    /// if a store could fail.
+    /// Maps the first `len` bytes of `file`, which must be open for reading and writing; `None` if a store could fail.
     pub(in crate::fs) fn of_segment(file: &File, len: u64) -> io::Result<Option<Self>> {
         let (Ok(len), true) = (usize::try_from(len), stores_cannot_fail(file)) else { return Ok(None) };
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // Populating maps the pages for reading, which saves 0.4 us of the 2.4 us of a page's first store.
-        Pages::map(file, 0, len, protection, MapFlags::SHARED | MapFlags::POPULATE).map(Map).map(Some)
+        Pages::map(file, 0, len, protection, MapFlags::SHARED).map(Map).map(Some)
+    }
+
+    /// Brings every page into the page cache, each as a folio of its own (no readahead), and maps it for reading, which
+    /// saves 0.4 us of the 2.4 us of its first store. Returns `false` if the system cannot do that.
+    pub(in crate::fs) fn read_in(&self) -> io::Result<bool> {
+        let advise = |advice| {
+            // SAFETY: the range is the mapping; neither advice changes a byte of it.
+            unsafe { rustix::mm::madvise(self.0.base().cast(), self.0.len(), advice) }
+        };
+        match advise(Advice::Random).and_then(|()| advise(Advice::LinuxPopulateRead)) {
+            Ok(()) => Ok(true),
+            // A kernel before 5.14.
+            Err(Errno::INVAL) => Ok(false),
+            // A load from such a page would cause a SIGBUS: it could not be read.
+            Err(Errno::FAULT) => Err(Errno::IO.into()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Copies `bytes` to `offset`. Returns `false`, and copies nothing, if they do not fit.
