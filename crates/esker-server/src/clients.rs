@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use esker_redis::Reply;
-use tokio::sync::Notify;
 
 use crate::memory::{Budget, Share};
 use crate::users::{Account, DEFAULT};
+use crate::wake::LocalNotify;
 
 /// The number of a client. No other one of this process has it.
 pub(crate) type ClientId = u64;
@@ -83,7 +83,7 @@ pub(crate) struct Client {
     /// Messages that are no replies, and wait to be sent.
     outbox: RefCell<Vec<u8>>,
     /// Is told of messages, and of the end.
-    pub(crate) told: Notify,
+    pub(crate) told: LocalNotify,
     /// Whether the connection is to end.
     pub(crate) is_ended: Cell<bool>,
     /// Why, if the server ends it because of a limit.
@@ -104,7 +104,7 @@ impl Client {
             return;
         }
         outbox.extend_from_slice(&reply.bytes);
-        self.told.notify_one();
+        self.told.notify();
     }
 
     pub(crate) fn take_outbox(&self) -> Vec<u8> {
@@ -122,7 +122,7 @@ impl Client {
     /// The connection ends as soon as its task comes to it.
     pub(crate) fn end(&self) {
         self.is_ended.set(true);
-        self.told.notify_one();
+        self.told.notify();
     }
 
     /// Ends the connection because of a limit.
@@ -211,7 +211,7 @@ impl Clients {
             queued: Cell::new(None),
             is_blocked: Cell::new(false),
             outbox: RefCell::default(),
-            told: Notify::new(),
+            told: LocalNotify::default(),
             is_ended: Cell::new(false),
             why_ended: Cell::new(None),
             share: Share::of(budget),

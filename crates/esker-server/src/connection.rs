@@ -32,6 +32,7 @@ use crate::listen::Stream;
 use crate::monitor::Kind;
 use crate::server::{At, Owned, Pending, Server, is_about_all};
 use crate::waiters::Waiter;
+use crate::wake::yield_to_ready;
 use crate::watches::Watched;
 use crate::why::Why;
 
@@ -53,6 +54,10 @@ const NOBODY_MAX: Duration = Duration::from_secs(60);
 
 /// So long a client's commands run until other clients have their turn.
 const TURN: Duration = Duration::from_millis(2);
+
+/// After a step of less than this, others that are ready have their turn, and no one looks whether sockets have anything
+/// for the rest: after so many such steps that it would matter, the runtime does it anyway.
+const SHORT_STEP: Duration = Duration::from_micros(50);
 
 /// Writes are committed as soon as they take so many bytes.
 pub(crate) const COMMIT_BYTES: usize = 1 << 20;
@@ -82,6 +87,14 @@ pub(crate) enum Next {
     Flush,
     Close,
     Do(Wait),
+}
+
+/// What has come to a connection that waits for commands.
+enum Input {
+    /// So many bytes; 0: the client has gone.
+    Bytes(usize),
+    /// A word from others: there is a message to be sent, or the connection has to end.
+    Told,
 }
 
 /// What a command waits for.
@@ -299,7 +312,11 @@ impl Connection {
                     next = then;
                     self.commit().await;
                     // The others have their turn, however fast this client sends.
-                    tokio::task::yield_now().await;
+                    if self.clock.saturating_duration_since(self.begun.at) < SHORT_STEP {
+                        yield_to_ready().await;
+                    } else {
+                        tokio::task::yield_now().await;
+                    }
                 }
                 Ok(None) | Err(_) => return,
             }
@@ -331,30 +348,29 @@ impl Connection {
                 return Ok(None);
             }
             let idle_s = self.server.settings.borrow().idle_s;
-            let (client, is_nobody, nobody_until) = (&self.client, !self.is_somebody(), self.nobody_until);
-            let is_idle = async {
-                if is_nobody {
-                    tokio::time::sleep_until(nobody_until).await;
-                } else if idle_s > 0 && !client.listens() {
-                    tokio::time::sleep(Duration::from_secs(idle_s)).await;
-                } else {
-                    std::future::pending::<()>().await;
-                }
+            let until = if !self.is_somebody() {
+                Some(self.nobody_until)
+            } else if idle_s > 0 && !self.client.listens() {
+                Some(tokio::time::Instant::now() + Duration::from_secs(idle_s))
+            } else {
+                None
             };
-            let (stream, buffer, wanted) = (&mut self.stream, &mut self.buffer, self.parser.wanted());
-            let read = tokio::select! {
-                read = poll_fn(|cx| poll_read(stream, buffer, wanted, cx)) => read?,
-                () = self.client.told.notified() => {
-                    if self.is_over() {
+            let came = match until {
+                None => self.next_input().await,
+                Some(until) => match tokio::time::timeout_at(until, self.next_input()).await {
+                    Ok(came) => came,
+                    Err(_) => {
+                        self.client.end_for(End::Idle);
                         return Ok(None);
                     }
-                    self.flush().await?;
-                    continue;
-                }
-                () = is_idle => {
-                    self.client.end_for(End::Idle);
+                },
+            };
+            let Input::Bytes(read) = came? else {
+                if self.is_over() {
                     return Ok(None);
                 }
+                self.flush().await?;
+                continue;
             };
             add(&self.server.figures.bytes_in, read as u64);
             if read == 0 {
@@ -370,6 +386,20 @@ impl Connection {
                 next
             })));
         }
+    }
+
+    /// Waits for bytes, or for a word from others.
+    async fn next_input(&mut self) -> io::Result<Input> {
+        let (stream, buffer, wanted) = (&mut self.stream, &mut self.buffer, self.parser.wanted());
+        let told = &self.client.told;
+        poll_fn(|cx| {
+            // A word comes first: the client may have to end, however much it sends.
+            if told.poll_notified(cx).is_ready() {
+                return Poll::Ready(Ok(Input::Told));
+            }
+            poll_read(stream, buffer, wanted, cx).map_ok(Input::Bytes)
+        })
+        .await
     }
 
     /// Whether the connection is to end.

@@ -59,6 +59,7 @@ mod tls;
 mod trees;
 mod users;
 mod waiters;
+mod wake;
 mod watches;
 mod why;
 
@@ -257,7 +258,7 @@ pub fn serve(
     events: &StoreEvents,
     config: Config,
     ready: impl FnOnce(&Addresses),
-    end: impl Future<Output = ()>,
+    end: impl Future<Output = ()> + 'static,
 ) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -302,7 +303,8 @@ pub fn serve(
         for listener in http.into_each() {
             tokio::task::spawn_local(http::accept(listener, Rc::clone(&server)));
         }
-        end.await;
+        // In a task of its own, so that it is not asked at each turn of the event loop. A panic is an end too.
+        let _ = tokio::task::spawn_local(end).await;
         tracing::info!(connections = server.clients.borrow().len(), "ending");
         tasks.iter().for_each(tokio::task::JoinHandle::abort);
         server.end(ENDS_WITHIN).await;

@@ -60,6 +60,12 @@ pub(crate) struct Pending {
     pub(crate) events: Vec<Event>,
 }
 
+impl Pending {
+    fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.touched.is_empty() && self.events.is_empty()
+    }
+}
+
 /// A command with its arguments.
 pub(crate) struct Owned {
     pub(crate) spec: &'static Spec,
@@ -192,7 +198,7 @@ impl Server {
     /// Lets running commands end, at most for so long.
     pub(crate) async fn end(&self, within: Duration) {
         self.is_ending.set(true);
-        self.clients.borrow().all().for_each(|client| client.told.notify_one());
+        self.clients.borrow().all().for_each(|client| client.told.notify());
         let all_gone = async {
             loop {
                 let one_gone = self.one_gone.notified();
@@ -349,11 +355,12 @@ impl Server {
     /// Commits what is pending, if that needs no wait. Otherwise it stays pending, and [`Server::commit_in_pool`] has to
     /// follow before anything else runs.
     pub(crate) fn try_commit(&self, pending: &mut Pending) -> esker::Result<()> {
-        if pending.writes.is_empty() {
-            self.tell(std::mem::take(pending));
+        if pending.is_empty() {
             return Ok(());
         }
-        self.try_write(&pending.writes)?;
+        if !pending.writes.is_empty() {
+            self.try_write(&pending.writes)?;
+        }
         self.tell(std::mem::take(pending));
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::io::Write;
+use std::rc::Rc;
 use std::time::Duration;
 
 use esker::Db;
@@ -39,7 +40,7 @@ pub(crate) fn run(global: &Global, args: &Serve) -> Outcome {
     })?;
     let db = opened.map_err(|error| store::opening(global, error))?;
     let mut printed = Ok(());
-    let signals = RefCell::new(None);
+    let signals = Rc::new(RefCell::new(None));
     let ready = |addresses: &Addresses| {
         // Whoever hears that the server is ready may end it.
         *signals.borrow_mut() = signal(SignalKind::terminate())
@@ -48,7 +49,7 @@ pub(crate) fn run(global: &Global, args: &Serve) -> Outcome {
         printed = print(addresses);
         supervisor::tell("READY=1");
     };
-    let served = serve(&db, &events, config, ready, end(&signals));
+    let served = serve(&db, &events, config, ready, end(Rc::clone(&signals)));
     printed.map_err(|error| Failure::output(&"standard output", &error))?;
     served.map_err(|error| match error {
         ServeError::Address(message) | ServeError::Security(message) => Failure::usage(message),
@@ -133,7 +134,7 @@ fn security(args: &args::Security) -> Outcome<Security> {
 }
 
 /// Waits for SIGTERM or SIGINT. From then on, a second one ends the process at once.
-async fn end(signals: &RefCell<Option<(Signal, Signal)>>) {
+async fn end(signals: Rc<RefCell<Option<(Signal, Signal)>>>) {
     let Some((mut term, mut int)) = signals.take() else {
         // Without signals the process can only be killed, which loses nothing that was promised.
         return std::future::pending().await;
