@@ -299,6 +299,8 @@ pub fn serve(
         for listener in resp.into_each() {
             tasks.push(tokio::task::spawn_local(listener.accept(Rc::clone(&server), handshakes.clone())));
         }
+        // Those who end wait for syncs too.
+        tokio::task::spawn_local(syncs::tell(Rc::clone(&server)));
         // These answer until the end, so that others hear of it.
         for listener in http.into_each() {
             tokio::task::spawn_local(http::accept(listener, Rc::clone(&server)));

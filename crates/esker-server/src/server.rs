@@ -41,7 +41,7 @@ use crate::monitor::{self, Kind};
 use crate::pool::{Pool, Ran};
 use crate::reports::Reports;
 use crate::settings::Settings;
-use crate::syncs::Syncs;
+use crate::syncs::{SyncWaits, Syncs};
 use crate::trees::{Trees, View, unreadable};
 use crate::users::Users;
 use crate::waiters::{Waiter, WaiterId, Waiters};
@@ -122,6 +122,7 @@ pub(crate) struct Server {
     pub(crate) users_change: tokio::sync::Mutex<()>,
     pub(crate) logins: Logins,
     pub(crate) syncs: Arc<Syncs>,
+    pub(crate) sync_waits: SyncWaits,
     pub(crate) expiries: Expiries,
     pub(crate) figures: Figures,
     pub(crate) reports: Reports,
@@ -169,6 +170,7 @@ impl Server {
             users_change: tokio::sync::Mutex::new(()),
             logins,
             syncs,
+            sync_waits: SyncWaits::default(),
             expiries: Expiries::default(),
             figures: Figures::new(db.default_tree().time_us()),
             reports: Reports::default(),
@@ -633,7 +635,7 @@ impl Server {
     pub(crate) async fn wait_durable(&self, at_most: Option<Duration>) -> esker::Result<bool> {
         // The place behind all writes, those of the pool too, which end in another order than they are noted.
         let token = self.db.try_write(&Batch::new())?;
-        let wait = self.syncs.wait(&self.db, &token);
+        let wait = self.sync_waits.wait(&self.db, &token);
         match at_most {
             None => wait.await.map(|()| true),
             Some(at_most) => match tokio::time::timeout(at_most, wait).await {
