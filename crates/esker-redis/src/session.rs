@@ -46,6 +46,16 @@ pub trait Huge: Send + Sync {
     /// [`ReadError`] when they cannot be read.
     fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, ReadError>;
 
+    /// Fills `buf` from `offset` on, as [`Huge::read_at`] reads. Whoever reads one part after another takes no new memory
+    /// for each.
+    ///
+    /// # Errors
+    /// [`ReadError`] when they cannot be read.
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
+        buf.copy_from_slice(&self.read_at(offset, buf.len())?);
+        Ok(())
+    }
+
     /// Whether a batch can take it as it is. If not, a command that writes it is evaluated on another thread.
     fn is_ready(&self) -> bool;
 

@@ -34,7 +34,7 @@ use crate::server::{At, Owned, Pending, Server, is_about_all};
 use crate::waiters::Waiter;
 use crate::wake::yield_to_ready;
 use crate::watches::Watched;
-use crate::why::Why;
+use crate::why::{ToPool, Why};
 
 mod long;
 
@@ -58,6 +58,9 @@ const TURN: Duration = Duration::from_millis(2);
 /// After a step of less than this, others that are ready have their turn, and no one looks whether sockets have anything
 /// for the rest: after so many such steps that it would matter, the runtime does it anyway.
 const SHORT_STEP: Duration = Duration::from_micros(50);
+
+/// A client whose command has walked over entries for so long gives way to others before its next one.
+const LONG_WALK: Duration = Duration::from_micros(500);
 
 /// Writes are committed as soon as they take so many bytes.
 pub(crate) const COMMIT_BYTES: usize = 1 << 20;
@@ -313,6 +316,7 @@ impl Connection {
                     self.commit().await;
                     // The others have their turn, however fast this client sends.
                     if self.clock.saturating_duration_since(self.begun.at) < SHORT_STEP {
+                        add(&self.server.short_steps, 1);
                         yield_to_ready().await;
                     } else {
                         tokio::task::yield_now().await;
@@ -834,6 +838,7 @@ impl Connection {
                 // Whatever becomes of this try, others may wait for what it leaves.
                 let mut after = spec.flags.blocks.then(|| After::new(&server, &command));
                 let resp3 = self.reply.resp3;
+                let (since, is_walk) = (Instant::now(), self.why().to_pool == Some(ToPool::Walk));
                 match server.run_in_pool(vec![command], resp3, false, self.why()).await {
                     Ok(replies) if replies.iter().all(Reply::is_empty) && spec.flags.blocks => {
                         let command = Owned { spec, arguments, long, database };
@@ -851,6 +856,10 @@ impl Connection {
                 let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
                 self.note(spec, &arguments, begin);
                 self.silence(&arguments, begin);
+                if is_walk && since.elapsed() >= LONG_WALK {
+                    self.flush().await?;
+                    server.give_way().await;
+                }
             }
             Wait::Exec(queue, commands) => {
                 let writes = commands.iter().any(|command| command.spec.flags.writes);

@@ -3,12 +3,18 @@
 //! The store opens files at any time: a segment of the log, a table, the file of a huge value. Without a descriptor for
 //! them, writes of everybody would fail. So connections never take the last ones.
 
+use std::os::unix::net::UnixStream;
+
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Of the limit, this part is kept for files, at least and at most so many descriptors.
 const PART: u64 = 4;
 const KEPT_MIN: u64 = 64;
 const KEPT_MAX: u64 = 1024;
+
+/// Room is made for so many connections at most: 2 MiB of the system's memory.
+const ROOM_MAX: i32 = 1 << 18;
 
 /// Raises the limit as far as `wanted` connections need it and the system lets it. Returns how many connections there
 /// may be.
@@ -27,6 +33,17 @@ pub(crate) fn connections_max(wanted: usize) -> usize {
     within(limit)
 }
 
+/// Has the system make room for the descriptors of so many connections now. Otherwise the table of descriptors doubles
+/// when it is full, and in a process with threads the call that meets it waits for all processors: for 10 to 30
+/// milliseconds, during which the event loop serves nobody.
+pub(crate) fn make_room(connections: usize) {
+    let last = i32::try_from(connections).unwrap_or(ROOM_MAX).min(ROOM_MAX);
+    // The table grows for a descriptor with this number, which is closed at once. If that fails, there is a wait later.
+    if let Ok((any, _)) = UnixStream::pair() {
+        drop(fcntl_dupfd_cloexec(any, last));
+    }
+}
+
 fn within(limit: u64) -> usize {
     let kept = (limit / PART).clamp(KEPT_MIN, KEPT_MAX).min(limit / 2);
     usize::try_from(limit - kept).unwrap_or(usize::MAX)
@@ -35,6 +52,21 @@ fn within(limit: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Linux tells how many descriptors the table has room for.
+    #[test]
+    #[cfg(target_os = "linux")]
+    #[expect(clippy::disallowed_methods, reason = "no file of a store")]
+    fn the_table_of_descriptors_grows_before_connections_come() {
+        let size = || {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
+            line.trim().parse::<usize>().unwrap()
+        };
+        let connections = connections_max(700).min(700);
+        make_room(connections);
+        assert!(size() > connections, "{} for {connections}", size());
+    }
 
     #[test]
     fn some_descriptors_are_left_for_files() {

@@ -279,6 +279,7 @@ pub fn serve(
         let http = Listeners::bind_http(&config.http).await.map_err(ServeError::Address)?;
         let seed = seed();
         let server = Server::new(db, config, Arc::clone(&events.syncs), (users, logins), seed)?;
+        descriptors::make_room(server.settings.borrow().clients_max);
         let mut tasks = vec![
             tokio::task::spawn_local(sweep(Rc::clone(&server))),
             tokio::task::spawn_local(expiries::tell(Rc::clone(&server))),

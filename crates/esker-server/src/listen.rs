@@ -11,7 +11,7 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc::Sender;
 
 use crate::connection;
@@ -23,6 +23,10 @@ use crate::users::Users;
 
 /// How long a listener rests that cannot accept: no descriptors are left, say.
 const REST: Duration = Duration::from_millis(100);
+
+/// So many connections may wait to be accepted. Those of one more wait for a second: a client that opens thousands at once
+/// would often meet that. Linux allows no more by default (`net.core.somaxconn`).
+const BACKLOG: u32 = 4096;
 
 /// Where a server listens: `HOST:PORT`, where port 0 is any free one, `tls://HOST:PORT`, or `unix:PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,7 +178,7 @@ async fn tcp(
             tracing::warn!(address = %open, "passwords and data cross the network unencrypted: this address has no TLS");
         }
     }
-    let socket = TcpListener::bind(found.as_slice()).await.map_err(failed)?;
+    let socket = bind(&found).map_err(failed)?;
     let bound = socket.local_addr().map_err(failed)?;
     let (host, port) = (bound.ip().to_string(), bound.port());
     Ok(if is_tls {
@@ -182,6 +186,25 @@ async fn tcp(
     } else {
         Listener { socket: Socket::Tcp(socket), address: Address::Tcp(host, port) }
     })
+}
+
+/// Listens to the first of these addresses that it can.
+fn bind(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
+    let listen = |address: SocketAddr| {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // Connections of an earlier server that are still closing are in nobody's way.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    let mut failed = io::Error::new(io::ErrorKind::InvalidInput, "the host has no address");
+    for address in addresses {
+        match listen(*address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
 }
 
 async fn local_tcp(host: &str, port: u16) -> Result<Listener, String> {
@@ -193,7 +216,7 @@ async fn local_tcp(host: &str, port: u16) -> Result<Listener, String> {
              a proxy if others are to read the figures"
         ));
     }
-    let socket = TcpListener::bind(found.as_slice()).await.map_err(failed)?;
+    let socket = bind(&found).map_err(failed)?;
     let bound = socket.local_addr().map_err(failed)?;
     Ok(Listener { socket: Socket::Tcp(socket), address: Address::Tcp(bound.ip().to_string(), bound.port()) })
 }
@@ -343,7 +366,29 @@ impl Stream {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream as Client;
+
     use super::*;
+    use crate::descriptors::connections_max;
+
+    /// A thousand more than fit into the row of most programs, which is 1,024 long.
+    #[tokio::test]
+    #[cfg(target_os = "linux")]
+    #[expect(clippy::disallowed_methods, reason = "no file of a store")]
+    async fn thousands_of_clients_may_connect_at_once() {
+        const CLIENTS: usize = 2000;
+        let somaxconn = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+        if somaxconn.trim().parse::<usize>().unwrap() < CLIENTS || connections_max(CLIENTS) < CLIENTS {
+            println!("this machine allows no row of {CLIENTS}");
+            return;
+        }
+        let listener = bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let address = listener.local_addr().unwrap();
+        // Nobody accepts them. One that finds no place in the row would never be connected.
+        let connect = || Client::connect_timeout(&address, Duration::from_secs(30)).unwrap();
+        let clients: Vec<Client> = std::iter::repeat_with(connect).take(CLIENTS).collect();
+        assert_eq!(clients.len(), CLIENTS);
+    }
 
     #[test]
     fn addresses_are_read_and_printed() {

@@ -52,6 +52,10 @@ use crate::{Config, Durability};
 /// So many collections are looked at at once.
 const SWEPT_AT_ONCE: usize = 256;
 
+/// So long a client rests that moves large values or has much walked over, while others have short commands. It is as short
+/// as the event loop's timer allows.
+const REST: Duration = Duration::from_millis(1);
+
 /// What commands have changed, from their evaluation to its commit.
 #[derive(Default)]
 pub(crate) struct Pending {
@@ -135,6 +139,8 @@ pub(crate) struct Server {
     pub(crate) backups: Backups,
     /// Why the last command went to the pool that did.
     pub(crate) to_pool: Cell<Option<ToPool>>,
+    /// How often a connection has done commands and was soon ready.
+    pub(crate) short_steps: Cell<u64>,
     /// Whether no connection goes on after its current command.
     pub(crate) is_ending: Cell<bool>,
     /// Is told of each connection that ends.
@@ -180,6 +186,7 @@ impl Server {
             http: Http::default(),
             backups: Backups::default(),
             to_pool: Cell::default(),
+            short_steps: Cell::default(),
             is_ending: Cell::new(false),
             one_gone: Notify::new(),
             random: Cell::new(seed),
@@ -211,6 +218,17 @@ impl Server {
             }
         };
         let _ = tokio::time::timeout(within, all_gone).await;
+    }
+
+    /// Lets others go first, after a large piece of work for one client. If some of them had short commands, the client
+    /// rests: otherwise a few such clients take all of the processors, and each short command waits for several turns of the
+    /// system's scheduler.
+    pub(crate) async fn give_way(&self) {
+        let before = self.short_steps.get();
+        tokio::task::yield_now().await;
+        if self.short_steps.get() != before {
+            tokio::time::sleep(REST).await;
+        }
     }
 
     /// Ends those connections that take the most memory, until the others take as much as they may.

@@ -221,6 +221,10 @@ impl Huge for HugeValue {
         self.value.read_at(offset..offset.saturating_add(len as u64)).map_err(|error| failed(&error))
     }
 
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
+        self.value.read_exact_at(offset, buf).map_err(|error| failed(&error))
+    }
+
     fn is_ready(&self) -> bool {
         !matches!(self.origin, Origin::Now)
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use esker::{ErrorKind, ValueWriter};
 use esker_redis::{Huge, Part, spec};
-use tokio::task::{JoinHandle, spawn_blocking, yield_now};
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::{Connection, Next, poll_append, sleep, told};
 use crate::figures::add;
@@ -52,11 +52,11 @@ impl Connection {
                 }
                 left -= read as u64;
             }
-            storing.add(std::mem::take(&mut piece)).await;
+            piece = storing.add(piece).await;
             if left == 0 {
                 break;
             }
-            yield_now().await;
+            self.server.give_way().await;
         }
         let stored = storing.finish().await;
         if let Ok(sent) = &mut self.sent {
@@ -101,35 +101,41 @@ impl Connection {
 
     /// Sends a part of a huge value. If it cannot be read, the connection has to end: the client expects bytes.
     pub(super) async fn write_part(&self, part: &Part) -> io::Result<()> {
-        let mut at = part.range.start;
-        let mut reading = read_ahead(part, at);
+        let (mut at, mut spare) = (part.range.start, Vec::new());
+        let mut reading = read_ahead(part, at, Vec::new());
         while at < part.range.end {
             let bytes = reading.await??;
             at += bytes.len() as u64;
-            reading = read_ahead(part, at);
+            reading = read_ahead(part, at, std::mem::take(&mut spare));
             self.write_all(&bytes).await?;
-            yield_now().await;
+            spare = bytes;
+            self.server.give_way().await;
         }
         Ok(())
     }
 }
 
-/// Begins to read the piece of `part` that begins at `at`, on another thread.
-fn read_ahead(part: &Part, at: u64) -> JoinHandle<io::Result<Vec<u8>>> {
+/// Begins to read the piece of `part` that begins at `at` into `buffer`, on another thread.
+fn read_ahead(part: &Part, at: u64, mut buffer: Vec<u8>) -> JoinHandle<io::Result<Vec<u8>>> {
     let Part { value, range } = part.clone();
     spawn_blocking(move || {
         let left = usize::try_from(range.end.saturating_sub(at)).unwrap_or(PIECE_BYTES);
-        let bytes = value.read_at(at, left.min(PIECE_BYTES));
-        bytes.map_err(|error| io::Error::other(format!("a huge value cannot be read: {error:?}")))
+        buffer.resize(left.min(PIECE_BYTES), 0);
+        let read = value.read_exact_at(at, &mut buffer);
+        let failed = |error| io::Error::other(format!("a huge value cannot be read: {error:?}"));
+        read.map(|()| buffer).map_err(failed)
     })
 }
+
+/// A writer, and the memory of the last piece that it has stored.
+type Stored = (ValueWriter, Vec<u8>);
 
 /// A value that is being stored, on other threads.
 struct Storing {
     server: Rc<Server>,
     database: u16,
-    /// What stores the last piece, with the writer behind it.
-    last: Result<JoinHandle<esker::Result<ValueWriter>>, esker::Error>,
+    /// What stores the last piece, with the writer behind it and the memory of the piece.
+    last: Result<JoinHandle<esker::Result<Stored>>, esker::Error>,
 }
 
 impl Storing {
@@ -137,15 +143,15 @@ impl Storing {
     fn begin(server: &Rc<Server>, database: u16, wanted: bool) -> Storing {
         let trees = Arc::clone(&server.trees);
         let last = if wanted {
-            Ok(spawn_blocking(move || trees.writer(database)))
+            Ok(spawn_blocking(move || trees.writer(database).map(|writer| (writer, Vec::new()))))
         } else {
             Err(esker::Error::new(ErrorKind::InvalidInput, "an argument before it could not be stored"))
         };
         Storing { server: Rc::clone(server), database, last }
     }
 
-    /// The writer behind the last piece.
-    async fn writer(&mut self) -> esker::Result<ValueWriter> {
+    /// The writer behind the last piece, and the memory of that piece.
+    async fn writer(&mut self) -> esker::Result<Stored> {
         let gone = || esker::Error::new(ErrorKind::InvalidInput, "the value could not be stored");
         let last = std::mem::replace(&mut self.last, Err(gone()))?;
         let panicked = |error| {
@@ -154,17 +160,27 @@ impl Storing {
         last.await.map_err(panicked)?
     }
 
-    /// Begins to store the next piece. After a failure it is passed over: the client sends it anyway.
-    async fn add(&mut self, piece: Vec<u8>) {
-        self.last = match self.writer().await {
-            Ok(mut writer) => Ok(spawn_blocking(move || writer.add(&piece).map(|()| writer))),
-            Err(error) => Err(error),
-        };
+    /// Begins to store the next piece. After a failure it is passed over: the client sends it anyway. Returns an empty buffer
+    /// for the piece behind it: the memory of large pieces that goes back to the allocator, and comes from it again on
+    /// another thread, makes the event loop wait for the allocator's lock.
+    async fn add(&mut self, mut piece: Vec<u8>) -> Vec<u8> {
+        match self.writer().await {
+            Ok((mut writer, mut spare)) => {
+                self.last = Ok(spawn_blocking(move || writer.add(&piece).map(|()| (writer, piece))));
+                spare.clear();
+                spare
+            }
+            Err(error) => {
+                self.last = Err(error);
+                piece.clear();
+                piece
+            }
+        }
     }
 
     /// The whole value, as an argument.
     async fn finish(mut self) -> esker::Result<Arc<dyn Huge>> {
-        let writer = self.writer().await?;
+        let (writer, _) = self.writer().await?;
         let (trees, database) = (Arc::clone(&self.server.trees), self.database);
         let stored = spawn_blocking(move || {
             let stored = writer.finish()?;
