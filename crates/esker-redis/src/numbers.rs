@@ -4,16 +4,22 @@ use crate::fault::Fault;
 
 /// A number of 64 bits as Redis accepts it: decimal digits, perhaps with a minus sign, and nothing else; no leading zeros.
 pub fn integer(bytes: &[u8]) -> Option<i64> {
-    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
-    let is_plain = match digits {
-        [b'0'] => bytes.len() == 1,
-        [b'1'..=b'9', rest @ ..] => rest.len() < 19 && rest.iter().all(u8::is_ascii_digit),
-        _ => false,
-    };
-    if !is_plain {
-        return None;
+    let (is_negative, digits) = bytes.strip_prefix(b"-").map_or((false, bytes), |digits| (true, digits));
+    match digits {
+        [b'0'] if !is_negative => return Some(0),
+        // So many digits fit into 64 bits without a sign.
+        [b'1'..=b'9', rest @ ..] if rest.len() < 19 => {}
+        _ => return None,
     }
-    std::str::from_utf8(bytes).ok()?.parse().ok()
+    let mut number = 0_u64;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number * 10 + u64::from(digit);
+    }
+    if is_negative { 0_i64.checked_sub_unsigned(number) } else { i64::try_from(number).ok() }
 }
 
 /// Appends the decimal digits of `number`.

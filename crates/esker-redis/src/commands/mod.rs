@@ -1,6 +1,7 @@
 //! The commands: what each is called, which keys it has, and what it does.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::LazyLock;
 
 use crate::context::Context;
@@ -207,8 +208,32 @@ const TABLES: &[&[Spec]] = &[
     server::COMMANDS,
 ];
 
-static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Spec>> =
+static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Spec, BuildHasherDefault<NameHasher>>> =
     LazyLock::new(|| specs().map(|spec| (spec.name.as_bytes(), spec)).collect());
+
+/// FNV-1a (Fowler, Noll, Vo, 1991). Nobody but this program puts names into the table, so nobody can make them collide.
+struct NameHasher(u64);
+
+impl Default for NameHasher {
+    fn default() -> Self {
+        NameHasher(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for NameHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+
+    /// The length of a name, which says nothing that its bytes do not.
+    fn write_usize(&mut self, _: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// All commands.
 pub fn specs() -> impl Iterator<Item = &'static Spec> {

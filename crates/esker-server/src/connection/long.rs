@@ -21,6 +21,7 @@ use super::{Connection, Next, poll_append, sleep, told};
 use crate::figures::add;
 use crate::server::Server;
 use crate::trees::sent;
+use crate::wake::yield_to_ready;
 
 /// A value of at least so many bytes is not held in memory until all of it has come.
 pub(super) const LONG_BYTES: u64 = 4 << 20;
@@ -51,6 +52,8 @@ impl Connection {
                     return Ok(None);
                 }
                 left -= read as u64;
+                // To take a whole piece from the socket takes as long as many short commands.
+                yield_to_ready().await;
             }
             piece = storing.add(piece).await;
             if left == 0 {
