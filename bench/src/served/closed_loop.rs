@@ -1,4 +1,4 @@
-//! A mix of commands over some connections, each of which sends its next command when it has the reply to the last one.
+//! Commands over some connections, each of which sends its next command when it has the reply to the last one.
 
 use super::histogram::Windows;
 use super::open_loop::key;
@@ -11,12 +11,12 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// What is asked of the server.
-pub(super) struct Plan {
+pub(super) struct Plan<'a> {
     pub(super) connections: usize,
     pub(super) time: Duration,
     pub(super) window: Duration,
-    pub(super) keys: u64,
-    pub(super) value_bytes: usize,
+    /// The command with this number.
+    pub(super) draw: &'a dyn Fn(u64) -> Vec<u8>,
 }
 
 struct Client {
@@ -26,9 +26,9 @@ struct Client {
 }
 
 /// Half reads and half writes, of strings, counters, hashes, queues and sorted sets.
-fn draw(number: u64, plan: &Plan, value: &[u8]) -> Vec<u8> {
+pub(super) fn mixed(number: u64, keys: u64, value: &[u8]) -> Vec<u8> {
     let random = mix(number);
-    let which = (random >> 32) % plan.keys;
+    let which = (random >> 32) % keys;
     let (small, field) = (format!("{}", which % 1000), format!("f{}", random % 30));
     let of = |kind: &str| format!("{kind}:{small}").into_bytes();
     match random % 100 {
@@ -45,15 +45,23 @@ fn draw(number: u64, plan: &Plan, value: &[u8]) -> Vec<u8> {
     }
 }
 
-pub(super) fn run(server: &Server, plan: &Plan) -> Result<Windows> {
+/// A read of one of `keys`, close to zipf with theta 0.99 (the default of YCSB): the inverse of the integral of its
+/// density. Keys that are often read lie anywhere.
+pub(super) fn skewed_get(number: u64, keys: u64) -> Vec<u8> {
+    let highest = (keys as f64).powf(0.01) - 1.0;
+    let random = (mix(number) >> 11) as f64 / (1_u64 << 53) as f64;
+    let rank = (1.0 + random * highest).powf(100.0) as u64;
+    command(&[b"GET", &key(mix(rank) % keys)])
+}
+
+pub(super) fn run(server: &Server, plan: &Plan<'_>) -> Result<Windows> {
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let begin = Instant::now();
-    let value = vec![b'v'; plan.value_bytes];
     let (mut clients, mut number) = (Vec::new(), 0);
     for place in 0..plan.connections {
         let mut stream = server.connect()?;
         epoll::add(&poll, &stream, epoll::EventData::new_u64(place as u64), epoll::EventFlags::IN)?;
-        stream.write_all(&draw(number, plan, &value))?;
+        stream.write_all(&(plan.draw)(number))?;
         stream.set_nonblocking(true)?;
         clients.push(Client { stream, sent: begin.elapsed(), reply: Vec::new() });
         number += 1;
@@ -80,9 +88,11 @@ pub(super) fn run(server: &Server, plan: &Plan) -> Result<Windows> {
             client.reply.clear();
             let now = begin.elapsed();
             // Each operation belongs to the window in which it ends, or a stall would empty its window.
-            windows.add(now, now - client.sent);
+            if now < plan.time {
+                windows.add(now, now - client.sent);
+            }
             client.sent = now;
-            client.stream.write_all(&draw(number, plan, &value))?;
+            client.stream.write_all(&(plan.draw)(number))?;
             number += 1;
         }
     }

@@ -4,6 +4,7 @@
 //! idle     connections that do nothing: memory for each
 //! open     gets at a fixed rate over many connections, beside one client that scans and one that moves large values
 //! mixed    a mix of commands for long: throughput and latencies by windows
+//! larger   skewed gets, of data that is a tenth of the memory, and of ten times as much as there is memory
 //! ```
 
 use crate::stores::Result;
@@ -26,14 +27,14 @@ esker-bench served [OPTIONS]
 
   --esker PROGRAM      to be measured (default ../target/release/esker)
   --redis PROGRAM      to be measured beside it; none unless it is named
-  --parts A,B,...      of idle, open, mixed (default: all)
-  --seconds N          how long `open` and `mixed` take (default 60)
+  --parts A,B,...      of idle, open, mixed, larger (default: the first three)
+  --seconds N          how long `open`, `mixed` and each half of `larger` take (default 60)
   --window N           seconds of each line of the tables (default 10)
   --idle N             connections of `idle` (default 10,000)
   --busy N             connections of `open` (default 1,000) beside those of --idle
   --rate N             gets a second of `open` (default 20,000)
-  --clients N          connections of `mixed` (default 100)
-  --keys N             keys that are there before (default 1,000,000)
+  --clients N          connections of `mixed` and `larger` (default 100)
+  --keys N             keys that are there before (default 1,000,000), but in `larger`
   --value BYTES        length of their values (default 100)
   --large BYTES        length of the value that one client writes and reads in `open` (default 256 MiB)
   --alone              `open` without those two clients
@@ -123,6 +124,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
             "idle" => idle,
             "open" => open,
             "mixed" => mixed,
+            "larger" => larger,
             _ => return Err(format!("no part {part:?}\n\n{USAGE}").into()),
         };
         measure(&Server::esker(&options.esker, &options.dir, &options.memory)?, &options)?;
@@ -135,13 +137,25 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
 }
 
 /// Puts the keys there, many in each command.
-fn load(server: &Server, options: &Options) -> Result<()> {
+fn load(server: &Server, keys: std::ops::Range<u64>, value_bytes: usize) -> Result<()> {
     let mut stream = server.connect()?;
-    let value = vec![b'v'; options.value];
-    let keys: Vec<Vec<u8>> = (0..options.keys).map(open_loop::key).collect();
+    let value = vec![b'v'; value_bytes];
+    let keys: Vec<Vec<u8>> = keys.map(open_loop::key).collect();
     for keys in keys.chunks(500) {
         let mut arguments: Vec<&[u8]> = vec![b"MSET"];
         keys.iter().for_each(|key| arguments.extend([key.as_slice(), &value]));
+        call(&mut stream, &arguments)?;
+    }
+    Ok(())
+}
+
+/// Reads all keys once: then the store's caches have them, as far as their budget goes.
+fn warm(server: &Server, keys: u64) -> Result<()> {
+    let mut stream = server.connect()?;
+    let keys: Vec<Vec<u8>> = (0..keys).map(open_loop::key).collect();
+    for keys in keys.chunks(500) {
+        let arguments: Vec<&[u8]> =
+            std::iter::once(&b"MGET"[..]).chain(keys.iter().map(Vec::as_slice)).collect();
         call(&mut stream, &arguments)?;
     }
     Ok(())
@@ -216,7 +230,9 @@ fn stream(server: &Server, len: usize, is_over: &AtomicBool) -> Result<u64> {
 }
 
 fn open(server: &Server, options: &Options) -> Result<()> {
-    load(server, options)?;
+    load(server, 0..options.keys, options.value)?;
+    // What clients make the server take is asked for, not how its caches fill up to their budget.
+    warm(server, options.keys)?;
     let mut idle = Vec::new();
     for _ in 0..options.idle {
         idle.push(server.connect()?);
@@ -270,13 +286,13 @@ fn open(server: &Server, options: &Options) -> Result<()> {
 }
 
 fn mixed(server: &Server, options: &Options) -> Result<()> {
-    load(server, options)?;
+    load(server, 0..options.keys, options.value)?;
+    let value = vec![b'v'; options.value];
     let plan = closed_loop::Plan {
         connections: options.clients,
         time: Duration::from_secs(options.seconds),
         window: Duration::from_secs(options.window),
-        keys: options.keys,
-        value_bytes: options.value,
+        draw: &|number| closed_loop::mixed(number, options.keys, &value),
     };
     let cpu = server.cpu_seconds();
     let windows = closed_loop::run(server, &plan)?;
@@ -298,6 +314,47 @@ fn mixed(server: &Server, options: &Options) -> Result<()> {
     let worst = windows.all().iter().map(|window| window.ms(999.0)).fold(0.0, f64::max);
     println!("the worst p99.9 of a window: {worst:.2} ms");
     Ok(())
+}
+
+/// Rates of gets while the data fits into the memory and while it does not, each in the last four fifths of its time.
+fn larger(server: &Server, options: &Options) -> Result<()> {
+    let memory = parse_mib(&options.memory)?;
+    let keys_of = |bytes: u64| (bytes / (options.value as u64 + 16)).max(1);
+    let (few, many) = (keys_of(memory / 10), keys_of(memory * 10));
+    let mut rates = Vec::new();
+    for keys in [0..few, few..many] {
+        let end = keys.end;
+        load(server, keys, options.value)?;
+        let plan = closed_loop::Plan {
+            connections: options.clients,
+            time: Duration::from_secs(options.seconds),
+            window: Duration::from_secs(options.window),
+            draw: &|number| closed_loop::skewed_get(number, end),
+        };
+        let cpu = server.cpu_seconds();
+        let windows = closed_loop::run(server, &plan)?;
+        println!(
+            "{}: gets of {end} keys; processor {:.0} %",
+            server.name,
+            100.0 * (server.cpu_seconds() - cpu) / options.seconds as f64
+        );
+        table(&windows, options);
+        let time = Duration::from_secs(options.seconds);
+        rates.push(windows.rate(time / 5, time));
+    }
+    println!(
+        "{:.0} a second of a tenth of the memory, {:.0} of ten times as much: {:.2}",
+        rates[0],
+        rates[1],
+        rates[1] / rates[0]
+    );
+    Ok(())
+}
+
+/// The bytes of a size such as `256MiB`.
+fn parse_mib(size: &str) -> Result<u64> {
+    let number = size.strip_suffix("MiB").and_then(|number| number.parse::<u64>().ok());
+    Ok(number.ok_or_else(|| format!("`larger` takes the memory in MiB, and not {size:?}"))? << 20)
 }
 
 fn table(windows: &Windows, options: &Options) {

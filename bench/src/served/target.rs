@@ -30,7 +30,7 @@ impl Server {
         let mut child = Command::new(program)
             .args(["--memory", memory, "--db"])
             .arg(dir.join("esker"))
-            .args(["serve", "--resp", "127.0.0.1:0", "--max-clients", "15000"])
+            .args(["serve", "--resp", "127.0.0.1:0", "--max-clients", "15000", "--max-argument", "16GiB"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
