@@ -223,12 +223,27 @@ func (k keyspace) apply(c []string) string {
 	panic("histories have no " + c[0])
 }
 
+// The command that a client which has waited was served by, as its reply tells: of several keys, the one that was written,
+// whatever the others hold by then, as Redis does it. Within a transaction nothing waits.
+func (call *served) command(i int) []string {
+	c := call.C[i]
+	if len(call.C) > 1 || call.R == nil || (c[0] != "BLPOP" && c[0] != "BRPOP") {
+		return c
+	}
+	for _, key := range c[1 : len(c)-1] {
+		if strings.HasPrefix(call.R[i], "["+key+" ") {
+			return []string{c[0], key, c[len(c)-1]}
+		}
+	}
+	return c
+}
+
 var servedModel = (&porcupine.NondeterministicModel{
 	Init: func() []interface{} { return []interface{}{keyspace{}} },
 	Step: func(st, in, out interface{}) []interface{} {
 		after, call := st.(keyspace).clone(), in.(*served)
-		for i, c := range call.C {
-			if reply := after.apply(c); call.R != nil && call.R[i] != reply {
+		for i := range call.C {
+			if reply := after.apply(call.command(i)); call.R != nil && call.R[i] != reply {
 				return nil
 			}
 		}

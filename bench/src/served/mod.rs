@@ -4,7 +4,7 @@
 //! idle     connections that do nothing: memory for each
 //! open     gets at a fixed rate over many connections, beside one client that scans and one that moves large values
 //! mixed    a mix of commands for long: throughput and latencies by windows
-//! larger   skewed gets, of data that is a tenth of the memory, and of ten times as much as there is memory
+//! larger   skewed gets, of data that is a tenth of the store's memory budget, and of ten times as much as the budget
 //! ```
 
 use crate::stores::Result;
@@ -237,6 +237,10 @@ fn open(server: &Server, options: &Options) -> Result<()> {
     for _ in 0..options.idle {
         idle.push(server.connect()?);
     }
+    // Those that wait to be accepted take no memory yet.
+    for stream in &mut idle {
+        call(stream, &[b"PING"])?;
+    }
     let (is_over, peak, before) = (AtomicBool::new(false), AtomicU64::new(0), server.memory_bytes());
     let failed = Mutex::new(Vec::new());
     let note = |failure: String| failed.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
@@ -325,10 +329,11 @@ fn larger(server: &Server, options: &Options) -> Result<()> {
     for keys in [0..few, few..many] {
         let end = keys.end;
         load(server, keys, options.value)?;
+        let fifth = Duration::from_secs(options.seconds) / 5;
         let plan = closed_loop::Plan {
             connections: options.clients,
-            time: Duration::from_secs(options.seconds),
-            window: Duration::from_secs(options.window),
+            time: 5 * fifth,
+            window: fifth,
             draw: &|number| closed_loop::skewed_get(number, end),
         };
         let cpu = server.cpu_seconds();
@@ -338,9 +343,7 @@ fn larger(server: &Server, options: &Options) -> Result<()> {
             server.name,
             100.0 * (server.cpu_seconds() - cpu) / options.seconds as f64
         );
-        table(&windows, options);
-        let time = Duration::from_secs(options.seconds);
-        rates.push(windows.rate(time / 5, time));
+        rates.push(windows.rate(fifth, 5 * fifth));
     }
     println!(
         "{:.0} a second of a tenth of the memory, {:.0} of ten times as much: {:.2}",

@@ -55,8 +55,8 @@ const NOBODY_MAX: Duration = Duration::from_secs(60);
 /// So long a client's commands run until other clients have their turn.
 const TURN: Duration = Duration::from_millis(2);
 
-/// After a step of less than this, others that are ready have their turn, and no one looks whether sockets have anything
-/// for the rest: after so many such steps that it would matter, the runtime does it anyway.
+/// After commands that have taken less than this, their commit not counted, those have their turn that are ready by now.
+/// Nobody looks whether sockets have anything for the others. The runtime does that after 61 such turns at the latest.
 const SHORT_STEP: Duration = Duration::from_micros(50);
 
 /// A client whose command has walked over entries for so long gives way to others before its next one.
@@ -315,8 +315,9 @@ impl Connection {
                     next = then;
                     self.commit().await;
                     // The others have their turn, however fast this client sends.
-                    if self.clock.saturating_duration_since(self.begun.at) < SHORT_STEP {
-                        add(&self.server.short_steps, 1);
+                    let took = self.clock.saturating_duration_since(self.begun.at);
+                    if took < SHORT_STEP {
+                        add(&self.server.short_steps, u64::from(!took.is_zero()));
                         yield_to_ready().await;
                     } else {
                         tokio::task::yield_now().await;
@@ -359,6 +360,11 @@ impl Connection {
             } else {
                 None
             };
+            if until.is_some_and(|until| until <= tokio::time::Instant::now()) {
+                // Of a client that sends without end, something is always there to be read.
+                self.client.end_for(End::Idle);
+                return Ok(None);
+            }
             let came = match until {
                 None => self.next_input().await,
                 Some(until) => match tokio::time::timeout_at(until, self.next_input()).await {
@@ -838,7 +844,7 @@ impl Connection {
                 // Whatever becomes of this try, others may wait for what it leaves.
                 let mut after = spec.flags.blocks.then(|| After::new(&server, &command));
                 let resp3 = self.reply.resp3;
-                let (since, is_walk) = (Instant::now(), self.why().to_pool == Some(ToPool::Walk));
+                let is_walk = self.why().to_pool == Some(ToPool::Walk);
                 match server.run_in_pool(vec![command], resp3, false, self.why()).await {
                     Ok(replies) if replies.iter().all(Reply::is_empty) && spec.flags.blocks => {
                         let command = Owned { spec, arguments, long, database };
@@ -853,10 +859,12 @@ impl Connection {
                     }
                     Err(error) => self.reply.error(&told(&error)),
                 }
+                drop(after);
+                let has_walked_long = is_walk && self.why().spent.evaluated >= LONG_WALK;
                 let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
                 self.note(spec, &arguments, begin);
                 self.silence(&arguments, begin);
-                if is_walk && since.elapsed() >= LONG_WALK {
+                if has_walked_long {
                     self.flush().await?;
                     server.give_way().await;
                 }

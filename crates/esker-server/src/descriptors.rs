@@ -14,7 +14,7 @@ const KEPT_MIN: u64 = 64;
 const KEPT_MAX: u64 = 1024;
 
 /// Room is made for so many connections at most: 2 MiB of the system's memory.
-const ROOM_MAX: i32 = 1 << 18;
+const ROOM_MAX: i32 = (1 << 18) - 1;
 
 /// Raises the limit as far as `wanted` connections need it and the system lets it. Returns how many connections there
 /// may be.
@@ -37,7 +37,10 @@ pub(crate) fn connections_max(wanted: usize) -> usize {
 /// when it is full, and in a process with threads the call that meets it waits for all processors: for 10 to 30
 /// milliseconds, during which the event loop serves nobody.
 pub(crate) fn make_room(connections: usize) {
-    let last = i32::try_from(connections).unwrap_or(ROOM_MAX).min(ROOM_MAX);
+    // The files of the store take descriptors too. Beyond the limit there is no room at all.
+    let wanted = (connections as u64).saturating_add(KEPT_MAX);
+    let most = getrlimit(Resource::Nofile).current.map_or(wanted, |limit| limit.saturating_sub(1));
+    let last = i32::try_from(wanted.min(most)).unwrap_or(ROOM_MAX).min(ROOM_MAX);
     // The table grows for a descriptor with this number, which is closed at once. If that fails, there is a wait later.
     if let Ok((any, _)) = UnixStream::pair() {
         drop(fcntl_dupfd_cloexec(any, last));

@@ -24,8 +24,8 @@ use crate::users::Users;
 /// How long a listener rests that cannot accept: no descriptors are left, say.
 const REST: Duration = Duration::from_millis(100);
 
-/// So many connections may wait to be accepted. Those of one more wait for a second: a client that opens thousands at once
-/// would often meet that. Linux allows no more by default (`net.core.somaxconn`).
+/// So many connections may wait to be accepted. If more come, a client tries again after a second, and one that opens
+/// thousands at once would often meet that. Linux allows no more by default (`net.core.somaxconn`).
 const BACKLOG: u32 = 4096;
 
 /// Where a server listens: `HOST:PORT`, where port 0 is any free one, `tls://HOST:PORT`, or `unix:PATH`.

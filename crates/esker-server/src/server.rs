@@ -52,8 +52,8 @@ use crate::{Config, Durability};
 /// So many collections are looked at at once.
 const SWEPT_AT_ONCE: usize = 256;
 
-/// So long a client rests that moves large values or has walked over many entries, while others have short commands. With
-/// half of it, a stream of values still made them wait for twice as long on two busy processors.
+/// A client that moves large values or walks over many entries rests for so long, if others have short commands. With half
+/// of it, a stream of values still made these wait for twice as long on two busy processors.
 const REST: Duration = Duration::from_millis(2);
 
 /// What commands have changed, from their evaluation to its commit.
@@ -139,7 +139,7 @@ pub(crate) struct Server {
     pub(crate) backups: Backups,
     /// Why the last command went to the pool that did.
     pub(crate) to_pool: Cell<Option<ToPool>>,
-    /// How often a connection has done commands and was soon ready.
+    /// How often a connection has done commands, and was done with them soon.
     pub(crate) short_steps: Cell<u64>,
     /// Whether no connection goes on after its current command.
     pub(crate) is_ending: Cell<bool>,

@@ -11,7 +11,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Waker};
@@ -40,31 +40,72 @@ impl Syncs {
     }
 }
 
+struct Waiting {
+    token: WriteToken,
+    waker: Waker,
+    /// Ends with the wait.
+    wait: Weak<()>,
+}
+
+/// Counts a wait that is given up: `WAITAOF` with a time limit, or a client that goes.
+struct Wait<'a> {
+    waits: &'a SyncWaits,
+    /// Lives as long as the wait.
+    _alive: Rc<()>,
+    is_over: bool,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.waits.given_up.set(self.waits.given_up.get() + 1);
+        }
+    }
+}
+
 /// Who waits, on the thread of the event loop.
 #[derive(Default)]
 pub(crate) struct SyncWaits {
-    /// In the order of their writes. Some may wait no more.
-    waiting: RefCell<VecDeque<(WriteToken, Waker)>>,
+    /// In the order of their writes.
+    waiting: RefCell<VecDeque<Waiting>>,
+    /// How many of them may have given up.
+    given_up: Cell<usize>,
     /// Whether a sync was asked for whose end has not been told.
     is_requested: Cell<bool>,
 }
 
 impl SyncWaits {
-    /// Waits until the write is durable, which is no earlier one than those of earlier calls. One task has to wait to the
-    /// end, or give up.
+    /// Waits until the write is durable. Tokens of later calls must not lie before those of earlier ones. The same task has
+    /// to ask each time, since its waker is noted once.
     pub(crate) async fn wait(&self, db: &Db, token: &WriteToken) -> esker::Result<()> {
-        let mut is_in_row = false;
+        let mut wait: Option<Wait<'_>> = None;
         poll_fn(|cx| {
             if let Some(done) = done(db, token) {
+                if let Some(wait) = &mut wait {
+                    wait.is_over = true;
+                }
                 return Poll::Ready(done);
             }
-            if !std::mem::replace(&mut is_in_row, true) {
-                self.waiting.borrow_mut().push_back((token.clone(), cx.waker().clone()));
+            wait.get_or_insert_with(|| {
+                let alive = Rc::new(());
+                let (waker, wait) = (cx.waker().clone(), Rc::downgrade(&alive));
+                self.add(Waiting { token: token.clone(), waker, wait });
                 self.request(db);
-            }
+                Wait { waits: self, _alive: alive, is_over: false }
+            });
             Poll::Pending
         })
         .await
+    }
+
+    fn add(&self, new: Waiting) {
+        let mut waiting = self.waiting.borrow_mut();
+        // While the disk does not answer, clients may give up and come again without end.
+        if self.given_up.get() > waiting.len() / 2 {
+            waiting.retain(|waiting| waiting.wait.strong_count() > 0);
+            self.given_up.set(0);
+        }
+        waiting.push_back(new);
     }
 
     fn request(&self, db: &Db) {
@@ -77,8 +118,8 @@ impl SyncWaits {
     fn tell(&self, db: &Db) {
         self.is_requested.set(false);
         let mut waiting = self.waiting.borrow_mut();
-        while let Some((_, waker)) = waiting.pop_front_if(|(token, _)| done(db, token).is_some()) {
-            waker.wake();
+        while let Some(first) = waiting.pop_front_if(|first| done(db, &first.token).is_some()) {
+            first.waker.wake();
         }
         if !waiting.is_empty() {
             self.request(db);

@@ -227,7 +227,7 @@ impl Hasher for NameHasher {
         }
     }
 
-    /// The length of a name, which says nothing that its bytes do not.
+    /// The length of a name. A name is one slice, so its length says nothing that its bytes do not.
     fn write_usize(&mut self, _: usize) {}
 
     fn finish(&self) -> u64 {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! client --> piece, piece --> ValueWriter (in the pool) --> StoredValue, an argument of its command
-//! client <-- piece, piece <-- Huge::read_at (in the pool) <-- Part of a reply
+//! client <-- piece, piece <-- Huge::read_exact_at (in the pool) <-- Part of a reply
 //! ```
 //! While one piece is stored or sent, the next one is read: two pieces are in memory for each client. After each piece the
 //! other clients have their turn, also when neither the socket nor the store made this one wait.
@@ -111,8 +111,13 @@ impl Connection {
             at += bytes.len() as u64;
             reading = read_ahead(part, at, std::mem::take(&mut spare));
             self.write_all(&bytes).await?;
+            // Only a whole piece is so much work that the client has to rest: a reply may have thousands of short parts.
+            if bytes.len() == PIECE_BYTES && at < part.range.end {
+                self.server.give_way().await;
+            } else {
+                yield_to_ready().await;
+            }
             spare = bytes;
-            self.server.give_way().await;
         }
         Ok(())
     }

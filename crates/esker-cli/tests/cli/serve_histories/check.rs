@@ -18,7 +18,7 @@
 
 use std::collections::HashSet;
 
-use super::model::{State, is_read, keys_of};
+use super::model::{State, as_served, is_read, keys_of};
 
 /// Something that a client did.
 #[derive(Debug, Clone)]
@@ -139,9 +139,16 @@ impl<'a> Search<'a> {
     /// The state after an operation. `None`: its replies are not those of this state.
     fn after(&self, state: &State, id: usize, has_effect: bool) -> Option<State> {
         let mut after = state.clone();
-        for (place, command) in self.operations[id].commands.iter().enumerate().filter(|_| has_effect) {
+        let operation = self.operations[id];
+        // Within a transaction nothing waits.
+        let served = match (&operation.commands[..], &operation.replies) {
+            ([command], Some(replies)) => Some([as_served(command, &replies[0])]),
+            _ => None,
+        };
+        let commands = served.as_ref().map_or(&operation.commands[..], |served| &served[..]);
+        for (place, command) in commands.iter().enumerate().filter(|_| has_effect) {
             let reply = after.apply(command);
-            if self.operations[id].replies.as_ref().is_some_and(|replies| replies[place] != reply) {
+            if operation.replies.as_ref().is_some_and(|replies| replies[place] != reply) {
                 return None;
             }
         }
@@ -250,6 +257,18 @@ mod tests {
         assert_eq!(verdict(&[push, pop]), Verdict::Linearizable);
         assert_eq!(verdict(&[push, pop, (5, 30, "LPOP l", Some("a"))]), Verdict::Not);
         assert_eq!(verdict(&[push, (11, 20, "LPOP l", Some("$-1"))]), Verdict::Not);
+    }
+
+    /// One element of two moves on to a key that the second client has named first.
+    #[test]
+    fn who_waits_for_several_keys_is_served_by_the_one_that_is_written() {
+        let push = (10, 20, "RPUSH l a b", Some(":2"));
+        let moved = (0, 30, "BLMOVE l m RIGHT LEFT 1", Some("b"));
+        let with = |reply| verdict(&[moved, (0, 30, "BRPOP m l 1", Some(reply)), push]);
+        assert_eq!(with("[l a]"), Verdict::Linearizable);
+        assert_eq!(with("[m b]"), Verdict::Linearizable);
+        assert_eq!(with("[l b]"), Verdict::Not);
+        assert_eq!(with("[m a]"), Verdict::Not);
     }
 
     #[test]

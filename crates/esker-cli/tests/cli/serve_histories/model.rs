@@ -33,6 +33,19 @@ pub(super) fn keys_of(command: &[String]) -> Vec<&str> {
     }
 }
 
+/// The command that a client which has waited was served by, as its reply tells: of several keys, the one that was
+/// written, whatever the others hold by then. That is Redis' rule: if one command gives elements to several keys, or an
+/// element that it brings moves on to another key, the order of the keys in `BLPOP` says nothing.
+pub(super) fn as_served(command: &[String], reply: &str) -> Vec<String> {
+    let words: Vec<&str> = command.iter().map(String::as_str).collect();
+    if let [name @ ("BLPOP" | "BRPOP"), ref keys @ .., wait] = words[..]
+        && let Some(key) = keys.iter().find(|key| reply.starts_with(&format!("[{key} ")))
+    {
+        return [name, key, wait].map(str::to_owned).to_vec();
+    }
+    command.to_vec()
+}
+
 const NO_BYTES: &str = "$-1";
 const NO_ARRAY: &str = "*-1";
 /// How the left side of a list is called.

@@ -81,8 +81,7 @@ impl RealMapped {
             Stores::Bulk => Ok(None),
         };
         let map = map.map_err(|error| Error::io("map the segment", path, error))?;
-        let read_in = map.as_ref().map_or(Ok(false), Map::read_in);
-        let is_read_in = read_in.map_err(|error| Error::io("read the segment", path, error))?;
+        let is_read_in = map.as_ref().is_some_and(Map::read_in);
         let descriptor = Arc::new(Descriptor { file, path: path.to_path_buf() });
         Ok((RealMapped { descriptor, len, map }, is_read_in))
     }

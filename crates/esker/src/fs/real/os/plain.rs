@@ -93,7 +93,7 @@ impl Map {
         Ok(None)
     }
 
-    pub(in crate::fs) fn read_in(&self) -> io::Result<bool> {
+    pub(in crate::fs) fn read_in(&self) -> bool {
         match *self {}
     }
 
