@@ -300,7 +300,7 @@ pub fn serve(
         for listener in resp.into_each() {
             tasks.push(tokio::task::spawn_local(listener.accept(Rc::clone(&server), handshakes.clone())));
         }
-        // Those who end wait for syncs too.
+        // Not among those that the end stops: the last replies of connections wait for syncs too.
         tokio::task::spawn_local(syncs::tell(Rc::clone(&server)));
         // These answer until the end, so that others hear of it.
         for listener in http.into_each() {

@@ -177,7 +177,7 @@ fn write_zeros(file: &File, range: Range<u64>, piece: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// [`Map::read_in`] where there is no mapping, or the system cannot do that.
+/// Brings every page into the page cache, each as a folio of its own: for where [`Map::read_in`] cannot.
 fn prefault(file: &File, len: u64) -> io::Result<()> {
     os::read_singly(file);
     let mut buf = vec![0; PIECE];
