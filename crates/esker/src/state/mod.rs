@@ -355,13 +355,6 @@ impl TreeInner {
         !self.log && !self.is_flushed()
     }
 
-    /// Where recovery would have to begin for this tree; `None` when the log holds nothing that tables lack.
-    pub(crate) fn floor(&self) -> Option<LogFloor> {
-        let state = self.state.load();
-        let mems = state.immutable.iter().chain([&state.mem]);
-        mems.filter_map(|mem| mem.floor()).min_by_key(|floor| floor.segment)
-    }
-
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
     }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use crate::db::Db;
-use crate::env::{Env, StepExecutor};
+use crate::env::{Env, JobKind, StepExecutor};
 use crate::error::{Error, ErrorKind};
 use crate::options::{Options, TreeOptions};
 use crate::write::batch::Batch;
@@ -34,4 +34,38 @@ fn a_group_is_flushed_whole_on_a_full_disk() {
         assert!(store.flusher().flush_some().unwrap());
         assert_eq!(waiting(), left);
     }
+}
+
+/// As the heads of lists do beside their elements.
+#[test]
+fn a_row_that_is_written_again_and_again_lets_log_files_go_around() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let env = Env { executor: Some(Arc::new(StepExecutor)), ..Env::system() };
+    let db = Db::open(&path, Options::default().memory_budget(64 << 20).env(env)).unwrap();
+    let (heads, elements) = (db.tree("heads").unwrap(), db.tree("elements").unwrap());
+    let write = |rows: std::ops::Range<u32>| {
+        let (mut most, max) = (0, db.store().disk().space().log_max());
+        for i in rows {
+            let mut batch = Batch::new();
+            batch.put(&heads, "list", i.to_be_bytes()).unwrap();
+            batch.put(&elements, i.to_be_bytes(), [7; 1000]).unwrap();
+            db.write(&batch).unwrap();
+            if i % 100 == 0 {
+                JobKind::ALL.iter().for_each(|job| while db.step(*job) {});
+                most = most.max(db.stats().unwrap().log_live_bytes);
+            }
+        }
+        let names =
+            std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let newest = names.filter(|name| name.starts_with("wal-")).max().unwrap();
+        (newest, most * 100 / max)
+    };
+    let begun = write(0..40_000);
+    let later = write(40_000..120_000);
+    assert_eq!(
+        begun, later,
+        "the newest log file, and the most of the log's budget that was live, in percent"
+    );
+    assert!(later.1 <= 50, "{later:?}");
 }
