@@ -10,6 +10,7 @@
 use std::ops::Range;
 
 use memchr::memchr;
+use smallvec::SmallVec;
 
 use crate::commands::takes_long;
 use crate::numbers::integer;
@@ -20,6 +21,12 @@ const LINE_MAX: usize = 64 << 10;
 /// The most bytes of a command, and of one of its arguments, that are in memory.
 const COMMAND_BYTES_MAX: usize = 1 << 30;
 const BULK_BYTES_MAX: u64 = 512 << 20;
+
+/// Where the arguments of a command are. Those of most commands take no memory of their own.
+type Spans = SmallVec<[Range<usize>; 6]>;
+
+/// The arguments of a command.
+pub type Arguments<'a> = SmallVec<[&'a [u8]; 8]>;
 
 /// What a client may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,14 +65,14 @@ pub struct Request {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Words {
     /// Where the arguments are in the buffer.
-    Spans(Vec<Range<usize>>),
+    Spans(Spans),
     /// The arguments: words without their quotes.
     Own(Vec<Vec<u8>>),
 }
 
 impl Request {
     /// Its arguments, in the buffer that it was found in.
-    pub fn arguments<'a>(&'a self, buffer: &'a [u8]) -> Vec<&'a [u8]> {
+    pub fn arguments<'a>(&'a self, buffer: &'a [u8]) -> Arguments<'a> {
         match &self.words {
             Words::Spans(spans) => spans.iter().map(|span| &buffer[span.clone()]).collect(),
             Words::Own(words) => words.iter().map(Vec::as_slice).collect(),
@@ -84,7 +91,7 @@ pub struct Parser {
     bulk: Option<usize>,
     /// The length of the argument that begins at `at`, if it is long and the caller has not taken it.
     waits_for: Option<u64>,
-    spans: Vec<Range<usize>>,
+    spans: Spans,
     long: Vec<usize>,
 }
 
@@ -128,6 +135,24 @@ impl Parser {
         self.bulk.map_or(0, |len| self.at + len + 2)
     }
 
+    /// The number behind `sign` at `at` and where the next line begins, if the line is as nearly all are: there, and
+    /// with up to 8 digits. All others are for [`Parser::line`].
+    #[inline]
+    fn plain_number(&self, buffer: &[u8], sign: u8) -> Option<(usize, usize)> {
+        let (first, rest) = buffer[self.at..].split_first()?;
+        let mut number = 0;
+        for (len, byte) in rest.iter().take(9).enumerate() {
+            match byte {
+                b'0'..=b'9' if len == 0 || number > 0 => number = number * 10 + usize::from(byte - b'0'),
+                b'\r' if len > 0 && *first == sign && rest.get(len + 1) == Some(&b'\n') => {
+                    return Some((number, self.at + len + 3));
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
     /// The line that begins at `at`, without its end, and where the next one begins.
     fn line<'a>(&self, buffer: &'a [u8], what: &str) -> Result<Option<(&'a [u8], usize)>, ProtocolError> {
         let rest = &buffer[self.at..];
@@ -145,9 +170,17 @@ impl Parser {
         let mut left = match self.left {
             Some(left) => left,
             None => {
-                let Some((line, next)) = self.line(buffer, "mbulk count string")? else { return Ok(None) };
-                let count = integer(&line[1..]).filter(|count| *count <= i64::from(i32::MAX));
-                let Some(count) = count else { return refused("invalid multibulk length") };
+                let (count, next) = match self.plain_number(buffer, b'*') {
+                    Some((count, next)) => (count as i64, next),
+                    None => {
+                        let Some((line, next)) = self.line(buffer, "mbulk count string")? else {
+                            return Ok(None);
+                        };
+                        let count = integer(&line[1..]).filter(|count| *count <= i64::from(i32::MAX));
+                        let Some(count) = count else { return refused("invalid multibulk length") };
+                        (count, next)
+                    }
+                };
                 if count > 0 && count as usize > limits.arguments {
                     return refused(if *limits == Limits::UNAUTHENTICATED {
                         "unauthenticated multibulk length"
@@ -167,12 +200,19 @@ impl Parser {
             let len = match self.bulk {
                 Some(len) => len,
                 None => {
-                    let Some((line, next)) = self.line(buffer, "bulk count string")? else { return Ok(None) };
-                    let Some((b'$', digits)) = line.split_first() else {
-                        let first = line.first().map_or(' ', |byte| char::from(*byte));
-                        return refused(format!("expected '$', got '{first}'"));
+                    let (len, next) = match self.plain_number(buffer, b'$') {
+                        Some((len, next)) => (Some(len as u64), next),
+                        None => {
+                            let Some((line, next)) = self.line(buffer, "bulk count string")? else {
+                                return Ok(None);
+                            };
+                            let Some((b'$', digits)) = line.split_first() else {
+                                let first = line.first().map_or(' ', |byte| char::from(*byte));
+                                return refused(format!("expected '$', got '{first}'"));
+                            };
+                            (integer(digits).and_then(|len| u64::try_from(len).ok()), next)
+                        }
                     };
-                    let len = integer(digits).and_then(|len| u64::try_from(len).ok());
                     let invalid = if *limits == Limits::UNAUTHENTICATED && len.is_some() {
                         "unauthenticated bulk length"
                     } else {
@@ -368,6 +408,14 @@ mod tests {
         assert_eq!(error(b"*1\r\nGET\r\n"), "Protocol error: expected '$', got 'G'");
         assert_eq!(error(b"*1\r\n$-1\r\n"), "Protocol error: invalid bulk length");
         assert_eq!(error(b"*1\r\n$2000000000\r\n"), "Protocol error: invalid bulk length");
+        for no_number in ["01", "00", "", "+1", "1x", "123456789x", "\r1"] {
+            let (count, len) = (format!("*{no_number}\r\n"), format!("*1\r\n${no_number}\r\na\r\n"));
+            assert_eq!(error(count.as_bytes()), "Protocol error: invalid multibulk length", "{count:?}");
+            assert_eq!(error(len.as_bytes()), "Protocol error: invalid bulk length", "{len:?}");
+        }
+        // A line may end without a carriage return.
+        assert_eq!(all(b"*1\n$000\n").unwrap_err().0, "Protocol error: invalid bulk length");
+        assert_eq!(all(b"*1\n$1\na\r\n").unwrap(), [[b"a"]]);
         assert_eq!(error(b"get \"a\r\n"), "Protocol error: unbalanced quotes in request");
         assert_eq!(error(&[b'a'; LINE_MAX]), "Protocol error: too big inline request");
         assert_eq!(
