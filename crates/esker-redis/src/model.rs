@@ -23,6 +23,8 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use crate::context::Context;
 use crate::fault::{Fault, ReadError};
 use crate::session::{Bounds, Entry, Session, Slot, Space, Value};
@@ -198,6 +200,9 @@ pub(crate) fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
 /// An element and its value.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
+/// A key; most take no memory of their own.
+type Key = SmallVec<[u8; 36]>;
+
 /// Where the elements of a collection are.
 #[derive(Debug, Clone)]
 enum Place {
@@ -211,7 +216,7 @@ enum Place {
 #[derive(Debug, Clone)]
 pub(crate) struct Collection {
     slot: Slot,
-    key: Vec<u8>,
+    key: Key,
     head: Head,
     expires_us: Option<u64>,
     place: Place,
@@ -250,6 +255,26 @@ fn place_in(record: &[u8], element: &[u8]) -> Result<Result<(usize, Spans), usiz
     Ok(Err(at))
 }
 
+/// Puts `element` with `value` into a record. Returns whether it is new.
+fn put_in(record: &mut Vec<u8>, element: &[u8], value: &[u8]) -> Result<bool, ReadError> {
+    let found = place_in(record, element)?;
+    let replaced = match &found {
+        Ok((_, spans)) if spans.value.len() == value.len() => {
+            record[spans.value.clone()].copy_from_slice(value);
+            return Ok(false);
+        }
+        Ok((at, spans)) => *at..spans.value.end,
+        Err(at) => *at..*at,
+    };
+    let mut entry = Vec::with_capacity(element.len() + value.len() + 4);
+    for part in [element, value] {
+        put_varint(&mut entry, part.len() as u64);
+        entry.extend_from_slice(part);
+    }
+    record.splice(replaced, entry);
+    Ok(found.is_err())
+}
+
 impl Collection {
     /// The collection at `key`, if there is one. Another type is an error.
     pub(crate) fn find(ctx: &Context<'_>, key: &[u8], kind: Kind) -> Result<Option<Collection>, Fault> {
@@ -269,14 +294,14 @@ impl Collection {
             Some(generation) => Place::Tree(prefix(key, generation)),
             None => Place::Record(entry.value.into_bytes()?),
         };
-        Ok(Collection { slot, key: key.to_vec(), head, expires_us: entry.expires_us, place })
+        Ok(Collection { slot, key: Key::from_slice(key), head, expires_us: entry.expires_us, place })
     }
 
     /// A collection without entries, to be saved at `key`.
     pub(crate) fn new(ctx: &Context<'_>, key: &[u8], kind: Kind) -> Collection {
         Collection {
             slot: Slot { database: ctx.database(), space: Space::Elements },
-            key: key.to_vec(),
+            key: Key::from_slice(key),
             head: Head { kind, entries: 0, generation: None, first: 0 },
             expires_us: None,
             place: Place::Record(Vec::new()),
@@ -313,9 +338,7 @@ impl Collection {
     /// The value of `element`.
     pub(crate) fn get(&self, session: &Session<'_>, element: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
         match &self.place {
-            Place::Record(record) => {
-                Ok(place_in(record, element)?.ok().map(|(_, spans)| record[spans.value].to_vec()))
-            }
+            Place::Record(_) => self.read(session, element, |value| Ok(value.to_vec())),
             Place::Tree(prefix) => {
                 let found = session.get(self.slot, &Self::in_tree(prefix, element))?;
                 found.map(|entry| entry.value.into_bytes()).transpose()
@@ -323,42 +346,64 @@ impl Collection {
         }
     }
 
-    /// `element` gets `value`. Returns the value that it had.
+    /// What `read` makes of the value of `element`.
+    pub(crate) fn read<T>(
+        &self,
+        session: &Session<'_>,
+        element: &[u8],
+        read: impl Fn(&[u8]) -> Result<T, ReadError>,
+    ) -> Result<Option<T>, ReadError> {
+        match &self.place {
+            Place::Record(record) => {
+                place_in(record, element)?.ok().map(|(_, spans)| read(&record[spans.value])).transpose()
+            }
+            Place::Tree(_) => self.get(session, element)?.map(|value| read(&value)).transpose(),
+        }
+    }
+
+    /// `element` gets `value`. Returns whether it is new.
     pub(crate) fn insert(
         &mut self,
         ctx: &mut Context<'_>,
         element: &[u8],
         value: &[u8],
-    ) -> Result<Option<Vec<u8>>, ReadError> {
-        let old = match &mut self.place {
-            Place::Record(record) => {
-                let mut entry = Vec::with_capacity(element.len() + value.len() + 4);
-                for part in [element, value] {
-                    put_varint(&mut entry, part.len() as u64);
-                    entry.extend_from_slice(part);
-                }
-                match place_in(record, element)? {
-                    Ok((at, spans)) => {
-                        let old = record[spans.value.clone()].to_vec();
-                        record.splice(at..spans.value.end, entry);
-                        Some(old)
-                    }
-                    Err(at) => {
-                        record.splice(at..at, entry);
-                        None
-                    }
-                }
-            }
+    ) -> Result<bool, ReadError> {
+        self.put(ctx, element, value, None)
+    }
+
+    /// As [`Collection::insert`], for a caller who knows whether `element` is new: it is not looked for in a tree.
+    pub(crate) fn insert_known(
+        &mut self,
+        ctx: &mut Context<'_>,
+        element: &[u8],
+        value: &[u8],
+        is_new: bool,
+    ) -> Result<(), ReadError> {
+        self.put(ctx, element, value, Some(is_new)).map(drop)
+    }
+
+    fn put(
+        &mut self,
+        ctx: &mut Context<'_>,
+        element: &[u8],
+        value: &[u8],
+        is_new: Option<bool>,
+    ) -> Result<bool, ReadError> {
+        let is_new = match &mut self.place {
+            Place::Record(record) => put_in(record, element, value)?,
             Place::Tree(prefix) => {
                 let key = Self::in_tree(prefix, element);
-                let old = ctx.session().get(self.slot, &key)?;
+                let is_new = match is_new {
+                    Some(is_new) => is_new,
+                    None => ctx.session().get(self.slot, &key)?.is_none(),
+                };
                 let value = Value::Bytes(value.to_vec());
                 let entry = Entry { value, attributes: Vec::new(), expires_us: None };
                 ctx.session_mut().put(self.slot, &key, entry);
-                old.map(|entry| entry.value.into_bytes()).transpose()?
+                is_new
             }
         };
-        self.head.entries += u64::from(old.is_none());
+        self.head.entries += u64::from(is_new);
         let is_too_large = match &self.place {
             Place::Record(record) => self.head.entries > SMALL_ENTRIES || record.len() > SMALL_BYTES,
             Place::Tree(_) => false,
@@ -366,7 +411,7 @@ impl Collection {
         if is_too_large {
             self.spread(ctx)?;
         }
-        Ok(old)
+        Ok(is_new)
     }
 
     /// Moves the entries of a record to the tree Elements.
@@ -515,7 +560,8 @@ impl Collection {
         database: u16,
         key: &[u8],
     ) -> Result<Collection, ReadError> {
-        let mut copy = Collection { slot: Slot { database, ..self.slot }, key: key.to_vec(), ..self.clone() };
+        let mut copy =
+            Collection { slot: Slot { database, ..self.slot }, key: Key::from_slice(key), ..self.clone() };
         if let Place::Tree(_) = &self.place {
             let generation = ctx.next_generation();
             let target = prefix(key, generation);

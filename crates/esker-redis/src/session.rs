@@ -245,8 +245,16 @@ impl Writes {
             Op::Delete => 0,
         };
         self.bytes += key.len() + value_bytes + 64;
-        let key = Arc::from(key);
-        let before = self.ops.entry(slot).or_default().insert(Arc::clone(&key), op);
+        let ops = self.ops.entry(slot).or_default();
+        let same = (Bound::Included(key), Bound::Included(key));
+        let (key, before) = match ops.range_mut::<[u8], _>(same).next() {
+            Some((key, there)) => (Arc::clone(key), Some(std::mem::replace(there, op))),
+            None => {
+                let key = Arc::from(key);
+                ops.insert(Arc::clone(&key), op);
+                (key, None)
+            }
+        };
         self.journal.push(Undo::Key(slot, key, before));
     }
 

@@ -55,7 +55,7 @@ fn set(ctx: &mut Context<'_>, args: &[&[u8]], name: &str) -> Result<u64, Fault> 
     let mut hash = open(ctx, args[1])?;
     let mut added = 0;
     for [field, value] in pairs {
-        added += u64::from(hash.insert(ctx, field, value)?.is_none());
+        added += u64::from(hash.insert(ctx, field, value)?);
     }
     hash.save(ctx);
     ctx.notify(Class::Hash, "hset", args[1]);

@@ -122,8 +122,8 @@ impl List {
     /// `index`, which lies within the list or beside one of its ends, gets `value`.
     pub(super) fn set(&mut self, ctx: &mut Context<'_>, index: i64, value: &[u8]) -> Result<(), ReadError> {
         let element = self.element(index);
-        self.elements.insert(ctx, &element, value)?;
-        Ok(())
+        let is_new = !(0..self.len()).contains(&index);
+        self.elements.insert_known(ctx, &element, value, is_new)
     }
 
     fn move_first(&mut self, by: i64) {

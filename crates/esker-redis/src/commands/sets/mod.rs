@@ -59,7 +59,7 @@ fn sadd(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), 
     let mut set = collections::open(ctx, args[1], Kind::Set)?;
     let mut added = 0;
     for member in &args[2..] {
-        added += u64::from(set.insert(ctx, member, &[])?.is_none());
+        added += u64::from(set.insert(ctx, member, &[])?);
     }
     if added > 0 {
         set.save(ctx);
@@ -229,7 +229,7 @@ fn smove(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(),
         ctx.notify(Class::Set, "srem", from);
         collections::save_rest(ctx, from, source);
         let mut target = collections::open(ctx, to, Kind::Set)?;
-        if target.insert(ctx, member, &[])?.is_none() {
+        if target.insert(ctx, member, &[])? {
             target.save(ctx);
             ctx.notify(Class::Set, "sadd", to);
         }

@@ -1,5 +1,7 @@
 //! One member after the other: what adds, removes and finds them.
 
+use smallvec::SmallVec;
+
 use super::interval::Interval;
 use super::set::SortedSet;
 use crate::commands::{float, is, scan};
@@ -92,7 +94,8 @@ pub(super) fn zincrby(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) 
 /// Gives scores to members: `pairs`.
 fn add(ctx: &mut Context<'_>, key: &[u8], how: How, pairs: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
     // All scores are checked before anything is written.
-    let scores = pairs.iter().step_by(2).map(|score| float(score)).collect::<Result<Vec<f64>, Fault>>()?;
+    let scores = pairs.iter().step_by(2).map(|score| float(score));
+    let scores = scores.collect::<Result<SmallVec<[f64; 4]>, Fault>>()?;
     let found = SortedSet::find(ctx, key)?;
     let is_new = found.is_none();
     let mut set = match found {

@@ -7,6 +7,8 @@
 //! In both, the score is encoded such that its bytes are in the order of scores. Both entries of a member are written and
 //! removed together, here and nowhere else, so a sorted set has twice as many entries as members.
 
+use smallvec::SmallVec;
+
 use super::interval::Interval;
 use crate::commands::collections::{self, Pair};
 use crate::commands::random::Choice;
@@ -24,6 +26,9 @@ pub(super) struct Scored {
     pub(super) score: f64,
 }
 
+/// The key of an entry. Most take no memory of their own.
+pub(super) type Element = SmallVec<[u8; 64]>;
+
 /// A number whose order among others is that of the scores. Both zeros are one score.
 pub(super) fn ordered(score: f64) -> u64 {
     let bits = (score + 0.0).to_bits();
@@ -35,13 +40,18 @@ fn score_of(ordered: u64) -> f64 {
 }
 
 /// The element that finds a member's score.
-pub(super) fn by_member(member: &[u8]) -> Vec<u8> {
-    [b"m", member].concat()
+pub(super) fn by_member(member: &[u8]) -> Element {
+    let mut element = Element::from_slice(b"m");
+    element.extend_from_slice(member);
+    element
 }
 
 /// The element that puts a member in order.
-pub(super) fn by_score(score: f64, member: &[u8]) -> Vec<u8> {
-    [b"s", ordered(score).to_be_bytes().as_slice(), member].concat()
+pub(super) fn by_score(score: f64, member: &[u8]) -> Element {
+    let mut element = Element::from_slice(b"s");
+    element.extend_from_slice(&ordered(score).to_be_bytes());
+    element.extend_from_slice(member);
+    element
 }
 
 fn decoded(score: &[u8]) -> Result<f64, ReadError> {
@@ -93,7 +103,7 @@ impl SortedSet {
 
     /// The score of `member`.
     pub(super) fn score(&self, session: &Session<'_>, member: &[u8]) -> Result<Option<f64>, ReadError> {
-        self.entries.get(session, &by_member(member))?.map(|score| decoded(&score)).transpose()
+        self.entries.read(session, &by_member(member), decoded)
     }
 
     /// `member`, which has the score `old` if it is there, gets `score`.
