@@ -223,34 +223,45 @@ func (k keyspace) apply(c []string) string {
 	panic("histories have no " + c[0])
 }
 
-// The command that a client which has waited was served by, as its reply tells: of several keys, the one that was written,
-// whatever the others hold by then, as Redis does it. Within a transaction nothing waits.
-func (call *served) command(i int) []string {
-	c := call.C[i]
-	if len(call.C) > 1 || call.R == nil || (c[0] != "BLPOP" && c[0] != "BRPOP") {
-		return c
+// The commands in the ways in which they may have been served. Of several keys for which a client has waited, that is the
+// one that was written, whatever the others hold by then, as Redis does it. Its reply tells which; if it is lost, it may
+// be any of them. Within a transaction nothing waits.
+func (call *served) ways() [][][]string {
+	c := call.C[0]
+	if len(call.C) > 1 || (c[0] != "BLPOP" && c[0] != "BRPOP") {
+		return [][][]string{call.C}
 	}
+	var ways [][][]string
 	for _, key := range c[1 : len(c)-1] {
-		if strings.HasPrefix(call.R[i], "["+key+" ") {
-			return []string{c[0], key, c[len(c)-1]}
+		if call.R == nil || strings.HasPrefix(call.R[0], "["+key+" ") {
+			ways = append(ways, [][]string{{c[0], key, c[len(c)-1]}})
 		}
 	}
-	return c
+	if ways == nil {
+		return [][][]string{call.C}
+	}
+	return ways
 }
 
 var servedModel = (&porcupine.NondeterministicModel{
 	Init: func() []interface{} { return []interface{}{keyspace{}} },
 	Step: func(st, in, out interface{}) []interface{} {
-		after, call := st.(keyspace).clone(), in.(*served)
-		for i := range call.C {
-			if reply := after.apply(call.command(i)); call.R != nil && call.R[i] != reply {
-				return nil
-			}
-		}
+		call := in.(*served)
+		var states []interface{}
 		if call.R == nil {
-			return []interface{}{st, after}
+			states = append(states, st)
 		}
-		return []interface{}{after}
+	ways:
+		for _, way := range call.ways() {
+			after := st.(keyspace).clone()
+			for i, c := range way {
+				if reply := after.apply(c); call.R != nil && call.R[i] != reply {
+					continue ways
+				}
+			}
+			states = append(states, after)
+		}
+		return states
 	},
 	Equal:         equal,
 	Hash:          hash,

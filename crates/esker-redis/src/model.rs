@@ -371,7 +371,8 @@ impl Collection {
         self.put(ctx, element, value, None)
     }
 
-    /// As [`Collection::insert`], for a caller who knows whether `element` is new: it is not looked for in a tree.
+    /// As [`Collection::insert`], for a caller who knows whether `element` is new: it is not looked for in a tree. Unless the
+    /// collection is damaged, the caller must be right: the number of entries follows from it.
     pub(crate) fn insert_known(
         &mut self,
         ctx: &mut Context<'_>,

@@ -518,18 +518,39 @@ fn a_history_that_cannot_be_read_is_said_once() {
     assert_eq!(fs::read(&history).unwrap(), content, "it is left as it was");
 }
 
-/// The output of `shell` up to `text`, without a byte beyond what was there to read. The reader of `PtySession` goes on for as
-/// long as there is more, which a long scan may always have.
-fn reads_until(shell: &mut File, text: &str) {
-    let (mut seen, mut part) = (Vec::new(), [0; 4_096]);
-    let patience = Timespec { tv_sec: PATIENCE_MS as i64 / 1_000, tv_nsec: 0 };
-    let mut from = 0;
-    while !seen[from..].windows(text.len()).any(|window| window == text.as_bytes()) {
-        from = seen.len().saturating_sub(text.len());
-        let ready = poll(&mut [PollFd::new(shell, PollFlags::IN)], Some(&patience)).unwrap();
-        assert!(ready > 0, "{text:?} does not come: {}", String::from_utf8_lossy(&seen[from..]));
-        let len = shell.read(&mut part).unwrap();
-        seen.extend_from_slice(&part[..len]);
+/// A shell at a terminal of which no more is read than has to be seen. The reader of `PtySession` goes on for as long as
+/// there is more, which a long scan may always have.
+struct Watched {
+    terminal: File,
+    /// What was read behind the text that was waited for.
+    rest: Vec<u8>,
+}
+
+impl Watched {
+    fn types(&mut self, keys: &[u8]) {
+        self.terminal.write_all(keys).unwrap();
+    }
+
+    /// Reads until `text` has come.
+    #[track_caller]
+    fn sees(&mut self, text: &str) {
+        let until = Instant::now() + Duration::from_millis(PATIENCE_MS);
+        let mut part = [0; 4_096];
+        loop {
+            if let Some(at) = self.rest.windows(text.len()).position(|window| window == text.as_bytes()) {
+                self.rest.drain(..at + text.len());
+                return;
+            }
+            // The beginning of the text may have come.
+            let passed = self.rest.len().saturating_sub(text.len());
+            self.rest.drain(..passed);
+            let left = until.saturating_duration_since(Instant::now());
+            let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: 0 };
+            let ready = poll(&mut [PollFd::new(&self.terminal, PollFlags::IN)], Some(&left)).unwrap();
+            assert!(ready > 0, "{text:?} does not come: {}", String::from_utf8_lossy(&self.rest));
+            let len = self.terminal.read(&mut part).unwrap();
+            self.rest.extend_from_slice(&part[..len]);
+        }
     }
 }
 
@@ -543,20 +564,20 @@ fn ctrl_c_stops_the_command_that_runs() {
     let mut command = esker_in(dir.path());
     command.args(["shell", "--no-history"]).env("TERM", "xterm").env("NO_COLOR", "1");
     let process = PtyProcess::new(command).unwrap();
-    let mut shell = process.get_file_handle().unwrap();
-    reads_until(&mut shell, "esker.db> ");
+    let mut shell = Watched { terminal: process.get_file_handle().unwrap(), rest: Vec::new() };
+    shell.sees("esker.db> ");
     // Neither command can end before Ctrl-C: the terminal holds some KiB of the output that nobody has read.
     for (line, begun) in [("scan\r", "xxxxxxxxxx"), ("run long.txt\r", "yyyyyyyyyy")] {
-        shell.write_all(line.as_bytes()).unwrap();
-        reads_until(&mut shell, begun);
-        shell.write_all(b"\x03").unwrap();
-        reads_until(&mut shell, "interrupted");
-        reads_until(&mut shell, "esker.db> ");
+        shell.types(line.as_bytes());
+        shell.sees(begun);
+        shell.types(b"\x03");
+        shell.sees("interrupted");
+        shell.sees("esker.db> ");
     }
-    shell.write_all(b"get 0000007\r").unwrap();
-    reads_until(&mut shell, "xxxxx");
-    reads_until(&mut shell, "esker.db> ");
-    shell.write_all(b"\x04").unwrap();
+    shell.types(b"get 0000007\r");
+    shell.sees("xxxxx");
+    shell.sees("esker.db> ");
+    shell.types(b"\x04");
     let status = format!("{:?}", process.wait().unwrap());
     assert!(status.starts_with("Exited") && status.ends_with(", 0)"), "{status}");
     assert_eq!(esker(dir.path(), "check").code, 0);

@@ -378,13 +378,14 @@ mod tests {
 
     #[test]
     fn requests_are_found_wherever_their_bytes_are_cut() {
-        let bytes = b"*2\r\n$3\r\nGET\r\n$4\r\nk\r\ny\r\nPING\r\n*0\r\n\r\n*1\r\n$0\r\n\r\nset \"a b\" 'c'\n";
+        let bytes = b"*2\r\n$3\r\nGET\r\n$4\r\nk\r\ny\r\nPING\r\n*0\r\n\r\n*1\r\n$0\r\n\r\n*1\r\n$10\r\n0123456789\r\nset \"a b\" 'c'\n";
         let expected: Vec<Vec<&[u8]>> = vec![
             vec![b"GET", b"k\r\ny"],
             vec![b"PING"],
             vec![],
             vec![],
             vec![b""],
+            vec![b"0123456789"],
             vec![b"set", b"a b", b"c"],
         ];
         assert_eq!(all(bytes).unwrap(), expected);
@@ -412,6 +413,14 @@ mod tests {
             let (count, len) = (format!("*{no_number}\r\n"), format!("*1\r\n${no_number}\r\na\r\n"));
             assert_eq!(error(count.as_bytes()), "Protocol error: invalid multibulk length", "{count:?}");
             assert_eq!(error(len.as_bytes()), "Protocol error: invalid bulk length", "{len:?}");
+        }
+        // Whatever number of digits a length has.
+        for len in [1, 9, 10, 99, 100, 12_345_678, 99_999_999, 100_000_000, 999_999_999, 1_000_000_000_000] {
+            let limits = Limits { bulk_bytes: u64::MAX, long_bytes: 1, ..LIMITS };
+            let mut parser = Parser::default();
+            let begun = format!("*3\r\n$3\r\nset\r\n$1\r\nk\r\n${len}\r\n");
+            assert_eq!(parser.next(begun.as_bytes(), &limits), Ok(None));
+            assert_eq!((parser.long(), parser.take_long()), (Some(len), begun.len()));
         }
         // A line may end without a carriage return.
         assert_eq!(all(b"*1\n$000\n").unwrap_err().0, "Protocol error: invalid bulk length");

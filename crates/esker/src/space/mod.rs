@@ -118,7 +118,8 @@ impl Space {
         immutable_max(self.memtable_limit())
     }
 
-    /// Bytes of log that recovery would read, from which on the oldest memtables are flushed.
+    /// Bytes of log that recovery would read, from which on the oldest memtables are flushed; from half of it on, if they are
+    /// small.
     pub(crate) fn log_max(&self) -> u64 {
         (self.memtable_limit() as u64 * 4).max(4 << 20)
     }

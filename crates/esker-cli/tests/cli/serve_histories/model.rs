@@ -21,6 +21,18 @@ pub(super) fn is_read(command: &[String]) -> bool {
     matches!(command[0].as_str(), "GET" | "MGET" | "STRLEN" | "LLEN" | "LRANGE")
 }
 
+/// Whether the reply tells that the command has changed nothing, whatever the state was. `DEL` and `INCRBY` may leave a
+/// state as it was, and change another one with the same replies: then it matters where they stand.
+pub(super) fn has_changed_nothing(command: &[String], reply: &str) -> bool {
+    is_read(command)
+        || matches!(
+            (command[0].as_str(), reply),
+            ("DEL" | "CAS" | "CAD", ":0")
+                | ("LPOP" | "RPOP" | "LMOVE", NO_BYTES)
+                | ("BLPOP" | "BRPOP" | "BLMOVE", NO_ARRAY)
+        )
+}
+
 /// The keys of a command.
 pub(super) fn keys_of(command: &[String]) -> Vec<&str> {
     let words: Vec<&str> = command.iter().map(String::as_str).collect();
@@ -33,17 +45,17 @@ pub(super) fn keys_of(command: &[String]) -> Vec<&str> {
     }
 }
 
-/// The command that a client which has waited was served by, as its reply tells: of several keys, the one that was
-/// written, whatever the others hold by then. That is Redis' rule: if one command gives elements to several keys, or an
-/// element that it brings moves on to another key, the order of the keys in `BLPOP` says nothing.
-pub(super) fn as_served(command: &[String], reply: &str) -> Vec<String> {
+/// The commands by one of which a client that has waited was served; one of them if its reply is known. Of several keys
+/// that is the one that was written, whatever the others hold by then. That is Redis' rule: if one command gives elements
+/// to several keys, or an element that it brings moves on to another key, the order of the keys in `BLPOP` says nothing.
+pub(super) fn as_served(command: &[String], reply: Option<&str>) -> Vec<Vec<String>> {
     let words: Vec<&str> = command.iter().map(String::as_str).collect();
-    if let [name @ ("BLPOP" | "BRPOP"), ref keys @ .., wait] = words[..]
-        && let Some(key) = keys.iter().find(|key| reply.starts_with(&format!("[{key} ")))
-    {
-        return [name, key, wait].map(str::to_owned).to_vec();
-    }
-    command.to_vec()
+    let [name @ ("BLPOP" | "BRPOP"), ref keys @ .., wait] = words[..] else { return vec![command.to_vec()] };
+    let is_served = |key: &&&str| reply.is_none_or(|reply| reply.starts_with(&format!("[{key} ")));
+    let served: Vec<Vec<String>> =
+        keys.iter().filter(is_served).map(|key| [name, key, wait].map(str::to_owned).to_vec()).collect();
+    // It has waited in vain.
+    if served.is_empty() { vec![command.to_vec()] } else { served }
 }
 
 const NO_BYTES: &str = "$-1";

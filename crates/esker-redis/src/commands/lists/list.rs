@@ -122,6 +122,7 @@ impl List {
     /// `index`, which lies within the list or beside one of its ends, gets `value`.
     pub(super) fn set(&mut self, ctx: &mut Context<'_>, index: i64, value: &[u8]) -> Result<(), ReadError> {
         let element = self.element(index);
+        // Beside the ends there is nothing.
         let is_new = !(0..self.len()).contains(&index);
         self.elements.insert_known(ctx, &element, value, is_new)
     }

@@ -22,12 +22,12 @@ impl Interval {
 
     /// What is before a member, in the order of scores.
     pub(super) fn before(score: f64, member: &[u8]) -> Interval {
-        Interval { upper: by_score(score, member).into_vec(), ..Interval::all() }
+        Interval { upper: by_score(score, member).to_vec(), ..Interval::all() }
     }
 
     /// What is behind a member, in the order of scores.
     pub(super) fn after(score: f64, member: &[u8]) -> Interval {
-        let mut lower = by_score(score, member).into_vec();
+        let mut lower = by_score(score, member).to_vec();
         lower.push(0);
         Interval { lower, ..Interval::all() }
     }
@@ -75,7 +75,7 @@ fn number(text: &[u8]) -> Option<f64> {
 /// The element that an argument stands for, as the lower end of an interval, or as the upper one.
 fn member_end(argument: &[u8], is_upper: bool) -> Result<Vec<u8>, Fault> {
     match argument {
-        b"-" => Ok(by_member(b"").into_vec()),
+        b"-" => Ok(by_member(b"").to_vec()),
         b"+" => Ok(b"n".to_vec()),
         [first @ (b'[' | b'('), member @ ..] => {
             let mut element = by_member(member);
@@ -83,7 +83,7 @@ fn member_end(argument: &[u8], is_upper: bool) -> Result<Vec<u8>, Fault> {
             if is_upper == (*first == b'[') {
                 element.push(0);
             }
-            Ok(element.into_vec())
+            Ok(element.to_vec())
         }
         _ => Err(NOT_MEMBERS),
     }

@@ -117,9 +117,8 @@ impl SortedSet {
         if let Some(old) = old {
             self.entries.remove(ctx, &by_score(old, member))?;
         }
-        self.entries.insert(ctx, &by_member(member), &ordered(score).to_be_bytes())?;
-        self.entries.insert(ctx, &by_score(score, member), &[])?;
-        Ok(())
+        self.entries.insert_known(ctx, &by_member(member), &ordered(score).to_be_bytes(), old.is_none())?;
+        self.entries.insert_known(ctx, &by_score(score, member), &[], true)
     }
 
     /// `member` goes. Returns whether it was there.

@@ -47,7 +47,7 @@ use shrink::Idle;
 
 /// When a memtable of at least this many bytes becomes immutable, a new log segment begins.
 const ROTATE_WITH: usize = 8 << 20;
-/// A memtable holds little of the log if it takes less memory than this part of it.
+/// Memtables hold little of the log if they take no more memory than this part of it.
 const LITTLE_OF_LOG: u64 = 8;
 /// Memtables with fewer bytes than this share a table.
 const SMALL: usize = 256 << 10;
@@ -115,23 +115,25 @@ impl Flusher {
         self.flush_some()
     }
 
-    /// Flushes the trees that pin the oldest part of the log, if the log is over its budget. Those that hold little beside
-    /// what they pin are flushed at half of it: that costs next to nothing, the log's files go around, and no new ones have
-    /// to be filled with zeros.
+    /// Flushes the trees that pin the oldest part of the log, if the log is over its budget. At half of it already, if all
+    /// of them together hold little beside what they pin: for one sync of the log and a small table its files go around,
+    /// where new ones would have to be made and filled with zeros.
     fn relieve_log(&self) {
-        let live = self.log.commit().published().saturating_sub(self.log.wal().floor_start());
+        let floor = self.log.wal().floor_start();
+        let live = self.log.commit().published().saturating_sub(floor);
         let max = self.disk.space().log_max();
         if live < max / 2 || broken("rule-19") {
             return;
         }
-        let at_most = if live < max { live / LITTLE_OF_LOG } else { u64::MAX };
-        let horizon = self.log.wal().floor_start() + live / 2;
-        let trees = self.versions.trees();
-        // Those that are immutable are being flushed already.
-        let pinning =
-            trees.iter().filter(|tree| tree.mem().floor().is_some_and(|floor| floor.start < horizon));
-        let due = pinning.filter(|tree| tree.memory_to_flush() as u64 <= at_most);
-        due.for_each(|tree| self.switch_memtable(tree, 0));
+        // Nothing gives back the segment that takes records.
+        let horizon = (floor + live / 2).min(self.log.wal().current_start());
+        let mut pinning = self.versions.trees();
+        // Memtables that are immutable are being flushed.
+        pinning.retain(|tree| tree.mem().floor().is_some_and(|floor| floor.start < horizon));
+        let held: usize = pinning.iter().map(|tree| tree.memory_to_flush()).sum();
+        if live >= max || held as u64 <= live / LITTLE_OF_LOG {
+            pinning.iter().for_each(|tree| self.switch_memtable(tree, 0));
+        }
     }
 
     /// Flushes the largest memtable, if all memtables together are over the budget.

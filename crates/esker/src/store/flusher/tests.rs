@@ -42,7 +42,10 @@ fn a_row_that_is_written_again_and_again_lets_log_files_go_around() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let env = Env { executor: Some(Arc::new(StepExecutor)), ..Env::system() };
-    let db = Db::open(&path, Options::default().memory_budget(64 << 20).env(env)).unwrap();
+    let mut options = Options::default().memory_budget(64 << 20).env(env);
+    // Then the log has more segments at its budget than are kept.
+    options.memtable_bytes = Some(8 << 20);
+    let db = Db::open(&path, options).unwrap();
     let (heads, elements) = (db.tree("heads").unwrap(), db.tree("elements").unwrap());
     let write = |rows: std::ops::Range<u32>| {
         let (mut most, max) = (0, db.store().disk().space().log_max());
