@@ -59,9 +59,8 @@ fn a_row_that_is_written_again_and_again_lets_log_files_go_around() {
                 most = most.max(db.stats().unwrap().log_live_bytes);
             }
         }
-        let names =
-            std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let newest = names.filter(|name| name.starts_with("wal-")).max().unwrap();
+        let names = db.store().core.env().fs.list(&path).unwrap();
+        let newest = names.into_iter().filter(|name| name.starts_with("wal-")).max().unwrap();
         (newest, most * 100 / max)
     };
     let begun = write(0..40_000);
