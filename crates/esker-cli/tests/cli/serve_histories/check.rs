@@ -51,8 +51,8 @@ impl Operation {
 
     /// Whether its replies tell that it has changed nothing.
     fn is_idle(&self) -> bool {
-        let told = self.replies.iter().flatten().zip(&self.commands);
-        self.replies.is_some() && told.into_iter().all(|(reply, command)| has_changed_nothing(command, reply))
+        let mut told = self.replies.iter().flatten().zip(&self.commands);
+        self.replies.is_some() && told.all(|(reply, command)| has_changed_nothing(command, reply))
     }
 
     fn is_lost_read(&self) -> bool {

@@ -21,8 +21,9 @@ pub(super) fn is_read(command: &[String]) -> bool {
     matches!(command[0].as_str(), "GET" | "MGET" | "STRLEN" | "LLEN" | "LRANGE")
 }
 
-/// Whether the reply tells that the command has changed nothing, whatever the state was. `DEL` and `INCRBY` may leave a
-/// state as it was, and change another one with the same replies: then it matters where they stand.
+/// Whether the reply tells that the command has changed nothing, whatever the state was. To compare two states is not
+/// enough: `SET` and `DEL` as one transaction leave a state without the key as it was, and delete a key that is there, with
+/// the same replies.
 pub(super) fn has_changed_nothing(command: &[String], reply: &str) -> bool {
     is_read(command)
         || matches!(
