@@ -158,7 +158,7 @@ impl Space {
 
     /// Bytes that must be free for a put: the segment that the log needs, the low-space mark, and what the reserve
     /// lacks then.
-    fn needed(&self, log: LogNeed) -> u64 {
+    pub(crate) fn needed(&self, log: LogNeed) -> u64 {
         let usual = log.new.min(log.usual_max);
         // The table of a record that is longer.
         let table = if log.new > usual { log.new } else { 0 };

@@ -7,8 +7,16 @@ use super::Store;
 use super::at_work::AtWork;
 use crate::env::{JobKind, UNASKED, Worker};
 use crate::error::{Error, ErrorKind, Result};
+use crate::space::is_full;
+
+/// How soon a round that gives space back is done again while the disk is full.
+const FULL_RETRY: Duration = Duration::from_secs(1);
 
 impl Store {
+    fn is_disk_full(&self) -> bool {
+        self.core.health.failure().is_some_and(|error| is_full(&error))
+    }
+
     fn run_compact_job(&self) -> Result<bool> {
         let worked = self.core.registry.has_obsolete();
         self.disk.remove_obsolete()?;
@@ -27,6 +35,8 @@ impl Worker for Store {
     fn ask_again(&self, job: JobKind) -> Duration {
         let again = match job {
             JobKind::Compact => self.scrub.run_again(),
+            // A round that found no room may find some, and gives some back: nobody notifies it of that.
+            JobKind::Blobs if self.is_disk_full() && self.collector.has_blob_garbage() => Some(FULL_RETRY),
             JobKind::Blobs => self.collector.reclaim_waits(),
             _ => None,
         };

@@ -55,6 +55,29 @@ fn puts_are_refused_and_taken_again() {
     assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), u64::from(written) - 10 + 1);
 }
 
+/// A huge value is taken only if the next put is taken too.
+#[test]
+fn a_huge_value_leaves_room_for_a_put() {
+    for seed in 0..40_u64 {
+        let disk = SimFs::new(seed);
+        let env = Env { fs: Arc::new(disk.clone()), executor: Some(Arc::new(StepExecutor)), ..Env::system() };
+        let db = Db::open("store", Options::default().memory_budget(8 << 20).env(env)).unwrap();
+        disk.set_capacity(Some((24 << 20) + seed * 100_000));
+        let mut taken = 0_u64;
+        // Lengths that leave the disk as full as it can become.
+        for len in (0..20).map(|round| (1_usize << 20) >> round.min(4)) {
+            while db.put(format!("huge {taken}"), vec![1; len + 7 * seed as usize]).is_ok() {
+                taken += 1;
+                db.put(format!("small {taken}"), [2; 10_000])
+                    .unwrap_or_else(|error| panic!("{seed}, {taken}: {error}"));
+                assert!(taken < 1000, "the disk never became full");
+            }
+        }
+        assert!(taken > 5, "{taken}");
+        db.close().unwrap();
+    }
+}
+
 /// Others take the last byte. What gives space back goes on out of the reserve, until there is room for
 /// puts again.
 #[test]

@@ -73,7 +73,7 @@ impl Collector {
         let freed = self.free_unseen()?;
         let (punched, files_to_remove) =
             self.finder.blob_gc().punch_freed(|bytes| self.note_given_back(bytes))?;
-        let removed = self.remove_blob_files(&files_to_remove)?;
+        let removed = self.remove_blob_files(files_to_remove)?;
         self.end_backlog(backlog.max(self.finder.blob_gc().backlog_if_all_is_freed()), before)?;
         let unpinned = self.finder.blob_gc().punch_unpinned()?;
         // This comes late, since a footer may find no room before space is given back.
@@ -130,7 +130,7 @@ impl Collector {
 
     /// Removes those of `files` whose values are all freed in the manifest and that nobody reads. A file that is being
     /// read keeps its name: while a file has two names, nobody punches it through the other one.
-    fn remove_blob_files(&self, files: &[Arc<LiveFile>]) -> Result<bool> {
+    fn remove_blob_files(&self, files: Vec<Arc<LiveFile>>) -> Result<bool> {
         if files.is_empty() {
             return Ok(false);
         }
@@ -146,6 +146,8 @@ impl Collector {
         let edits = gone.iter().map(|&file| Edit::Blob(BlobEdit::Remove { file, position }));
         self.installer.apply(&mut versions, &VersionEdit::of(edits.collect()))?;
         drop(versions);
+        // An open file keeps its blocks, whatever became of its name.
+        drop(files);
         for file in gone {
             let path = self.core.blobs.path_of(file);
             let bytes = self.core.env().fs.allocated_bytes(&path).unwrap_or(0);

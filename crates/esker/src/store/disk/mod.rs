@@ -94,11 +94,11 @@ impl Disk {
         self.space.full_error(self.log_need(record_len))
     }
 
-    /// Refuses a huge value for which there is no room above the low-space mark.
+    /// Refuses a huge value that would leave less room than a put needs.
     pub(crate) fn check_room_for_blob(&self, len: u64) -> Result<()> {
         self.ensure_writable()?;
         let free = self.space.free()?;
-        let low = self.space.low_mark();
+        let low = self.space.needed(self.log_need(0));
         if free < len.saturating_add(low) {
             let message = format!(
                 "the disk has no room for a value of {len} bytes: {free} bytes are free, and {low} of them have to stay so"

@@ -21,10 +21,17 @@ impl Flusher {
             }
             self.log.wal().prepare_spare(record_len)
         };
-        if urgent || self.disk.admits_segment(record_len)? {
-            match prepare() {
-                Err(error) if is_full(&error) => self.disk.fail(&error),
-                result => return result,
+        {
+            let _one_at_a_time = self.preparing.lock();
+            // Without room if another thread has just made one, which has the room that is missing.
+            if !self.log.wal().lacks_spare(record_len) {
+                return Ok(());
+            }
+            if urgent || self.disk.admits_segment(record_len)? {
+                match prepare() {
+                    Err(error) if is_full(&error) => self.disk.fail(&error),
+                    result => return result,
+                }
             }
         }
         self.log.wal().begin_short();

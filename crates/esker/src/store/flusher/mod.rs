@@ -70,6 +70,8 @@ pub(crate) struct Flusher {
     versions: Arc<VersionSet>,
     immutable: Arc<FlushQueue>,
     flushing: Mutex<()>,
+    /// Held while the disk is asked for a log segment, and while that is made: meanwhile it is neither free nor there.
+    preparing: Mutex<()>,
     /// The longest record for which a writer that did not wait wants a log segment, in bytes; 0: none.
     wanted_record: AtomicUsize,
     idle: Idle,
@@ -93,6 +95,7 @@ impl Flusher {
             versions: Arc::clone(versions),
             immutable: Arc::clone(installer.immutable()),
             flushing: Mutex::new(()),
+            preparing: Mutex::new(()),
             wanted_record: AtomicUsize::new(0),
             idle: Idle::default(),
         }
