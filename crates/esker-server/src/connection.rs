@@ -713,6 +713,7 @@ impl Connection {
             command: spec.name,
             why: self.why.as_deref().copied().unwrap_or_default(),
         };
+        let slow = self.server.figures.numbered(slow);
         self.server.reports.slow(&slow, spec.keys_of(arguments).first().copied());
         self.server.figures.note_slow(slow, kept);
     }
@@ -720,6 +721,14 @@ impl Connection {
     /// What the command that is being done has waited for.
     fn why(&mut self) -> &mut Why {
         self.why.get_or_insert_default()
+    }
+
+    /// Notes that a command has waited for users or their passwords.
+    fn note_password(&mut self, took: Duration) {
+        self.server.figures.note_to_pool(ToPool::Password);
+        let why = self.why();
+        why.to_pool = Some(ToPool::Password);
+        why.spent.evaluated += took;
     }
 
     /// Answers a command that is not even tried. A transaction that it would be a part of cannot take place.
@@ -895,16 +904,19 @@ impl Connection {
             Wait::Element(command) => return self.wait_for_element(command).await,
             Wait::Long(len) => return self.take_long(len).await,
             Wait::Login(command) => {
-                let begin = self.reply.bytes.len();
-                if self.compare_password(&command).await {
+                let (begin, begun) = (self.reply.bytes.len(), Instant::now());
+                let is_right = self.compare_password(&command).await;
+                self.note_password(begun.elapsed());
+                if is_right {
                     return Ok(Some(self.again(&command)));
                 }
                 self.note(command.spec, &command.arguments(), begin);
                 self.silence(&command.arguments(), begin);
             }
             Wait::Users(command) => {
-                let begin = self.reply.bytes.len();
+                let (begin, begun) = (self.reply.bytes.len(), Instant::now());
                 let has_to_go = self.change_users(&command).await;
+                self.note_password(begun.elapsed());
                 self.note(command.spec, &command.arguments(), begin);
                 self.silence(&command.arguments(), begin);
                 if has_to_go {

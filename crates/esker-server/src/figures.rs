@@ -194,10 +194,15 @@ impl Figures {
         self.failed_handshakes.store(0, Ordering::Relaxed);
     }
 
+    /// Numbers a slow command, as `SLOWLOG` and the log show it.
+    pub(crate) fn numbered(&self, slow: Slow) -> Slow {
+        let id = self.slow_seen.get();
+        self.slow_seen.set(id + 1);
+        Slow { id, ..slow }
+    }
+
     /// Notes a slow command, and keeps the last `most` of them.
-    pub(crate) fn note_slow(&self, mut slow: Slow, most: usize) {
-        slow.id = self.slow_seen.get();
-        self.slow_seen.set(slow.id + 1);
+    pub(crate) fn note_slow(&self, slow: Slow, most: usize) {
         let mut kept = self.slow.borrow_mut();
         kept.push_front(slow);
         kept.truncate(most);

@@ -277,6 +277,9 @@ pub fn serve(
         let resp = Listeners::bind(&config.resp, &config.security, &mut users).await;
         let resp = resp.map_err(ServeError::Address)?;
         let http = Listeners::bind_http(&config.http).await.map_err(ServeError::Address)?;
+        if config.security.tls.is_some() && !config.resp.iter().any(|address| matches!(address, Address::Tls(..))) {
+            tracing::warn!("there are certificates, and no address with TLS (tls://HOST:PORT): no connection is encrypted");
+        }
         let seed = seed();
         let server = Server::new(db, config, Arc::clone(&events.syncs), (users, logins), seed)?;
         descriptors::make_room(server.settings.borrow().clients_max);

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
+use std::sync::atomic::Ordering;
 
 use esker::Db;
 
@@ -30,6 +31,7 @@ pub(crate) struct Snapshot {
     gauges: Vec<(&'static str, &'static str, u64)>,
     counters: Vec<(&'static str, &'static str, u64)>,
     seconds: Vec<(&'static str, &'static str, f64)>,
+    denied: Vec<(&'static str, u64)>,
     ended: Vec<(End, u64)>,
     to_pool: Vec<(ToPool, u64)>,
     commands: BTreeMap<&'static str, Calls>,
@@ -134,6 +136,11 @@ impl Snapshot {
                 ),
                 ("backups_total", "Backups that BGSAVE has made.", server.backups.made.get()),
                 ("failed_backups_total", "Backups that have failed.", server.backups.failed.get()),
+                (
+                    "failed_tls_handshakes_total",
+                    "TLS connections that ended before a command.",
+                    figures.failed_handshakes.load(Ordering::Relaxed),
+                ),
                 ("http_requests_total", "Requests over HTTP.", figures.http_requests.get()),
                 (
                     "refused_http_connections_total",
@@ -154,6 +161,12 @@ impl Snapshot {
                     seconds(&figures.sync_waits),
                 ),
                 ("sweep_seconds_total", "How long these searches took.", seconds(&figures.sweeps)),
+            ],
+            denied: vec![
+                ("password", figures.denied_logins.get()),
+                ("command", figures.denied_commands.get()),
+                ("key", figures.denied_keys.get()),
+                ("channel", figures.denied_channels.get()),
             ],
             ended: End::ALL.into_iter().map(|why| (why, figures.ended(why))).collect(),
             to_pool: figures.to_pool().collect(),
@@ -182,6 +195,10 @@ impl Snapshot {
         }
         for (name, help, value) in &self.seconds {
             text.single(&format!("server_{name}"), help, value);
+        }
+        text.family("server_denied_total", "counter", "What was denied to clients, by what was not allowed.");
+        for (what, count) in &self.denied {
+            text.sample("server_denied_total", &[("what", what)], count);
         }
         text.family(
             "server_closed_connections_total",

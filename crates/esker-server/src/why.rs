@@ -11,16 +11,19 @@ pub(crate) enum ToPool {
     Walk,
     /// Something that it needs is in use.
     Busy,
+    /// It changes users, or computes Argon2.
+    Password,
 }
 
 impl ToPool {
-    pub(crate) const ALL: [ToPool; 3] = [ToPool::File, ToPool::Walk, ToPool::Busy];
+    pub(crate) const ALL: [ToPool; 4] = [ToPool::File, ToPool::Walk, ToPool::Busy, ToPool::Password];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             ToPool::File => "file",
             ToPool::Walk => "walk",
             ToPool::Busy => "busy",
+            ToPool::Password => "password",
         }
     }
 }

@@ -104,6 +104,7 @@ fn metrics_have_the_figures() {
     client.check("CONFIG RESETSTAT => +OK\n SET secretkey secretvalue => +OK\n GET secretkey => secretvalue");
     assert!(client.call("LPUSH secretkey x").is_error() && client.call("GET").is_error());
     assert!(client.call("NOSUCHCOMMAND").is_error());
+    assert!(client.call("AUTH nobody geheim").is_error());
     client.check("AUTH default geheim => +OK\n SUBSCRIBE secretchannel => [subscribe secretchannel :1]");
     let (status, text) = host.get("/metrics");
     assert_eq!(status, 200);
@@ -121,6 +122,10 @@ fn metrics_have_the_figures() {
         ("esker_server_rejected_commands_total{command=\"unknown\"}", 1.0),
         ("esker_server_failed_commands_total{command=\"lpush\"}", 1.0),
         ("esker_server_pool_threads", 8.0),
+        ("esker_server_pool_reasons_total{reason=\"password\"}", 1.0),
+        ("esker_server_denied_total{what=\"password\"}", 1.0),
+        ("esker_server_denied_total{what=\"key\"}", 0.0),
+        ("esker_server_failed_tls_handshakes_total", 0.0),
     ] {
         assert_eq!(found.get(name), Some(&value), "{name}");
     }

@@ -51,6 +51,13 @@ fn slow_commands_say_why() {
     // A write in the pool.
     assert_eq!(client.call_with(&[b"APPEND", &b"huge"[..], b"y"]).integer(), (1 << 20) + 1);
     assert_ne!(figure(&why(&mut client, "append"), "committed_in_pool_us"), "0");
+    // A password that is computed.
+    client.check("ACL SETUSER u on >p => +OK\n AUTH u wrong => -WRONGPASS invalid username-password pair or user is disabled.");
+    for command in ["acl", "auth"] {
+        let slow = why(&mut client, command);
+        assert_eq!(figure(&slow, "pool"), "password");
+        assert_ne!(figure(&slow, "evaluated_in_pool_us"), "0");
+    }
     // As Redis tells it.
     client.check("CONFIG GET nosuch => %[]\n CONFIG SET slowlog-log-slower-than -1 => +OK");
     let Value::Array(slow) = client.call("SLOWLOG GET 1") else { panic!("no array") };
