@@ -143,8 +143,8 @@ pub(crate) enum Command {
     Put(Put),
     /// Print a value
     #[command(
-        after_help = "If the key is absent, it exits 1 and prints nothing to standard output. On a terminal, it describes a binary or \
-huge value instead of printing it, unless --raw is given.
+        after_help = "If the key is absent, it exits 1 and prints nothing to standard output. A newline follows the value, unless --file \
+or --range is given. On a terminal, it describes a binary or huge value instead of printing it, unless --raw is given.
 
 Examples:
   esker get greeting

@@ -21,6 +21,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 use toml::de::{DeTable, DeValue};
 
 use crate::args::Cli;
+use crate::commands::serve::PASSWORD;
 use crate::exit::{Failure, Outcome};
 
 /// The command that has a configuration.
@@ -256,6 +257,9 @@ impl Completed {
                 Some(_) if is_secret(flag) => writeln!(text, "# {name} is set, and secret  # {from}"),
                 Some(value) => writeln!(text, "{name} = {value}  # {from}"),
             };
+        }
+        if std::env::var_os(PASSWORD).is_some() {
+            let _ = writeln!(text, "# the password of the user default is in {PASSWORD}, and secret");
         }
         Ok(text)
     }

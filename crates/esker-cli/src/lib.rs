@@ -60,7 +60,8 @@ pub fn main() -> ExitCode {
     };
     let done = match args::Cli::parsed_from(&line) {
         Ok(args::Cli { command: args::Command::Serve(serve), .. }) if serve.print_config => {
-            completed.print(&line).and_then(|text| Out::stdout()?.with(|out| out.write(text.as_bytes())))
+            let text = commands::serve::check(&serve).and_then(|()| completed.print(&line));
+            text.and_then(|text| Out::stdout()?.with(|out| out.write(text.as_bytes())))
         }
         Ok(cli) => {
             store::say_memory(cli.global.memory);

@@ -163,7 +163,7 @@ Example:
 
 pub(super) const SERVE: &str = "When it accepts connections, it prints the addresses, one a line (resp 127.0.0.1:6379), and then `ready`. A store \
 that does not exist is created. SIGTERM or Ctrl-C: no new connections, running commands end, everything is synced; a \
-second signal ends it at once. Only this machine's clients can connect. docs/server.md has the commands.
+second signal ends it at once. Without --resp, only this machine's clients can connect. docs/server.md has the commands, TLS and users.
 
 Examples:
   esker --db cache.db serve

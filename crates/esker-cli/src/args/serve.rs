@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use esker_server::{Address, Durability};
 
@@ -32,7 +33,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) databases: u16,
     /// The most connections at once
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub(crate) max_clients: usize,
     /// The most memory for what all connections have sent and not been answered, or been answered and not read
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]

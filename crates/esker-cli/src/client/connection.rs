@@ -227,7 +227,7 @@ impl Connection {
             "WRONGTYPE" => Error::new(ErrorKind::InvalidInput, WRONG_TYPE),
             "NOAUTH" => Error::new(
                 ErrorKind::Io,
-                format!("the server {} asks for a password: redis://USER:PASSWORD@HOST:PORT", self.url),
+                format!("the server {} asks for a password: {}", self.url, self.url.with_password()),
             ),
             _ => Error::new(ErrorKind::Io, format!("the server {} refuses: {text}", self.url)),
         }

@@ -178,11 +178,16 @@ impl Database {
         Ok(self.integer(&[b"EXISTS", key])? != 0)
     }
 
-    /// The elements of a page of `RANGE`.
-    pub(super) fn page(&self, arguments: &[&[u8]]) -> Result<Vec<Reply>> {
+    /// The elements of a page of `RANGE`; or the error, if the user may not read all keys that may lie in the range.
+    pub(super) fn page(&self, arguments: &[&[u8]]) -> Result<std::result::Result<Vec<Reply>, Error>> {
         let mut connection = self.on()?;
-        match connection.call(arguments)? {
-            Reply::Array(elements) => Ok(elements),
+        let mut bytes = Vec::new();
+        command(&mut bytes, arguments);
+        connection.send(&bytes)?;
+        match connection.reply()? {
+            Reply::Array(elements) => Ok(Ok(elements)),
+            Reply::Error(text) if text.starts_with(b"NOPERM") => Ok(Err(connection.refused(&text))),
+            Reply::Error(text) => Err(connection.refused(&text)),
             _ => Err(connection.unexpected()),
         }
     }

@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use esker::{Error, ErrorKind, Result};
 
-use super::database::{Bulk, Database, moment};
+use super::database::{Bulk, Database, before, moment};
 use super::wire::Reply;
 use crate::ranges::KeyRange;
 
@@ -146,6 +146,42 @@ impl Rows {
     }
 
     fn load(&mut self) -> Result<()> {
+        let elements = match (self.ask()?, &self.range.upper) {
+            (Ok(elements), _) => elements,
+            // `RANGE` asks for the upper bound too. A user who may read what has a prefix may not read what comes behind.
+            (Err(_), Bound::Excluded(end)) => {
+                self.range.upper = Bound::Included(before(end));
+                self.ask()??
+            }
+            (Err(refused), _) => return Err(refused),
+        };
+        let width = self.width();
+        if elements.len() % width != 0 || elements.len() > ROWS * width {
+            return Err(self.database.unexpected());
+        }
+        self.is_last_page = elements.len() < ROWS * width;
+        let mut elements = elements.into_iter();
+        while let Some(key) = elements.next() {
+            let Some(row) = self.row(key, &mut elements) else { return Err(self.database.unexpected()) };
+            if !self.is_new(&row.key)? {
+                continue;
+            }
+            self.last = Some(row.key.clone());
+            let is_excluded = matches!(&self.range.upper, Bound::Excluded(end) if *end == row.key);
+            if !is_excluded {
+                self.page.push_back(row);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many elements a row has.
+    fn width(&self) -> usize {
+        if self.want == Want::Nothing { 1 } else { 3 }
+    }
+
+    /// The elements of the next page; or the error, if the user may not read it.
+    fn ask(&self) -> Result<std::result::Result<Vec<Reply>, Error>> {
         let (rows, cut) = (ROWS.to_string(), if self.want == Want::First(0) { 0 } else { CUT }.to_string());
         let hi = match &self.range.upper {
             Bound::Included(key) | Bound::Excluded(key) => key.as_slice(),
@@ -165,25 +201,7 @@ impl Rows {
             Want::Nothing => arguments.push(b"KEYS"),
             _ => arguments.extend([b"EXPIRES".as_slice(), b"CUT", cut.as_bytes()]),
         }
-        let elements = self.database.page(&arguments)?;
-        let width = if self.want == Want::Nothing { 1 } else { 3 };
-        if elements.len() % width != 0 || elements.len() > ROWS * width {
-            return Err(self.database.unexpected());
-        }
-        self.is_last_page = elements.len() < ROWS * width;
-        let mut elements = elements.into_iter();
-        while let Some(key) = elements.next() {
-            let Some(row) = self.row(key, &mut elements) else { return Err(self.database.unexpected()) };
-            if !self.is_new(&row.key)? {
-                continue;
-            }
-            self.last = Some(row.key.clone());
-            let is_excluded = matches!(&self.range.upper, Bound::Excluded(end) if *end == row.key);
-            if !is_excluded {
-                self.page.push_back(row);
-            }
-        }
-        Ok(())
+        self.database.page(&arguments)
     }
 
     /// Whether `key` comes behind all keys so far. Only the last one may come again.

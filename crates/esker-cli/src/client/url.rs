@@ -66,6 +66,14 @@ impl Url {
         }
     }
 
+    /// The form of a URL of this kind that has a password.
+    pub(super) fn with_password(&self) -> &'static str {
+        match self.address {
+            Address::Tcp(..) => "redis://USER:PASSWORD@HOST:PORT",
+            Address::Unix(_) => "unix://USER:PASSWORD@/ABSOLUTE/PATH",
+        }
+    }
+
     /// Whether `text` is meant as a URL and not as a path.
     pub(crate) fn is_meant(text: &str) -> bool {
         [TCP, TLS].iter().chain(&UNIX).any(|start| strip(text, start).is_some())
@@ -110,6 +118,12 @@ fn unix(rest: &str) -> Result<Url, String> {
         Some(authority) => (authority, &place[slash..]),
         None => ("", place),
     };
+    // What may be a password is neither taken for a path nor shown.
+    let first = path.split('/').next().unwrap_or_default();
+    if authority.is_empty() && first.split_once(':').is_some_and(|(_, behind)| behind.contains('@')) {
+        return Err("the socket's path has to begin with / behind USER:PASSWORD@; in a path that has : and @, the @ is %40"
+            .to_owned());
+    }
     let (user, password) = credentials(authority)?;
     let mut database = None;
     for part in query.split('&').filter(|part| !part.is_empty()) {
@@ -184,6 +198,7 @@ mod tests {
         assert_eq!(parts("redis://ann:@h"), ("h:6379".to_owned(), some("ann"), some(""), None));
         assert_eq!(parts("unix:demo.sock"), of("unix:demo.sock"));
         assert_eq!(parts("unix:a@b/c.sock"), of("unix:a@b/c.sock"));
+        assert_eq!(parts("unix:u:p%40x.sock"), of("unix:u:p@x.sock"));
         assert_eq!(parts("unix:///run/a%20b?db=3"), ("unix:/run/a b".to_owned(), None, None, Some(3)));
         let full = ("unix:/x@y".to_owned(), some("u"), some("p"), Some(1));
         assert_eq!(parts("redis+unix://u:p@/x@y?db=1"), full);
@@ -222,6 +237,9 @@ mod tests {
             "unix://",
             "unix:///x?password=secret",
             "unix:///x?db=",
+            "unix://u:secret@x.sock",
+            "unix:u:secret@x.sock",
+            "redis+unix://:secret@run/x.sock",
             "rediss://u:secret@h",
             "redis://u:secret@h:x",
         ] {

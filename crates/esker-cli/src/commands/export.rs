@@ -69,8 +69,8 @@ pub(super) fn say_untold(count: u64) {
 pub(super) fn say_left_out(attributed: u64, collections: u64) {
     if collections > 0 {
         note(&format!(
-            "left out, because they are a hash, a set, a sorted set or a list: {collections} values. `esker backup` and \
-             `esker checkpoint` keep them, when the server has ended"
+            "left out, because they are a hash, a set, a sorted set or a list: {collections} values. `BGSAVE` keeps \
+             them, and so do `esker backup` and `esker checkpoint` when the server has ended"
         ));
     }
     if attributed > 0 {

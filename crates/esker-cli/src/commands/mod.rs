@@ -27,7 +27,7 @@ pub(crate) mod run;
 #[cfg(not(fuzzing))]
 mod run;
 mod scan;
-mod serve;
+pub(crate) mod serve;
 mod stats;
 mod strangers;
 mod transfer;

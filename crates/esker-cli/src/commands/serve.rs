@@ -16,7 +16,7 @@ use crate::store;
 use crate::supervisor;
 
 /// The variable with the password of the user `default`.
-const PASSWORD: &str = "ESKER_PASSWORD";
+pub(crate) const PASSWORD: &str = "ESKER_PASSWORD";
 
 /// How long clients have at the end; a moment more, and the process ends anyway.
 const ENDS_WITHIN: Duration = Duration::from_secs(15);
@@ -59,6 +59,11 @@ pub(crate) fn run(global: &Global, args: &Serve) -> Outcome {
     db.close()?;
     tracing::info!("ended");
     Ok(())
+}
+
+/// Fails if settings contradict each other, or a password cannot be read.
+pub(crate) fn check(args: &Serve) -> Outcome<()> {
+    security(&args.security).map(drop)
 }
 
 fn config(global: &Global, args: &Serve) -> Outcome<Config> {

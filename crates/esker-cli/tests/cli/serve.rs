@@ -160,6 +160,8 @@ fn a_password_comes_from_a_file_or_a_variable() {
         assert_eq!(done.code, 2, "{options}: {}", done.stderr());
         assert!(!done.stderr().contains("secret"), "{}", done.stderr());
     }
+    let printed = esker(dir.path(), "serve --print-config --tls-cert password");
+    assert_eq!((printed.code, printed.stdout().as_str()), (2, ""));
     let mut both = esker_in(dir.path());
     both.env("ESKER_PASSWORD", "secret").args(["serve", "--password-file", "password"]);
     assert_eq!(both.stdin(Stdio::null()).output().unwrap().status.code(), Some(2));

@@ -176,6 +176,42 @@ fn rows_come_page_by_page() {
     assert_eq!(place.printed("scan"), "");
 }
 
+/// A user with the keys of a prefix sees all of them, and nothing else.
+#[test]
+fn rows_of_a_prefix_need_no_right_to_what_comes_behind() {
+    let place = Place::new();
+    let mut admin = place.serving.client();
+    admin.check("ACL SETUSER shop on >p +@all ~shop:* => +OK");
+    let keys: Vec<String> = (0..600).map(|i| format!("shop:{i:03}")).collect();
+    let bytes: Vec<u8> = keys.iter().flat_map(|key| format!("{key} v\n").into_bytes()).collect();
+    assert_eq!(place.esker_with("import -", &bytes).code, 0);
+    admin.check("SET shop: v => +OK\n SET shop; v => +OK\n SET shop v => +OK");
+    let url = place.url().replace("unix:", "unix://shop:p@");
+    let of_shop = |arguments: &str| with_url(place.dir.path(), &url, arguments);
+    let all: Vec<&str> = std::iter::once("shop:").chain(keys.iter().map(String::as_str)).collect();
+    for (arguments, is_reverse) in
+        [("scan --prefix shop: --keys-only", false), ("scan --prefix shop: --keys-only --reverse", true)]
+    {
+        let scanned = of_shop(arguments);
+        assert_eq!(scanned.code, 0, "{}", scanned.stderr());
+        let scanned = scanned.stdout();
+        let found: Vec<&str> =
+            if is_reverse { scanned.lines().rev().collect() } else { scanned.lines().collect() };
+        assert_eq!(found, all, "{arguments}");
+    }
+    assert_eq!(of_shop("count --prefix shop:").stdout(), "601\n");
+    for arguments in ["scan", "count", "scan --prefix shop", "scan shop: shop;"] {
+        let refused = of_shop(arguments);
+        assert!(
+            refused.code == 3 && refused.stderr().contains("NOPERM"),
+            "{arguments}: {}",
+            refused.stderr()
+        );
+    }
+    assert_eq!(of_shop("delete --prefix shop:").code, 0);
+    admin.check("DBSIZE => :2");
+}
+
 #[test]
 fn collections_are_told_apart() {
     let place = Place::new();
@@ -303,7 +339,7 @@ fn a_value_that_does_not_arrive_whole_is_not_stored() {
 fn errors_of_the_server_are_told_with_their_code() {
     let dir = tempfile::tempdir().unwrap();
     // What the server answers, one after the other; the code; and what is said.
-    let cases: [(&str, &[&str], i32, &str); 14] = [
+    let cases: [(&str, &[&str], i32, &str); 15] = [
         ("get k", &["HTTP/1.1 400 Bad Request\r\n\r\n"], 3, "does not speak Redis' protocol"),
         ("get k", &[":-1\r\n$9223372036854775807\r\nabc"], 3, "protocol"),
         ("get k", &[":-1\r\n$4611686018427387000\r\nabc"], 3, "closed the connection"),
@@ -317,6 +353,7 @@ fn errors_of_the_server_are_told_with_their_code() {
             "password",
         ),
         ("get k", &["-NOPERM no\r\n-NOPERM no\r\n"], 3, "NOPERM no"),
+        ("scan --prefix a", &["-NOPERM no\r\n", "-NOPERM still\r\n"], 3, "NOPERM still"),
         ("get k", &[""], 3, "closed the connection"),
         ("put k v", &["-MISCONF the disk is full: no room\r\n"], 3, "the disk is full: no room"),
         ("put k v", &["+OK\r\n", "*2\r\n:0\r\n:0\r\n"], 3, "not synced in time"),
