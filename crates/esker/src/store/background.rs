@@ -35,7 +35,7 @@ impl Worker for Store {
     fn ask_again(&self, job: JobKind) -> Duration {
         let again = match job {
             JobKind::Compact => self.scrub.run_again(),
-            // A round that found no room may find some, and gives some back: nobody notifies it of that.
+            // A round that found no room may find some later, and nobody notifies the job of that.
             JobKind::Blobs if self.is_disk_full() && self.collector.has_blob_garbage() => Some(FULL_RETRY),
             JobKind::Blobs => self.collector.reclaim_waits(),
             _ => None,

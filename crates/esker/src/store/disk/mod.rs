@@ -24,18 +24,33 @@ pub(crate) struct Disk {
     core: Arc<Core>,
     log: Arc<CommitLog>,
     space: Space,
+    /// Held while the disk is asked for room for a log segment, and while that is made: meanwhile its space is not free, and
+    /// the log seems to need it still.
+    preparing: Mutex<()>,
     /// Held by the thread that removes obsolete tables. Others wait for it.
     removing: Mutex<()>,
 }
 
 impl Disk {
     pub(super) fn new(core: &Arc<Core>, log: &Arc<CommitLog>, space: Space) -> Disk {
-        Disk { core: Arc::clone(core), log: Arc::clone(log), space, removing: Mutex::new(()) }
+        Disk {
+            core: Arc::clone(core),
+            log: Arc::clone(log),
+            space,
+            preparing: Mutex::new(()),
+            removing: Mutex::new(()),
+        }
     }
 
     #[inline]
     pub(super) fn space(&self) -> &Space {
         &self.space
+    }
+
+    /// Held while the disk is asked for room for a log segment, and while that is made.
+    #[inline]
+    pub(super) fn preparing(&self) -> &Mutex<()> {
+        &self.preparing
     }
 
     /// Fails if the store takes no puts. Ends the refusal of puts if the disk has room again.
@@ -97,9 +112,15 @@ impl Disk {
     /// Refuses a huge value that would leave less room than a put needs.
     pub(crate) fn check_room_for_blob(&self, len: u64) -> Result<()> {
         self.ensure_writable()?;
-        let free = self.space.free()?;
-        let low = self.space.needed(self.log_need(0));
-        if free < len.saturating_add(low) {
+        let look = || Ok::<_, Error>((self.space.free()?, self.space.needed(self.log_need(0))));
+        let is_short = |(free, low): &(u64, u64)| *free < len.saturating_add(*low);
+        let mut found = look()?;
+        if is_short(&found) {
+            let _preparing = self.preparing.lock();
+            found = look()?;
+        }
+        let (free, low) = found;
+        if is_short(&found) {
             let message = format!(
                 "the disk has no room for a value of {len} bytes: {free} bytes are free, and {low} of them have to stay so"
             );

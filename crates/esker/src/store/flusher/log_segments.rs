@@ -22,8 +22,8 @@ impl Flusher {
             self.log.wal().prepare_spare(record_len)
         };
         {
-            let _one_at_a_time = self.preparing.lock();
-            // Without room if another thread has just made one, which has the room that is missing.
+            let _one_at_a_time = self.disk.preparing().lock();
+            // If another thread has just made one, the disk may have no room for a second one.
             if !self.log.wal().lacks_spare(record_len) {
                 return Ok(());
             }

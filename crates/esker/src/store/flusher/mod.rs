@@ -70,8 +70,6 @@ pub(crate) struct Flusher {
     versions: Arc<VersionSet>,
     immutable: Arc<FlushQueue>,
     flushing: Mutex<()>,
-    /// Held while the disk is asked for a log segment, and while that is made: meanwhile it is neither free nor there.
-    preparing: Mutex<()>,
     /// The longest record for which a writer that did not wait wants a log segment, in bytes; 0: none.
     wanted_record: AtomicUsize,
     idle: Idle,
@@ -95,7 +93,6 @@ impl Flusher {
             versions: Arc::clone(versions),
             immutable: Arc::clone(installer.immutable()),
             flushing: Mutex::new(()),
-            preparing: Mutex::new(()),
             wanted_record: AtomicUsize::new(0),
             idle: Idle::default(),
         }
@@ -109,10 +106,12 @@ impl Flusher {
 
     pub(super) fn run_flush_job(&self) -> Result<bool> {
         self.disk.fit_to_disk();
+        let preparing = self.disk.preparing().lock();
         if !self.disk.free_spares_for_space()? {
             // Puts are refused while there is still room for flushing, merging and deletes.
             self.disk.fail(&self.disk.full_error(0));
         }
+        drop(preparing);
         self.relieve_log();
         self.relieve_memory();
         self.flush_some()
