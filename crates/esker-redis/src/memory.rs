@@ -149,6 +149,14 @@ impl Memory {
         of_elements.map(|(_, tree)| tree.len()).sum()
     }
 
+    /// The attributes of a key.
+    #[cfg(test)]
+    pub(crate) fn attributes(&self, key: &str) -> Vec<u8> {
+        let slot = Slot { database: self.database, space: crate::Space::Keys };
+        let entry = Base::get(&self.trees, slot, key.as_bytes()).ok().flatten();
+        entry.map_or_else(Vec::new, |entry| entry.attributes)
+    }
+
     fn apply(&mut self, writes: &Writes) {
         for slot in writes.cleared() {
             self.trees.remove(slot);

@@ -17,7 +17,8 @@
 //!
 //! Attributes of a collection: the kind (1 hash, 2 set, 3 sorted set, 4 list), plus 128 if it is large; the number of
 //! entries as varint; if it is large, the generation, 8 bytes, big-endian; of a list, the place of its first element, 8
-//! bytes, big-endian. A small collection's record has for each entry: length of the element as varint, the element, length
+//! bytes, big-endian; of a large sorted set, if they are known, two bounds of its scores' elements, each after its length
+//! as varint. A small collection's record has for each entry: length of the element as varint, the element, length
 //! of its value as varint, the value.
 
 use std::cmp::Ordering;
@@ -40,6 +41,9 @@ pub const SMALL_BYTES: usize = 4096;
 const DELETED_SINGLY: u64 = 1024;
 
 const LARGE: u8 = 0x80;
+
+/// The most bytes of a bound of a collection's elements. Longer ones are shortened.
+const BOUND_BYTES: usize = 64;
 
 /// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,12 +117,66 @@ fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
 }
 
 /// What a collection's attributes say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Head {
     kind: Kind,
     entries: u64,
     generation: Option<u64>,
     first: i64,
+    within: Within,
+}
+
+/// Between which elements those of a part of a large collection lie, as far as that is known: `lower` is none of them or the
+/// first one, `upper` is behind all of them. Empty: unknown.
+///
+/// Elements that are gone lie in the store until it merges them away. A walk from a collection's end that begins at a bound
+/// does not pass them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Within {
+    lower: Bound,
+    upper: Bound,
+}
+
+type Bound = SmallVec<[u8; 24]>;
+
+impl Within {
+    /// Nothing is before `element`.
+    pub(crate) fn begin_at(&mut self, element: &[u8]) {
+        self.lower = Bound::from_slice(&element[..element.len().min(BOUND_BYTES)]);
+    }
+
+    /// Nothing is behind `element`.
+    pub(crate) fn end_at(&mut self, element: &[u8]) {
+        self.upper = match element.get(..BOUND_BYTES) {
+            Some(beginning) => Bound::from_vec(behind(beginning).unwrap_or_default()),
+            None => {
+                let mut upper = Bound::from_slice(element);
+                upper.push(0);
+                upper
+            }
+        };
+    }
+
+    /// Makes room for `element`.
+    pub(crate) fn include(&mut self, element: &[u8]) {
+        if element < self.lower.as_slice() {
+            self.begin_at(element);
+        }
+        if !self.upper.is_empty() && element >= self.upper.as_slice() {
+            self.end_at(element);
+        }
+    }
+
+    /// What of `bounds` can have elements; `None`: nothing.
+    pub(crate) fn cut<'a>(&'a self, bounds: Bounds<'a>) -> Option<Bounds<'a>> {
+        let lower = bounds.lower.max(self.lower.as_slice());
+        let known = Some(self.upper.as_slice()).filter(|upper| !upper.is_empty());
+        let upper = match (bounds.upper, known) {
+            (Some(asked), Some(known)) => Some(asked.min(known)),
+            (asked, known) => asked.or(known),
+        };
+        upper.is_none_or(|upper| lower < upper).then_some(Bounds { lower, upper })
+    }
 }
 
 impl Head {
@@ -129,7 +187,18 @@ impl Head {
         if self.kind == Kind::List {
             out.extend_from_slice(&self.first.to_be_bytes());
         }
+        if self.has_bounds() && self.within != Within::default() {
+            for bound in [&self.within.lower, &self.within.upper] {
+                put_varint(&mut out, bound.len() as u64);
+                out.extend_from_slice(bound);
+            }
+        }
         out
+    }
+
+    /// Whether bounds of its elements may be known.
+    fn has_bounds(&self) -> bool {
+        self.kind == Kind::SortedSet && self.generation.is_some()
     }
 
     fn decode(kind: Kind, attributes: &[u8]) -> Option<Head> {
@@ -143,7 +212,16 @@ impl Head {
         };
         let generation = if first_byte & LARGE != 0 { Some(u64::from_be_bytes(number()?)) } else { None };
         let first = if kind == Kind::List { i64::from_be_bytes(number()?) } else { 0 };
-        Some(Head { kind, entries, generation, first })
+        let mut head = Head { kind, entries, generation, first, within: Within::default() };
+        if head.has_bounds() && !rest.is_empty() {
+            for bound in [&mut head.within.lower, &mut head.within.upper] {
+                let (len, width) = varint(rest)?;
+                let (found, behind) = rest[width..].split_at_checked(usize::try_from(len).ok()?)?;
+                *bound = Bound::from_slice(found);
+                rest = behind;
+            }
+        }
+        Some(head)
     }
 }
 
@@ -302,7 +380,7 @@ impl Collection {
         Collection {
             slot: Slot { database: ctx.database(), space: Space::Elements },
             key: Key::from_slice(key),
-            head: Head { kind, entries: 0, generation: None, first: 0 },
+            head: Head { kind, entries: 0, generation: None, first: 0, within: Within::default() },
             expires_us: None,
             place: Place::Record(Vec::new()),
         }
@@ -329,6 +407,15 @@ impl Collection {
 
     pub(crate) fn set_first(&mut self, first: i64) {
         self.head.first = first;
+    }
+
+    /// Between which elements those of its scores lie: of a large sorted set.
+    pub(crate) fn within(&self) -> &Within {
+        &self.head.within
+    }
+
+    pub(crate) fn within_mut(&mut self) -> &mut Within {
+        &mut self.head.within
     }
 
     fn in_tree(prefix: &[u8], element: &[u8]) -> Vec<u8> {

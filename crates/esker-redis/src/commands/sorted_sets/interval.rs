@@ -49,6 +49,11 @@ impl Interval {
         Ok(Interval { lower: member_end(min, false)?, upper: member_end(max, true)? })
     }
 
+    /// Whether it is one of elements in the order of scores.
+    pub(super) fn is_by_score(&self) -> bool {
+        self.lower.first() == Some(&b's')
+    }
+
     pub(super) fn bounds(&self) -> Bounds<'_> {
         Bounds { lower: &self.lower, upper: Some(&self.upper) }
     }

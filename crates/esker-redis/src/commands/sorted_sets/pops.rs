@@ -24,13 +24,17 @@ enum End {
 fn pop(
     ctx: &mut Context<'_>,
     key: &[u8],
-    set: SortedSet,
+    mut set: SortedSet,
     end: End,
     count: u64,
 ) -> Result<Vec<Scored>, Fault> {
     let count = count.min(set.len());
     let first = if end == End::First { 0 } else { set.len() - count };
     let mut popped = set.ranks(ctx.session(), first, count)?;
+    let innermost = if end == End::First { popped.last() } else { popped.first() };
+    if let Some(innermost) = innermost {
+        set.begin_or_end_at(innermost, end == End::First);
+    }
     set.remove_all(ctx, key, &popped, if end == End::First { "zpopmin" } else { "zpopmax" })?;
     if end == End::Last {
         popped.reverse();

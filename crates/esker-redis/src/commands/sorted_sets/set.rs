@@ -19,6 +19,9 @@ use crate::model::{Collection, Kind};
 use crate::resp::reply::Reply;
 use crate::session::{Entry, Session};
 
+/// A change that may leave an end of a sorted set without elements has that looked at once in so many times.
+const TIGHTENED_ONCE_IN: u64 = 16;
+
 /// A member with its score.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Scored {
@@ -118,14 +121,55 @@ impl SortedSet {
             self.entries.remove(ctx, &by_score(old, member))?;
         }
         self.entries.insert_known(ctx, &by_member(member), &ordered(score).to_be_bytes(), old.is_none())?;
-        self.entries.insert_known(ctx, &by_score(score, member), &[], true)
+        let element = by_score(score, member);
+        self.entries.insert_known(ctx, &element, &[], true)?;
+        self.entries.within_mut().include(&element);
+        if old.is_some() { self.tighten_at_times(ctx) } else { Ok(()) }
+    }
+
+    /// Looks where its elements begin and end, so that walks from there pass nothing that is gone.
+    fn tighten(&mut self, session: &Session<'_>) -> Result<(), ReadError> {
+        if !self.entries.is_large() {
+            return Ok(());
+        }
+        for reverse in [false, true] {
+            let mut found = None;
+            self.walk(session, &Interval::all(), reverse, |member, score| {
+                found = Some(by_score(score, member));
+                Ok(false)
+            })?;
+            match found {
+                Some(last) if reverse => self.entries.within_mut().end_at(&last),
+                Some(first) => self.entries.within_mut().begin_at(&first),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`SortedSet::tighten`], by chance: each call costs little, and walks pass few elements that are gone.
+    fn tighten_at_times(&mut self, ctx: &mut Context<'_>) -> Result<(), ReadError> {
+        if self.entries.is_large() && ctx.random().is_multiple_of(TIGHTENED_ONCE_IN) {
+            return self.tighten(ctx.session());
+        }
+        Ok(())
     }
 
     /// `member` goes. Returns whether it was there.
     pub(super) fn remove(&mut self, ctx: &mut Context<'_>, member: &[u8]) -> Result<bool, ReadError> {
         let Some(score) = self.entries.remove(ctx, &by_member(member))? else { return Ok(false) };
         self.entries.remove(ctx, &by_score(decoded(&score)?, member))?;
+        self.tighten_at_times(ctx)?;
         Ok(true)
+    }
+
+    /// Nothing is before `scored`, or behind it, in the order of scores: it is about to be removed.
+    pub(super) fn begin_or_end_at(&mut self, scored: &Scored, is_begin: bool) {
+        let element = by_score(scored.score, &scored.member);
+        match is_begin {
+            true => self.entries.within_mut().begin_at(&element),
+            false => self.entries.within_mut().end_at(&element),
+        }
     }
 
     /// Makes the changes count. Without members, it goes, and its key with it. Returns whether it is there.
@@ -153,6 +197,9 @@ impl SortedSet {
             for Scored { member, .. } in members {
                 self.remove(ctx, member)?;
             }
+            if members.len() > 1 {
+                self.tighten(ctx.session())?;
+            }
             self.save(ctx);
         }
         ctx.notify(Class::SortedSet, event, key);
@@ -171,7 +218,13 @@ impl SortedSet {
         reverse: bool,
         mut visit: impl FnMut(&[u8], f64) -> Result<bool, ReadError>,
     ) -> Result<(), ReadError> {
-        self.entries.walk(session, interval.bounds(), reverse, |element, value| match element {
+        let bounds = if interval.is_by_score() {
+            self.entries.within().cut(interval.bounds())
+        } else {
+            Some(interval.bounds())
+        };
+        let Some(bounds) = bounds else { return Ok(()) };
+        self.entries.walk(session, bounds, reverse, |element, value| match element {
             [b'm', member @ ..] => visit(member, decoded(&value)?),
             [b's', rest @ ..] => {
                 let parts = rest.split_at_checked(8);

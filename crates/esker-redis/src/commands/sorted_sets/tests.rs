@@ -1,5 +1,6 @@
 //! What the commands reply, do and tell, for collections in one record and in a tree of their own.
 
+use super::set::by_score;
 use crate::memory::Memory;
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value|";
@@ -780,4 +781,141 @@ fn a_command_that_fails_leaves_nothing() {
     }
     assert_eq!(memory.elements(), elements);
     assert_eq!(memory.ask("ZCARD z"), ":100|");
+}
+
+/// The bounds in the attributes of `z`, which has at least 64 members: where its elements begin, and what is behind them.
+fn bounds(memory: &Memory) -> (Vec<u8>, Vec<u8>) {
+    let attributes = memory.attributes("z");
+    // The kind, the number of entries, the generation.
+    let mut rest = attributes.get(1 + 2 + 8..).unwrap();
+    let mut bound = || {
+        let Some((len, behind)) = rest.split_first() else { return Vec::new() };
+        let (bound, behind) = behind.split_at(usize::from(*len));
+        rest = behind;
+        bound.to_vec()
+    };
+    (bound(), bound())
+}
+
+/// What goes at an end is not passed again by those who come to it next.
+#[test]
+fn bounds_follow_what_goes() {
+    let mut memory = Memory::default();
+    let element = |number: u32| by_score(f64::from(number), format!("~{number}").as_bytes()).to_vec();
+    fill(&mut memory, "z");
+    assert_eq!(bounds(&memory), (Vec::new(), Vec::new()), "none yet");
+    // They may be the first and the last member, or what was there last.
+    memory.ask("ZPOPMIN z");
+    assert!((element(0)..=element(1)).contains(&bounds(&memory).0));
+    memory.ask("ZPOPMIN z 3");
+    assert!((element(3)..=element(4)).contains(&bounds(&memory).0));
+    memory.ask("ZPOPMAX z 2");
+    let (lower, upper) = bounds(&memory);
+    assert!((element(3)..=element(4)).contains(&lower));
+    assert!(element(97) < upper && upper < element(99));
+    // Beyond them something comes.
+    memory.ask("ZADD z 1 new 200 last");
+    let (lower, upper) = bounds(&memory);
+    assert!(lower <= by_score(1.0, b"new").to_vec() && upper > by_score(200.0, b"last").to_vec());
+    assert_eq!(memory.ask("ZRANGE z 0 0"), array("new"));
+    assert_eq!(memory.ask("ZRANGE z -1 -1"), array("last"));
+    // What is taken away one by one is noticed soon: at times, somebody looks.
+    memory.ask("ZREM z new");
+    (4..30).for_each(|number| assert_eq!(memory.ask(&format!("ZREM z ~{number}")), ":1|"));
+    assert!(bounds(&memory).0 >= element(10), "{:?}", bounds(&memory).0);
+    // All at once is noticed at once.
+    memory.ask("ZREMRANGEBYSCORE z -inf 33");
+    assert!((element(33)..=element(34)).contains(&bounds(&memory).0));
+    // Members beyond what a bound can have.
+    let long = "x".repeat(300);
+    memory.ask(&format!("ZADD z -5 {long}a -5 {long}b"));
+    memory.ask("ZPOPMIN z");
+    assert_eq!(memory.ask("ZRANGE z 0 0"), array(&format!("{long}b")));
+    memory.ask(&format!("ZADD z -5 {long}0"));
+    assert_eq!(memory.ask("ZRANGE z 0 1"), array(&format!("{long}0 {long}b")));
+}
+
+/// Random changes at and near the ends, beside a set that must agree.
+#[test]
+fn a_sorted_set_that_is_a_queue_agrees_with_a_model() {
+    for seed in 0..20_u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut below = |bound: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % bound
+        };
+        let mut memory = Memory::default();
+        memory.reads_in_memory = (seed % 3 == 0).then_some(40);
+        let mut model = std::collections::BTreeMap::<String, i64>::new();
+        for number in 0..200 {
+            memory.ask(&format!("ZADD z {number} m{number}"));
+            model.insert(format!("m{number}"), number);
+        }
+        for step in 0..1500 {
+            let mut order: Vec<(i64, String)> =
+                model.iter().map(|(member, score)| (*score, member.clone())).collect();
+            order.sort();
+            let end = if below(2) == 0 { 0 } else { order.len() - 1 };
+            let near = end.abs_diff(below(4) as usize).min(order.len() - 1);
+            let long = "y".repeat(70 * below(2) as usize);
+            let line = match below(if order.len() < 120 { 4 } else { 9 }) {
+                0..4 => {
+                    let (score, member) = (below(400) as i64 - 100, format!("{long}m{}", below(300)));
+                    model.insert(member.clone(), score);
+                    format!("ZADD z {score} {member}")
+                }
+                4 => {
+                    model.remove(&order[0].1);
+                    "ZPOPMIN z".to_owned()
+                }
+                5 => {
+                    order.iter().rev().take(2).for_each(|(_, member)| {
+                        model.remove(member);
+                    });
+                    "ZPOPMAX z 2".to_owned()
+                }
+                6 => {
+                    model.remove(&order[near].1);
+                    format!("ZREM z {}", order[near].1)
+                }
+                7 => {
+                    *model.get_mut(&order[near].1).unwrap() += 50;
+                    format!("ZINCRBY z 50 {}", order[near].1)
+                }
+                _ => {
+                    order.iter().filter(|(score, _)| *score < order[3].0).for_each(|(_, member)| {
+                        model.remove(member);
+                    });
+                    format!("ZREMRANGEBYSCORE z -inf ({}", order[3].0)
+                }
+            };
+            assert!(!memory.ask(&line).starts_with('-'), "{line}");
+            let mut order: Vec<(i64, &str)> =
+                model.iter().map(|(member, score)| (*score, member.as_str())).collect();
+            order.sort();
+            let members: Vec<&str> = order.iter().map(|(_, member)| *member).collect();
+            let context = format!("seed {seed}, step {step}: {line}");
+            let whole = step % 50 == 0;
+            let (first, last) = if whole { (0, members.len()) } else { (0, 2) };
+            assert_eq!(
+                memory.ask(&format!("ZRANGE z {first} {}", last - 1)),
+                array(&members[first..last].join(" ")),
+                "{context}"
+            );
+            let reversed = [members[members.len() - 1], members[members.len() - 2]].join(" ");
+            assert_eq!(memory.ask("ZRANGE z 0 1 REV"), array(&reversed), "{context}");
+            assert_eq!(
+                memory.ask("ZRANGEBYSCORE z -inf +inf LIMIT 0 2"),
+                array(&members[..2].join(" ")),
+                "{context}"
+            );
+            assert_eq!(
+                memory.ask(&format!("ZCOUNT z -inf {}", order[5].0)).len(),
+                3 + usize::from(order.iter().filter(|(score, _)| *score <= order[5].0).count() > 9),
+                "{context}"
+            );
+        }
+    }
 }
