@@ -138,7 +138,7 @@ impl Snapshot {
                 ("failed_backups_total", "Backups that have failed.", server.backups.failed.get()),
                 (
                     "failed_tls_handshakes_total",
-                    "TLS connections that ended before a command.",
+                    "TLS handshakes that have failed.",
                     figures.failed_handshakes.load(Ordering::Relaxed),
                 ),
                 ("http_requests_total", "Requests over HTTP.", figures.http_requests.get()),
@@ -196,9 +196,13 @@ impl Snapshot {
         for (name, help, value) in &self.seconds {
             text.single(&format!("server_{name}"), help, value);
         }
-        text.family("server_denied_total", "counter", "What was denied to clients, by what was not allowed.");
-        for (what, count) in &self.denied {
-            text.sample("server_denied_total", &[("what", what)], count);
+        text.family(
+            "server_denials_total",
+            "counter",
+            "Logins, commands, keys and channels that were denied.",
+        );
+        for (reason, count) in &self.denied {
+            text.sample("server_denials_total", &[("reason", reason)], count);
         }
         text.family(
             "server_closed_connections_total",

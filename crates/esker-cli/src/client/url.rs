@@ -119,8 +119,8 @@ fn unix(rest: &str) -> Result<Url, String> {
         None => ("", place),
     };
     // What may be a password is neither taken for a path nor shown.
-    let first = path.split('/').next().unwrap_or_default();
-    if authority.is_empty() && first.split_once(':').is_some_and(|(_, behind)| behind.contains('@')) {
+    let is_relative = authority.is_empty() && !path.starts_with('/');
+    if is_relative && path.split_once(':').is_some_and(|(_, behind)| behind.contains('@')) {
         return Err("the socket's path has to begin with / behind USER:PASSWORD@; in a path that has : and @, the @ is %40"
             .to_owned());
     }
@@ -240,6 +240,7 @@ mod tests {
             "unix://u:secret@x.sock",
             "unix:u:secret@x.sock",
             "redis+unix://:secret@run/x.sock",
+            "unix://u:sec/ret/secret@/run/x.sock",
             "rediss://u:secret@h",
             "redis://u:secret@h:x",
         ] {

@@ -61,7 +61,7 @@ pub(crate) fn run(global: &Global, args: &Serve) -> Outcome {
     Ok(())
 }
 
-/// Fails if settings contradict each other, or a password cannot be read.
+/// Fails if some settings contradict each other, or a password cannot be read.
 pub(crate) fn check(args: &Serve) -> Outcome<()> {
     security(&args.security).map(drop)
 }
@@ -111,10 +111,10 @@ fn security(args: &args::Security) -> Outcome<Security> {
         (None, None) => None,
     };
     // Not by clap: some of these may stand in a file.
-    if args.acl_file.is_some() && args.password_file.is_some() {
-        return Err(Failure::usage(
-            "--acl-file and --password-file are both given: passwords stand in the ACL file",
-        ));
+    if args.acl_file.is_some() && password.is_some() {
+        return Err(Failure::usage(format!(
+            "--acl-file is given, and so is --password-file or {PASSWORD}: passwords stand in the ACL file",
+        )));
     }
     let is_optional = args.tls_auth_clients == args::AuthClients::Optional;
     if is_optional && args.tls_client_ca.is_none() {

@@ -1,6 +1,6 @@
 //! The commands that `docs/server.md`, the README and `docs/command-line.md` show for servers, run as they stand there.
 //!
-//! All `sh` blocks of a document are one session, with three liberties: the port is a free one instead of 6379; a server
+//! All `sh` blocks of a document are one session, with three liberties: ports are free ones instead of 6379 and others; a server
 //! that is started runs beside the lines after it, in place of the one before; and the comments `# stop the server` and
 //! `# start it again` do what they say. A block whose first line begins with `# not run by the tests:` is left out.
 
@@ -71,7 +71,8 @@ fn run(script: &str) -> String {
     fs::create_dir(dir.path().join("bin")).unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_esker"), dir.path().join("bin/esker")).unwrap();
     let path = std::env::var("PATH").unwrap();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let free_port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let of_redis = dir.path().join("bin/redis-cli");
     // An error that is returned is an exit code too.
     fs::write(&of_redis, format!("#!/bin/sh\nPATH='{path}' exec redis-cli -e -p {port} \"$@\"\n")).unwrap();
@@ -79,8 +80,10 @@ fn run(script: &str) -> String {
     fs::write(dir.path().join("film.mp4"), vec![b'f'; 5 << 20]).unwrap();
     fs::write(dir.path().join("photo.jpg"), vec![b'p'; 200_000]).unwrap();
     fs::write(dir.path().join("words.txt"), "eins 1\nzwei 2\n").unwrap();
-    let with_tls = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let script = script.replace("6379", &port.to_string()).replace("6390", &with_tls.to_string());
+    let ports = [("6379", port), ("6390", free_port()), ("8080", free_port())];
+    let script = ports
+        .iter()
+        .fold(script.to_owned(), |script, (named, port)| script.replace(named, &port.to_string()));
     let mut command = Command::new("sh");
     command.args(["-c", &script]).current_dir(dir.path());
     command.env("PATH", format!("{}:{path}", dir.path().join("bin").display()));

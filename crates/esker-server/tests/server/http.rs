@@ -123,8 +123,8 @@ fn metrics_have_the_figures() {
         ("esker_server_failed_commands_total{command=\"lpush\"}", 1.0),
         ("esker_server_pool_threads", 8.0),
         ("esker_server_pool_reasons_total{reason=\"password\"}", 1.0),
-        ("esker_server_denied_total{what=\"password\"}", 1.0),
-        ("esker_server_denied_total{what=\"key\"}", 0.0),
+        ("esker_server_denials_total{reason=\"password\"}", 1.0),
+        ("esker_server_denials_total{reason=\"key\"}", 0.0),
         ("esker_server_failed_tls_handshakes_total", 0.0),
     ] {
         assert_eq!(found.get(name), Some(&value), "{name}");
