@@ -106,8 +106,9 @@ pub(crate) fn redacted(spec: &Spec, arguments: &[&[u8]]) -> Vec<Vec<u8>> {
         "auth" => 1..arguments.len(),
         "acl" if is(1, "setuser") => 2..arguments.len(),
         "config" if is(1, "set") => 3..arguments.len(),
+        // Behind the first such word: it may be a name, and it may come again.
         "hello" => match (2..arguments.len()).find(|place| is(*place, "auth")) {
-            Some(place) => place + 1..(place + 3).min(arguments.len()),
+            Some(place) => place + 1..arguments.len(),
             None => 0..0,
         },
         _ => 0..0,

@@ -95,6 +95,10 @@ pub(crate) struct Client {
 impl Client {
     /// Puts a message into the outbox.
     pub(crate) fn send(&self, write: impl FnOnce(&mut Reply)) {
+        // One that has had too many may have subscribed to the same message a thousand times.
+        if self.is_ended.get() {
+            return;
+        }
         let mut reply = Reply::new(self.resp3.get());
         write(&mut reply);
         let mut outbox = self.outbox.borrow_mut();

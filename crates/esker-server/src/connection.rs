@@ -71,6 +71,9 @@ const TLS_HANDSHAKE: u8 = 0x16;
 /// So many bytes of commands are read from a client that waits, to notice that it goes.
 const WAITING_BYTES: usize = 1 << 20;
 
+/// What each of many small things takes beside its bytes, about.
+pub(crate) const ITEM_BYTES: usize = 48;
+
 /// The most arguments of a command.
 const ARGUMENTS_MAX: usize = 1 << 20;
 
@@ -127,11 +130,19 @@ pub(crate) enum Wait {
 impl Next {
     /// The bytes of the commands that wait.
     fn waiting_bytes(&self) -> usize {
-        let bytes_of = |arguments: &Vec<Vec<u8>>| arguments.iter().map(Vec::len).sum::<usize>();
+        let bytes_of = |arguments: &Vec<Vec<u8>>| {
+            arguments.iter().map(|argument| argument.len() + ITEM_BYTES).sum::<usize>()
+        };
         match self {
             Next::Do(
-                Wait::Commit(command) | Wait::Latches(command) | Wait::Pool(command) | Wait::Element(command),
+                Wait::Commit(command)
+                | Wait::Latches(command)
+                | Wait::Pool(command)
+                | Wait::Login(command)
+                | Wait::Users(command),
             ) => bytes_of(&command.arguments),
+            // Those that wait are found by their keys too.
+            Next::Do(Wait::Element(command)) => 4 * bytes_of(&command.arguments),
             Next::Do(Wait::Exec(queue, commands)) => {
                 queue.iter().map(|command| bytes_of(&command.arguments)).sum::<usize>()
                     + commands.iter().map(|command| bytes_of(&command.arguments)).sum::<usize>()
@@ -191,11 +202,15 @@ pub(crate) struct Connection {
     pub(crate) queue: Option<Queue>,
     pub(crate) watched: Vec<Watched>,
     pub(crate) watched_keys: HashSet<(u16, Vec<u8>)>,
+    /// The memory of the watched keys, about.
+    pub(crate) watched_bytes: usize,
     pub(crate) changed: Rc<Cell<bool>>,
     /// Whether a transaction is being answered: nothing waits.
     pub(crate) is_in_exec: bool,
     pub(crate) channels: BTreeSet<Vec<u8>>,
     pub(crate) patterns: BTreeSet<Vec<u8>>,
+    /// The memory of both, about.
+    pub(crate) subscribed_bytes: usize,
     pub(crate) replies: Replies,
     /// When the last command ended.
     clock: Instant,
@@ -205,6 +220,8 @@ pub(crate) struct Connection {
     why: Option<Box<Why>>,
     /// Whether a reply is written whose beginning the client has.
     is_within_reply: bool,
+    /// Until when the command that is being done waits for elements: `None` in it stands for ever.
+    waits_until: Option<Option<tokio::time::Instant>>,
     /// Until when the client has to be a user.
     nobody_until: tokio::time::Instant,
 }
@@ -257,15 +274,18 @@ pub(crate) fn begin(
         queue: None,
         watched: Vec::new(),
         watched_keys: HashSet::new(),
+        watched_bytes: 0,
         changed: Rc::default(),
         is_in_exec: false,
         channels: BTreeSet::new(),
         patterns: BTreeSet::new(),
+        subscribed_bytes: 0,
         replies: Replies::All,
         clock: Instant::now(),
         begun: Begun::now(server),
         why: None,
         is_within_reply: false,
+        waits_until: None,
         nobody_until: tokio::time::Instant::now() + NOBODY_MAX,
     };
     connection.be_as_new();
@@ -338,7 +358,8 @@ impl Connection {
         let queued = self.queue.as_ref().map_or(0, |queue| queue.bytes);
         // The room of a reply counts, and not its length: a short one may have a long buffer.
         let reply = self.reply.bytes.capacity();
-        self.client.share.set_buffers(self.buffer.len() + reply + queued + waiting);
+        let held = self.watched_bytes + self.subscribed_bytes;
+        self.client.share.set_buffers(self.buffer.len() + reply + queued + waiting + held);
         if self.server.budget.excess() > 0 {
             self.server.shed_memory();
         }
@@ -396,6 +417,11 @@ impl Connection {
                 next
             })));
         }
+    }
+
+    /// The client has a minute from now on to be a user.
+    pub(crate) fn begin_as_nobody(&mut self) {
+        self.nobody_until = tokio::time::Instant::now() + NOBODY_MAX;
     }
 
     /// Waits for bytes, or for a word from others.
@@ -868,6 +894,7 @@ impl Connection {
                     }
                     Err(error) => self.reply.error(&told(&error)),
                 }
+                self.waits_until = None;
                 drop(after);
                 let has_walked_long = is_walk && self.why().spent.evaluated >= LONG_WALK;
                 let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
@@ -986,6 +1013,10 @@ impl Connection {
         let Owned { spec, arguments, long, database } = command;
         let given: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
         let at_most = timeout_of(spec, &given).ok().flatten().map(Duration::from_micros);
+        // It began when the command waited for the first time.
+        let until = *self.waits_until.get_or_insert_with(|| {
+            at_most.and_then(|at_most| tokio::time::Instant::now().checked_add(at_most))
+        });
         let mut keys: Vec<Vec<u8>> = spec.keys_of(&given).into_iter().map(<[u8]>::to_vec).collect();
         if is_move(spec) {
             // Where its element goes to brings none.
@@ -1005,12 +1036,13 @@ impl Connection {
         let waiting = Waiting { server: Rc::clone(&self.server), client: Rc::clone(&self.client), id };
         self.client.is_blocked.set(true);
         // An element may have come since the command was evaluated.
-        self.server.serve_new_waiter(id);
+        let server = Rc::clone(&self.server);
         let waited = async move {
+            server.serve_new_waiter(id).await;
             tokio::select! {
                 biased;
                 answer = answered => Some(answer.ok().flatten()),
-                () = sleep(at_most) => None,
+                () = sleep_until(until) => None,
             }
         };
         let Some(waited) = self.beside_client(waited).await? else { return Ok(None) };
@@ -1018,18 +1050,24 @@ impl Connection {
         // To wait for an element is no work.
         self.clock = Instant::now();
         self.why = None;
+        let is_over = until.is_some_and(|until| until <= tokio::time::Instant::now());
         match waited {
             Some(Some(bytes)) => {
                 self.reply.bytes.extend(bytes);
                 self.has_written = true;
             }
             // Its keys are latched, or it has to read a file.
-            Some(None) => {
+            Some(None) if !is_over => {
+                // However often that happens, the client may go.
+                if self.beside_client(tokio::task::yield_now()).await?.is_none() {
+                    return Ok(None);
+                }
                 let command = Owned { spec, arguments, long, database };
                 return Ok(Some(Next::Do(Wait::Pool(command))));
             }
-            None => reply_without_element(spec, true, &mut self.reply),
+            _ => reply_without_element(spec, true, &mut self.reply),
         }
+        self.waits_until = None;
         let given: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
         self.note(spec, &given, begin);
         self.silence(&given, begin);
@@ -1122,6 +1160,13 @@ impl Drop for After {
 async fn sleep(at_most: Option<Duration>) {
     match at_most {
         Some(at_most) => tokio::time::sleep(at_most).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(moment: Option<tokio::time::Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
     }
 }

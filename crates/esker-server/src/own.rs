@@ -1,5 +1,6 @@
 //! The commands that are about a connection, a transaction, channels or the server.
 
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::acl::{Attempt, WRONG_PASSWORD, credentials};
 use crate::canary::broken;
 use crate::channels::By;
 use crate::clients::Client;
-use crate::connection::{Connection, Next, Queue, Queued, Replies, Wait, told};
+use crate::connection::{Connection, ITEM_BYTES, Next, Queue, Queued, Replies, Wait, told};
 use crate::info;
 use crate::server::{At, Owned};
 use crate::settings::Refused;
@@ -19,6 +20,9 @@ use crate::watches::Watched;
 
 /// The most commands of a transaction that the event loop does; others would wait too long for more.
 const EXEC_INLINE_MAX: usize = 1000;
+
+/// The longest name of a client or of its library, in bytes.
+const NAME_BYTES_MAX: usize = 1024;
 
 const SYNTAX: &str = "ERR syntax error";
 
@@ -218,16 +222,24 @@ impl Connection {
             self.reply.error("ERR Client names cannot contain spaces, newlines or special characters.");
             return false;
         }
+        if name.len() > NAME_BYTES_MAX {
+            self.reply.error(&format!("ERR Client names have at most {NAME_BYTES_MAX} bytes"));
+            return false;
+        }
         *self.client.name.borrow_mut() = name.to_vec();
         true
     }
 
     fn reset(&mut self) {
+        if self.is_somebody() {
+            self.begin_as_nobody();
+        }
         self.abort();
         self.tell_messages();
         self.unsubscribe_all();
         self.client.database.set(0);
         self.client.name.borrow_mut().clear();
+        *self.client.library.borrow_mut() = (String::new(), String::new());
         self.be_as_new();
         self.replies = Replies::All;
         self.reply.resp3 = false;
@@ -288,6 +300,9 @@ impl Connection {
             return self
                 .reply
                 .error(&format!("ERR {what} cannot contain spaces, newlines or special characters."));
+        }
+        if value.len() > NAME_BYTES_MAX {
+            return self.reply.error(&format!("ERR names of libraries have at most {NAME_BYTES_MAX} bytes"));
         }
         let value = String::from_utf8_lossy(value).into_owned();
         let mut library = self.client.library.borrow_mut();
@@ -445,6 +460,7 @@ impl Connection {
             if !self.watched_keys.insert((database, key.to_vec())) {
                 continue;
             }
+            self.watched_bytes += 3 * (key.len() + ITEM_BYTES);
             let slot = Slot { database, space: Space::Keys };
             let (existed, expires_us) = match self.server.trees.find(slot).map(|tree| tree.metadata(key)) {
                 Some(Ok(Some(metadata))) => (true, metadata.expires_us),
@@ -466,7 +482,8 @@ impl Connection {
     pub(crate) fn unwatch(&mut self) {
         let mut watches = self.server.watches.borrow_mut();
         self.watched.drain(..).for_each(|watched| watches.unwatch(&watched, &self.changed));
-        self.watched_keys.clear();
+        self.watched_keys = HashSet::new();
+        self.watched_bytes = 0;
         self.changed.set(false);
     }
 
@@ -620,6 +637,7 @@ impl Connection {
                 By::Pattern => (&mut self.patterns, b"psubscribe"),
             };
             if own.insert(name.to_vec()) {
+                self.subscribed_bytes += 2 * (name.len() + ITEM_BYTES);
                 self.server.channels.borrow_mut().add(by, name, &self.client);
             }
             let count = self.note_subscriptions();
@@ -656,6 +674,7 @@ impl Connection {
         for name in names {
             let own = if by == By::Name { &mut self.channels } else { &mut self.patterns };
             if own.remove(&name) {
+                self.subscribed_bytes -= 2 * (name.len() + ITEM_BYTES);
                 self.server.channels.borrow_mut().remove(by, &name, self.client.id);
             }
             let count = self.note_subscriptions();
@@ -670,6 +689,7 @@ impl Connection {
     pub(crate) fn unsubscribe_all(&mut self) {
         let mut channels = self.server.channels.borrow_mut();
         let id = self.client.id;
+        self.subscribed_bytes = 0;
         std::mem::take(&mut self.channels).iter().for_each(|name| channels.remove(By::Name, name, id));
         std::mem::take(&mut self.patterns).iter().for_each(|name| channels.remove(By::Pattern, name, id));
         self.client.subscriptions.set((0, 0));

@@ -49,6 +49,9 @@ use crate::watches::Watches;
 use crate::why::{Spent, ToPool, Why};
 use crate::{Config, Durability};
 
+/// So many keys of a client that begins to wait are looked at at once.
+const KEYS_AT_ONCE: usize = 128;
+
 /// So many collections are looked at at once.
 const SWEPT_AT_ONCE: usize = 256;
 
@@ -496,10 +499,22 @@ impl Server {
         }
     }
 
-    /// Does the command of a client that has just begun to wait, if there is an element by now.
-    pub(crate) fn serve_new_waiter(&self, id: WaiterId) {
-        if let Served::With(touched) = self.serve_waiter(id, None) {
-            self.serve_waiters(touched);
+    /// Does the command of a client that has just begun to wait, if there is an element by now: key after key, since all of
+    /// them may be too many for one step. An element that comes meanwhile finds the client.
+    pub(crate) async fn serve_new_waiter(&self, id: WaiterId) {
+        let Some(keys) = self.waiters.borrow().get(id).map(|waiter| waiter.keys.clone()) else { return };
+        for (place, key) in keys.iter().enumerate() {
+            if place % KEYS_AT_ONCE == KEYS_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
+            if self.waiters.borrow().get(id).is_none() {
+                return;
+            }
+            match self.serve_waiter(id, Some(key)) {
+                Served::Nothing | Served::Wrongly => {}
+                Served::With(touched) => return self.serve_waiters(touched),
+                Served::ByItself => return,
+            }
         }
     }
 

@@ -72,6 +72,13 @@ pub(crate) enum Refused {
     Wrong(&'static str),
 }
 
+/// The longest time that is told in seconds: what is added to a clock must not overflow it.
+const SECONDS_MAX: u64 = i32::MAX as u64;
+
+fn seconds(value: &str) -> Option<u64> {
+    value.parse().ok().filter(|seconds| *seconds <= SECONDS_MAX)
+}
+
 impl Settings {
     pub(crate) fn new(config: &Config) -> Settings {
         let clients_possible = connections_max(config.clients_max);
@@ -83,11 +90,11 @@ impl Settings {
             bulk_bytes_max: config.bulk_bytes_max,
             clients_max: config.clients_max.min(clients_possible),
             clients_possible,
-            idle_s: config.idle_s,
+            idle_s: config.idle_s.min(SECONDS_MAX),
             slow_us: config.slow_us,
             slow_kept: 128,
             latency_ms: config.latency_ms,
-            send_s: config.send_s,
+            send_s: config.send_s.min(SECONDS_MAX),
             clients_bytes_max: config.clients_bytes_max,
             outbox_bytes_max: config.outbox_bytes_max,
             events: String::new(),
@@ -137,6 +144,7 @@ impl Settings {
     /// Changes a setting.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), Refused> {
         const NUMBER: Refused = Refused::Wrong("argument couldn't be parsed into an integer");
+        const SECONDS: Refused = Refused::Wrong("argument must be between 0 and 2147483647 inclusive");
         match name {
             "appendonly" | "databases" | "dir" => return Err(Refused::Fixed),
             "maxclients" => {
@@ -148,10 +156,10 @@ impl Settings {
                 }
                 self.clients_max = count;
             }
-            "timeout" => self.idle_s = value.parse().map_err(|_| NUMBER)?,
+            "timeout" => self.idle_s = seconds(value).ok_or(SECONDS)?,
             "slowlog-log-slower-than" => self.slow_us = value.parse().map_err(|_| NUMBER)?,
             "latency-monitor-threshold" => self.latency_ms = value.parse().map_err(|_| NUMBER)?,
-            "send-timeout" => self.send_s = value.parse().map_err(|_| NUMBER)?,
+            "send-timeout" => self.send_s = seconds(value).ok_or(SECONDS)?,
             "maxmemory-clients" => {
                 let bytes =
                     bytes(value).and_then(|bytes| usize::try_from(bytes).ok()).filter(|bytes| *bytes > 0);

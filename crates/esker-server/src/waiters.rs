@@ -28,14 +28,16 @@ impl Waiter {
     /// The arguments of its command, as if `key` were its only key: Redis serves a client with the key that gets an
     /// element, whatever the others hold.
     pub(crate) fn arguments_for<'a>(&'a self, key: Option<&'a [u8]>) -> Vec<&'a [u8]> {
-        let all: Vec<&[u8]> = self.arguments.iter().map(Vec::as_slice).collect();
-        let Some(key) = key.filter(|_| !is_move(self.spec)) else { return all };
-        let count = self.keys.len();
-        let (begin, end): (&[&[u8]], &[&[u8]]) = match self.spec.name {
-            "blmpop" | "bzmpop" => (&[all[0], all[1], b"1", key], &all[3 + count..]),
-            _ => (&[all[0], key], &all[1 + count..]),
+        let all = self.arguments.as_slice();
+        let Some(key) = key.filter(|_| !is_move(self.spec)) else {
+            return all.iter().map(Vec::as_slice).collect();
         };
-        [begin, end].concat()
+        let count = self.keys.len();
+        let (begin, end): (&[&[u8]], &[Vec<u8>]) = match self.spec.name {
+            "blmpop" | "bzmpop" => (&[&all[0], &all[1], b"1", key], &all[3 + count..]),
+            _ => (&[&all[0], key], &all[1 + count..]),
+        };
+        begin.iter().copied().chain(end.iter().map(Vec::as_slice)).collect()
     }
 }
 

@@ -9,6 +9,9 @@ use esker_server::{Address, Durability};
 use super::units::parse_size;
 use crate::config::with_variable;
 
+/// The longest time that is given in seconds.
+const SECONDS_MAX: u64 = i32::MAX as u64;
+
 #[derive(Debug, Args)]
 #[command(mut_args(with_variable))]
 pub(crate) struct Serve {
@@ -45,10 +48,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_argument_size)]
     pub(crate) max_argument: usize,
     /// Close a connection that has sent no command for so many seconds; 0: never
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=SECONDS_MAX))]
     pub(crate) timeout: u64,
     /// Close a connection that has taken nothing of its replies for so many seconds; 0: never
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(..=SECONDS_MAX))]
     pub(crate) send_timeout: u64,
     /// Commands that take so many microseconds are slow; -1: none is
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 10_000, allow_negative_numbers = true)]

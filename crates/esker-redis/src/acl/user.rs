@@ -353,10 +353,12 @@ impl User {
             // What is no number is an error of the command.
             "select" => return (!self.databases.has(number(arguments.get(1)?)?)).then_some(Denied::Database),
             "move" => arguments.get(2).and_then(|argument| number(argument)),
+            // The last one counts, and each that is named has to be allowed.
             "copy" => {
                 let options = arguments.get(3..).unwrap_or_default();
-                let place = options.iter().position(|option| is(option, "DB"));
-                place.and_then(|place| options.get(place + 1)).and_then(|argument| number(argument))
+                let named =
+                    options.windows(2).filter(|pair| is(pair[0], "DB")).filter_map(|pair| number(pair[1]));
+                named.into_iter().find(|database| !self.databases.has(*database))
             }
             _ => None,
         };

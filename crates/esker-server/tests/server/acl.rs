@@ -252,6 +252,10 @@ fn passwords_are_shown_nowhere() {
     assert!(slow.contains("[HELLO 2 AUTH (redacted) (redacted)]"), "{slow}");
     assert!(slow.contains("[ACL SETUSER (redacted) (redacted) (redacted) (redacted) (redacted)]"), "{slow}");
     assert!(slow.contains("[CONFIG SET requirepass (redacted)]"), "{slow}");
+    admin.call("HELLO 3 SETNAME auth AUTH v hidden1");
+    admin.call("HELLO 3 AUTH v hidden2 AUTH v hidden3");
+    let slow = admin.call("SLOWLOG GET 2").to_string();
+    assert!(slow.contains("(redacted)") && !slow.contains("hidden"), "{slow}");
     let reply = admin.call("ACL SETUSER u <nosecret").to_string();
     assert!(!reply.contains("secret"), "{reply}");
 }
@@ -267,4 +271,23 @@ fn the_default_user_can_be_less_than_all() {
     admin.check(&format!("GET a => {NO_KEY}\n AUTH root pw => +OK\n ACL SETUSER default off => +OK"));
     let mut new = host.client();
     new.check("GET public:a => -NOAUTH Authentication required.\n AUTH root pw => +OK\n GET a => 1");
+}
+
+/// As an option that is given twice, the last one counts.
+#[test]
+fn no_option_leads_to_another_database() {
+    let (_host, mut admin, mut user) = with_user("+@all ~* db=0");
+    admin.check("SELECT 5 => +OK\n SET there kept => +OK\n SELECT 0 => +OK\n SET k v => +OK");
+    for command in [
+        "COPY k there DB 5 REPLACE",
+        "COPY k there DB 0 REPLACE DB 5",
+        "COPY k there DB 5 DB 0 REPLACE",
+        "COPY k there REPLACE db 0 Db 5",
+        "MOVE k 5",
+        "SELECT 5",
+    ] {
+        user.check(&format!("{command} => {NO_DATABASE}"));
+    }
+    user.check("COPY k l DB 0 DB 0 => :1");
+    admin.check("SELECT 5 => +OK\n GET there => kept\n DBSIZE => :1");
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use esker::fs::sim::SimFs;
 use esker_server::Durability;
 
-use crate::client::Value;
+use crate::client::{Value, encoded};
 use crate::host::{Host, Store, wait_until};
 
 #[test]
@@ -274,4 +274,34 @@ fn wait_for_replicas_takes_its_time() {
         WAIT 1 -1 => -ERR timeout is negative
         WAIT x 1 => -ERR value is not an integer or out of range",
     );
+}
+
+/// More keys than the event loop looks at in one step.
+#[test]
+fn a_client_may_wait_for_thousands_of_keys() {
+    let host = Host::start();
+    let (mut client, mut other) = (host.client(), host.client());
+    let keys: Vec<String> = (0..3000).map(|key| format!("k{key}")).collect();
+    let waits = |name: &str, timeout: &str| -> Vec<u8> {
+        let words = std::iter::once(name).chain(keys.iter().map(String::as_str)).chain([timeout]);
+        encoded(&words.collect::<Vec<_>>())
+    };
+    client.send_bytes(&waits("BLPOP", "0.05"));
+    assert!(matches!(client.read(), Value::NullArray));
+    // It waits, and does not look again and again.
+    client.send_bytes(&waits("BLPOP", "0"));
+    wait_until("it waits", || other.figure("blocked_clients") == 1);
+    let in_pool = other.figure("commands_in_pool");
+    for _ in 0..100 {
+        other.check("PING => +PONG");
+    }
+    assert_eq!(other.figure("commands_in_pool"), in_pool);
+    other.check("RPUSH k2999 a => :1");
+    assert_eq!(client.read().to_string(), "[k2999 a]");
+    // A client that goes is forgotten, and takes nothing.
+    client.send_bytes(&waits("BZPOPMIN", "0"));
+    wait_until("it waits", || other.figure("blocked_clients") == 1);
+    drop(client);
+    wait_until("it is forgotten", || other.figure("blocked_clients") == 0);
+    other.check("ZADD k7 1 m => :1\n ZCARD k7 => :1");
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::client::{encoded, encoded_line};
 use crate::host::{Host, Store, wait_until};
 
 #[test]
@@ -227,4 +228,57 @@ fn limits_of_output_as_redis_sets_them() {
         client.figure("closed_outbox_connections") == 1
     });
     assert_eq!(client.call_with(&set("pubsub 0 0 0")).to_string(), "+OK");
+}
+
+#[test]
+fn times_have_bounds() {
+    let host = Host::of(&Store::in_memory(), |config| (config.idle_s, config.send_s) = (u64::MAX, u64::MAX));
+    let mut client = host.client();
+    for name in ["timeout", "send-timeout"] {
+        for value in ["9223372036854775807", "18446744073709551615", "2147483648", "-1", "x"] {
+            assert!(client.call(&format!("CONFIG SET {name} {value}")).is_error(), "{name} {value}");
+        }
+        client.check(&format!("CONFIG SET {name} 2147483647 => +OK"));
+    }
+    host.client().check("PING => +PONG");
+    // A reply that does not fit into the socket at once.
+    client.call_with(&[b"SET", &b"long"[..], &vec![b'x'; 900_000]]);
+    client.send_bytes(&encoded_line("GET long").repeat(20));
+    for _ in 0..20 {
+        assert_eq!(client.read().bytes().len(), 900_000);
+    }
+}
+
+/// What a client has the server remember counts as its memory, or has a bound.
+#[test]
+fn what_is_remembered_for_a_client_counts() {
+    let host = Host::of(&Store::in_memory(), |config| config.clients_bytes_max = 8 << 20);
+    let (mut watching, mut client) = (host.client(), host.client());
+    let name = "n".repeat(1025);
+    assert!(client.call(&format!("CLIENT SETNAME {name}")).is_error());
+    assert!(client.call(&format!("CLIENT SETINFO LIB-NAME {name}")).is_error());
+    client.check(&format!("CLIENT SETNAME {} => +OK", &name[1..]));
+    let many = |line: &str| {
+        let (command, name) = line.split_once(' ').unwrap_or((line, "name"));
+        let words = (0..10_000).map(|number| format!("{name}{number}"));
+        encoded(&std::iter::once(command.to_owned()).chain(words).collect::<Vec<_>>())
+    };
+    client.send_bytes(&many("WATCH"));
+    assert_eq!(client.read().to_string(), "+OK");
+    wait_until("they count", || watching.figure("mem_clients_normal") > 1 << 20);
+    client.check("UNWATCH => +OK");
+    wait_until("they are forgotten", || watching.figure("mem_clients_normal") < 100_000);
+    client.send_bytes(&many("SUBSCRIBE"));
+    (0..10_000).for_each(|_| drop(client.read()));
+    wait_until("they count", || watching.figure("mem_clients_normal") > 1 << 20);
+    client.send_bytes(&encoded_line("UNSUBSCRIBE"));
+    (0..10_000).for_each(|_| drop(client.read()));
+    wait_until("they are forgotten", || watching.figure("mem_clients_normal") < 100_000);
+    // Too much of it is the end.
+    let mut round = 0;
+    wait_until("it is sent away", || {
+        round += 1;
+        let _ = client.try_send_bytes(&many(&format!("WATCH round{round}-")));
+        watching.figure("closed_memory_connections") == 1
+    });
 }
