@@ -107,7 +107,7 @@ pub(crate) fn redacted(spec: &Spec, arguments: &[&[u8]]) -> Vec<Vec<u8>> {
         "acl" if is(1, "setuser") => 2..arguments.len(),
         "config" if is(1, "set") => 3..arguments.len(),
         // Behind the first such word: it may be a name, and it may come again.
-        "hello" => match (2..arguments.len()).find(|place| is(*place, "auth")) {
+        "hello" => match (1..arguments.len()).find(|place| is(*place, "auth")) {
             Some(place) => place + 1..arguments.len(),
             None => 0..0,
         },

@@ -330,7 +330,15 @@ impl Connection {
                 Next::Do(wait) => self.wait(wait).await,
             };
             match went_on {
-                Ok(Some(_)) if self.client.is_ended.get() => return,
+                Ok(Some(then)) if self.client.is_ended.get() => {
+                    if let Next::Do(Wait::Pool(command)) = then
+                        && command.spec.flags.blocks
+                    {
+                        // Others may wait for what it would have tried.
+                        drop(After::new(&self.server, &command));
+                    }
+                    return;
+                }
                 Ok(Some(then)) => {
                     next = then;
                     self.commit().await;
@@ -1024,6 +1032,7 @@ impl Connection {
         }
         let (answer, answered) = oneshot::channel();
         let begin = self.reply.bytes.len();
+        let named = keys.iter().map(|key| (database, key.clone())).collect();
         let waiter = Waiter {
             client: Rc::clone(&self.client),
             spec,
@@ -1033,12 +1042,13 @@ impl Connection {
             answer,
         };
         let id = self.server.waiters.borrow_mut().add(waiter);
-        let waiting = Waiting { server: Rc::clone(&self.server), client: Rc::clone(&self.client), id };
+        let (server, client) = (Rc::clone(&self.server), Rc::clone(&self.client));
+        let mut waiting = Waiting { server, client, id, keys: named, is_settled: false };
         self.client.is_blocked.set(true);
         // An element may have come since the command was evaluated.
         let server = Rc::clone(&self.server);
         let waited = async move {
-            server.serve_new_waiter(id).await;
+            server.serve_new_waiter(id, until).await;
             tokio::select! {
                 biased;
                 answer = answered => Some(answer.ok().flatten()),
@@ -1046,13 +1056,13 @@ impl Connection {
             }
         };
         let Some(waited) = self.beside_client(waited).await? else { return Ok(None) };
-        drop(waiting);
         // To wait for an element is no work.
         self.clock = Instant::now();
         self.why = None;
         let is_over = until.is_some_and(|until| until <= tokio::time::Instant::now());
         match waited {
             Some(Some(bytes)) => {
+                waiting.is_settled = true;
                 self.reply.bytes.extend(bytes);
                 self.has_written = true;
             }
@@ -1062,11 +1072,13 @@ impl Connection {
                 if self.beside_client(tokio::task::yield_now()).await?.is_none() {
                     return Ok(None);
                 }
+                waiting.is_settled = true;
                 let command = Owned { spec, arguments, long, database };
                 return Ok(Some(Next::Do(Wait::Pool(command))));
             }
             _ => reply_without_element(spec, true, &mut self.reply),
         }
+        drop(waiting);
         self.waits_until = None;
         let given: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
         self.note(spec, &given, begin);
@@ -1121,12 +1133,19 @@ struct Waiting {
     server: Rc<Server>,
     client: Rc<Client>,
     id: u64,
+    keys: Vec<(u16, Vec<u8>)>,
+    /// Whether the client has its element, or will try itself.
+    is_settled: bool,
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.client.is_blocked.set(false);
-        self.server.waiters.borrow_mut().remove(self.id);
+        let was_told = self.server.waiters.borrow_mut().remove(self.id).is_none();
+        if was_told && !self.is_settled {
+            // It was its turn to try, and others have waited for that.
+            self.server.serve_waiters(std::mem::take(&mut self.keys));
+        }
     }
 }
 

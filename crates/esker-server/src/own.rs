@@ -460,16 +460,17 @@ impl Connection {
             if !self.watched_keys.insert((database, key.to_vec())) {
                 continue;
             }
-            self.watched_bytes += 3 * (key.len() + ITEM_BYTES);
             let slot = Slot { database, space: Space::Keys };
             let (existed, expires_us) = match self.server.trees.find(slot).map(|tree| tree.metadata(key)) {
                 Some(Ok(Some(metadata))) => (true, metadata.expires_us),
                 Some(Ok(None)) | None => (false, None),
                 Some(Err(error)) => {
+                    self.watched_keys.remove(&(database, key.to_vec()));
                     self.reply.error(&told(&error));
                     return None;
                 }
             };
+            self.watched_bytes += 3 * (key.len() + ITEM_BYTES);
             let watched = Watched { database, key: key.to_vec(), existed, expires_us };
             self.server.watches.borrow_mut().watch(&watched, &self.changed);
             self.watched.push(watched);

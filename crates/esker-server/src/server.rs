@@ -418,7 +418,7 @@ impl Server {
         let keys =
             || writes.ops().filter(|(slot, _, _)| slot.space == Space::Keys).map(|(_, key, _)| key.to_vec());
         let keys = writes.cleared().is_empty().then(|| keys().collect());
-        let _latched = self.latches.hold_free(keys);
+        let latched = self.latches.hold_free(keys);
         let (db, trees, begun) = (self.db.clone(), Arc::clone(&self.trees), Instant::now());
         let written = self.pool.run(move || {
             let written = trees.batch(&writes, None).and_then(|batch| db.write(&batch));
@@ -431,6 +431,8 @@ impl Server {
             return Err(error);
         }
         self.syncs.note_written();
+        // Those who wait for these keys are served now.
+        drop(latched);
         self.tell(Pending { writes, touched, events });
         Ok(())
     }
@@ -501,13 +503,15 @@ impl Server {
 
     /// Does the command of a client that has just begun to wait, if there is an element by now: key after key, since all of
     /// them may be too many for one step. An element that comes meanwhile finds the client.
-    pub(crate) async fn serve_new_waiter(&self, id: WaiterId) {
+    /// No key is looked at after `until`.
+    pub(crate) async fn serve_new_waiter(&self, id: WaiterId, until: Option<tokio::time::Instant>) {
         let Some(keys) = self.waiters.borrow().get(id).map(|waiter| waiter.keys.clone()) else { return };
         for (place, key) in keys.iter().enumerate() {
             if place % KEYS_AT_ONCE == KEYS_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
-            if self.waiters.borrow().get(id).is_none() {
+            let is_over = until.is_some_and(|until| until <= tokio::time::Instant::now());
+            if is_over || self.waiters.borrow().get(id).is_none() {
                 return;
             }
             match self.serve_waiter(id, Some(key)) {

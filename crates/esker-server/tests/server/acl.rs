@@ -254,7 +254,8 @@ fn passwords_are_shown_nowhere() {
     assert!(slow.contains("[CONFIG SET requirepass (redacted)]"), "{slow}");
     admin.call("HELLO 3 SETNAME auth AUTH v hidden1");
     admin.call("HELLO 3 AUTH v hidden2 AUTH v hidden3");
-    let slow = admin.call("SLOWLOG GET 2").to_string();
+    admin.call("HELLO AUTH v hidden4");
+    let slow = admin.call("SLOWLOG GET 3").to_string();
     assert!(slow.contains("(redacted)") && !slow.contains("hidden"), "{slow}");
     let reply = admin.call("ACL SETUSER u <nosecret").to_string();
     assert!(!reply.contains("secret"), "{reply}");
