@@ -33,34 +33,6 @@ const SECRETS_MAX: usize = 64;
 /// The most bits of `ACL GENPASS`.
 const BITS_MAX: i64 = 4096;
 
-const HELP: &[&str] = &[
-    "ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "CAT [<category>]",
-    "    Lists the commands of a category, or all categories.",
-    "DELUSER <username> [<username> ...]",
-    "    Deletes users, and closes their connections.",
-    "DRYRUN <username> <command> [<arg> ...]",
-    "    Tells whether a user may run a command, without running it.",
-    "GENPASS [<bits>]",
-    "    Returns a random password of 256 bits, or of as many as it is told.",
-    "GETUSER <username>",
-    "    Tells what a user may do.",
-    "LIST",
-    "    Lists all users as lines of an ACL file.",
-    "LOAD",
-    "    Reads the ACL file.",
-    "SAVE",
-    "    Writes the ACL file.",
-    "SETUSER <username> [<rule> ...]",
-    "    Makes or changes a user.",
-    "USERS",
-    "    Lists the names of all users.",
-    "WHOAMI",
-    "    Returns the name of the user that the connection is.",
-    "HELP",
-    "    Prints this help.",
-];
-
 /// What became of an attempt to be a user.
 pub(crate) enum Attempt {
     Succeeded,
@@ -267,10 +239,6 @@ impl Connection {
             },
             (b"genpass", [] | [_]) => self.acl_genpass(args.get(2).copied()),
             (b"dryrun", [user, command @ ..]) if !command.is_empty() => self.acl_dryrun(user, command),
-            (b"help", []) => {
-                self.reply.array(HELP.len());
-                HELP.iter().for_each(|line| self.reply.simple(line));
-            }
             (b"setuser", [name, ..]) if !acl::is_name(name) => {
                 self.reply
                     .error("ERR Usernames can't contain spaces or null characters, and have 1 to 256 bytes");
@@ -281,23 +249,10 @@ impl Connection {
             (b"setuser" | b"deluser", [_, ..]) | (b"load" | b"save", []) => {
                 return Some(Next::Do(Wait::Users(self.owned(spec, args))));
             }
-            (
-                b"whoami" | b"users" | b"list" | b"getuser" | b"setuser" | b"deluser" | b"load" | b"save"
-                | b"dryrun" | b"help",
-                _,
-            ) => {
-                let sub = String::from_utf8_lossy(&sub);
-                self.reply.error(&format!("ERR wrong number of arguments for 'acl|{sub}' command"));
-            }
-            (b"cat" | b"genpass", _) => {
-                let sub = String::from_utf8_lossy(args[1]);
-                self.reply.error(&format!(
-                    "ERR unknown subcommand or wrong number of arguments for '{sub}'. Try ACL HELP."
-                ));
-            }
             _ => {
                 let sub = String::from_utf8_lossy(&args[1][..args[1].len().min(128)]);
-                self.reply.error(&format!("ERR unknown subcommand '{sub}'. Try ACL HELP."));
+                let message = "ERR unknown subcommand or wrong number of arguments for";
+                self.reply.error(&format!("{message} '{sub}'. Try ACL HELP."));
             }
         }
         None

@@ -7,7 +7,8 @@ const ADMIN: Flags = Flags { is_admin: true, ..READS };
 use Family::{Connection, PubSub, Server, Transaction};
 
 pub(crate) const COMMANDS: &[Spec] = &[
-    of_server("acl", -2, Server, READS, Keys::None, "Tells of users and their rights, or changes them"),
+    of_server("acl", -2, Server, READS, Keys::None, "Tells of users and their rights, or changes them")
+        .with_subcommands(),
     of_server("auth", -2, Connection, READS, Keys::None, "Says who the client is"),
     of_server("client", -2, Connection, READS, Keys::None, "Asks about connections, or changes them")
         .with_subcommands(),

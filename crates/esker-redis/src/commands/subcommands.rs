@@ -35,6 +35,17 @@ const fn sub(
 
 /// Sorted by their names.
 const SUBCOMMANDS: &[Subcommand] = &[
+    sub("acl", "cat", -2, "[<category>]", "Returns the categories, or the commands of one"),
+    sub("acl", "deluser", -3, "<user> [<user> ...]", "Deletes users and closes their connections"),
+    sub("acl", "dryrun", -4, "<user> <command> [<argument> ...]", "Says whether a user may do a command"),
+    sub("acl", "genpass", -2, "[<bits>]", "Returns a random password"),
+    sub("acl", "getuser", 3, "<user>", "Tells of a user"),
+    sub("acl", "list", 2, "", "Returns the users, as ACL files have them"),
+    sub("acl", "load", 2, "", "Reads the users from the file of the configuration"),
+    sub("acl", "save", 2, "", "Writes the users to that file"),
+    sub("acl", "setuser", -3, "<user> [<rule> ...]", "Makes or changes a user"),
+    sub("acl", "users", 2, "", "Returns the names of the users"),
+    sub("acl", "whoami", 2, "", "Returns the name of this connection's user"),
     sub("client", "getname", 2, "", "Returns the name of this connection"),
     sub("client", "id", 2, "", "Returns the number of this connection"),
     sub("client", "info", 2, "", "Tells of this connection"),
