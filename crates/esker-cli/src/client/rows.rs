@@ -161,18 +161,21 @@ impl Rows {
         }
         self.is_last_page = elements.len() < ROWS * width;
         let mut elements = elements.into_iter();
+        let mut has_new = self.is_last_page;
         while let Some(key) = elements.next() {
             let Some(row) = self.row(key, &mut elements) else { return Err(self.database.unexpected()) };
             if !self.is_new(&row.key)? {
                 continue;
             }
+            has_new = true;
             self.last = Some(row.key.clone());
             let is_excluded = matches!(&self.range.upper, Bound::Excluded(end) if *end == row.key);
             if !is_excluded {
                 self.page.push_back(row);
             }
         }
-        Ok(())
+        // A server that answers like this would be asked for ever.
+        if has_new { Ok(()) } else { Err(self.database.unexpected()) }
     }
 
     /// How many elements a row has.

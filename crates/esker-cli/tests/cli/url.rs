@@ -412,6 +412,27 @@ fn a_client_introduces_itself() {
     }
 }
 
+/// A server that answers each question for a page with the same one.
+#[test]
+fn a_scan_of_a_server_that_gets_nowhere_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(dir.path().join("socket")).unwrap();
+    let row = "$1\r\nk\r\n:-1\r\n$1\r\nv\r\n";
+    let page = format!("*{}\r\n{}", 3 * 256, row.repeat(256));
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = listener.accept().unwrap().0;
+            let mut bytes = vec![0; 4096];
+            while stream.read(&mut bytes).is_ok_and(|read| read > 0) && stream.write_all(page.as_bytes()).is_ok()
+            {
+            }
+        });
+        with_url(dir.path(), "unix:socket", "scan --limit 1000")
+    });
+    assert_eq!(done.code, 3, "{}", done.stderr());
+    assert!(done.stderr().contains("unexpected"), "{}", done.stderr());
+}
+
 /// A server that never answers, and one that does not listen yet.
 #[test]
 fn waits_have_an_end() {
