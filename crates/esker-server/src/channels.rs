@@ -48,8 +48,9 @@ impl Channels {
         self.by_name.is_empty() && self.by_pattern.is_empty()
     }
 
-    /// Sends `message` to all that listen to `channel`. Returns how many these are.
-    pub(crate) fn publish(&self, channel: &[u8], message: &[u8]) -> usize {
+    /// Sends `message` to all that listen to `channel`, and calls `sent` after each of them: the message takes memory for
+    /// each. Returns how many these are.
+    pub(crate) fn publish(&self, channel: &[u8], message: &[u8], mut sent: impl FnMut()) -> usize {
         let mut count = 0;
         for client in self.by_name.get(channel).into_iter().flat_map(BTreeMap::values) {
             client.send(|reply: &mut Reply| {
@@ -58,6 +59,7 @@ impl Channels {
                 reply.bulk(channel);
                 reply.bulk(message);
             });
+            sent();
             count += 1;
         }
         for (pattern, clients) in &self.by_pattern {
@@ -72,6 +74,7 @@ impl Channels {
                     reply.bulk(channel);
                     reply.bulk(message);
                 });
+                sent();
                 count += 1;
             }
         }

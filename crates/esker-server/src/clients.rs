@@ -236,8 +236,44 @@ impl Clients {
         self.by_id.len()
     }
 
-    /// The client whose connection takes the most memory.
-    pub(crate) fn largest(&self) -> Option<&Rc<Client>> {
-        self.all().filter(|client| !client.is_ended.get()).max_by_key(|client| client.share.bytes())
+    /// Ends those connections that take the most memory, until the others take as much as they may.
+    #[cold]
+    pub(crate) fn shed(&self, budget: &Budget) {
+        while budget.excess() > 0 {
+            let going_on = self.all().filter(|client| !client.is_ended.get());
+            let largest = going_on.max_by_key(|client| client.share.bytes());
+            let Some(client) = largest.filter(|client| client.share.bytes() > 0) else { return };
+            client.share.doom();
+            client.end_for(End::Memory);
+            // They are not sent any more, and the next one may need the room before the connection's task runs.
+            drop(client.take_outbox());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channels::{By, Channels};
+
+    #[test]
+    fn a_message_to_many_takes_no_more_than_all_may() {
+        let (budget, mut clients, mut channels) =
+            (Rc::<Budget>::default(), Clients::default(), Channels::default());
+        budget.bytes_max.set(10 << 20);
+        budget.outbox_bytes_max.set(usize::MAX);
+        for _ in 0..50 {
+            let client = clients.add(String::new(), String::new(), None, 0, &budget);
+            channels.add(By::Name, b"channel", &client);
+        }
+        let mut peak = 0;
+        let count = channels.publish(b"channel", &vec![b'm'; 1 << 20], || {
+            peak = peak.max(budget.used());
+            clients.shed(&budget);
+            assert!(budget.used() <= 10 << 20);
+        });
+        assert_eq!((count, peak >> 20), (50, 10), "one message more than there may be");
+        assert_eq!(clients.all().filter(|client| client.has_messages()).count(), 9);
+        assert_eq!(clients.all().filter(|client| client.is_ended.get()).count(), 41);
     }
 }

@@ -368,9 +368,7 @@ impl Connection {
         let reply = self.reply.bytes.capacity();
         let held = self.watched_bytes + self.subscribed_bytes;
         self.client.share.set_buffers(self.buffer.len() + reply + queued + waiting + held);
-        if self.server.budget.excess() > 0 {
-            self.server.shed_memory();
-        }
+        self.server.shed_memory();
     }
 
     // ---- bytes ---------------------------------------------------------------------------------------

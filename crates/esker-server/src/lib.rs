@@ -195,6 +195,22 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Reads the files with users and certificates. A server does that itself when it begins; this is for those who want
+    /// to know before they open a store.
+    ///
+    /// # Errors
+    /// [`ServeError::Security`] if a file cannot be read, or does not hold what it should.
+    pub fn check_files(&self) -> Result<(), ServeError> {
+        users::configured(&self.security).map_err(ServeError::Security)?;
+        self.certificates().map(drop)
+    }
+
+    fn certificates(&self) -> Result<Option<Certificates>, ServeError> {
+        self.security.tls.as_ref().map(Certificates::load).transpose().map_err(ServeError::Security)
+    }
+}
+
 /// Where a server listens: addresses in the order of the configuration, with the ports that it got.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addresses {
@@ -270,10 +286,7 @@ pub fn serve(
     let served: Result<(), ServeError> = local.block_on(&runtime, async move {
         let mut users = Users::new(users::configured(&config.security).map_err(ServeError::Security)?);
         let logins = Logins::new().map_err(|why| ServeError::Security(why.to_owned()))?;
-        let certificates = match &config.security.tls {
-            Some(tls) => Some(Arc::new(Certificates::load(tls).map_err(ServeError::Security)?)),
-            None => None,
-        };
+        let certificates = config.certificates()?.map(Arc::new);
         let resp = Listeners::bind(&config.resp, &config.security, &mut users).await;
         let resp = resp.map_err(ServeError::Address)?;
         let http = Listeners::bind_http(&config.http).await.map_err(ServeError::Address)?;

@@ -79,7 +79,7 @@ impl Connection {
             "unsubscribe" => self.unsubscribe(By::Name, &args[1..]),
             "punsubscribe" => self.unsubscribe(By::Pattern, &args[1..]),
             "publish" => {
-                let count = self.server.channels.borrow().publish(args[1], args[2]);
+                let count = self.server.publish(args[1], args[2]);
                 self.reply.count(count as u64);
             }
             "pubsub" => self.pubsub(args),

@@ -29,7 +29,7 @@ use crate::backups::Backups;
 use crate::buffers::Buffers;
 use crate::canary::broken;
 use crate::channels::Channels;
-use crate::clients::{Client, Clients, End};
+use crate::clients::{Client, Clients};
 use crate::connection::{COMMIT_BYTES, is_move};
 use crate::expiries::Expiries;
 use crate::figures::{Figures, Times, add};
@@ -234,14 +234,15 @@ impl Server {
         }
     }
 
+    /// Sends `message` to all that listen to `channel`. Returns how many these are.
+    pub(crate) fn publish(&self, channel: &[u8], message: &[u8]) -> usize {
+        self.channels.borrow().publish(channel, message, || self.shed_memory())
+    }
+
     /// Ends those connections that take the most memory, until the others take as much as they may.
-    #[cold]
     pub(crate) fn shed_memory(&self) {
-        while self.budget.excess() > 0 {
-            let clients = self.clients.borrow();
-            let Some(client) = clients.largest().filter(|client| client.share.bytes() > 0) else { return };
-            client.share.doom();
-            client.end_for(End::Memory);
+        if self.budget.excess() > 0 {
+            self.clients.borrow().shed(&self.budget);
         }
     }
 
@@ -467,14 +468,13 @@ impl Server {
     /// Sends what `notify-keyspace-events` asks for.
     pub(crate) fn publish_event(&self, event: &Event) {
         let (by_key, by_event) = self.settings.borrow().wants(event.class);
-        let channels = self.channels.borrow();
         if by_key {
             let channel = [format!("__keyspace@{}__:", event.database).as_bytes(), &event.key].concat();
-            channels.publish(&channel, event.name.as_bytes());
+            self.publish(&channel, event.name.as_bytes());
         }
         if by_event {
             let channel = format!("__keyevent@{}__:{}", event.database, event.name);
-            channels.publish(channel.as_bytes(), &event.key);
+            self.publish(channel.as_bytes(), &event.key);
         }
     }
 

@@ -34,6 +34,7 @@ pub(crate) fn run(global: &Global, args: &Serve) -> Outcome {
         "starting"
     );
     let config = config(global, args)?;
+    config.check_files().map_err(failure)?;
     let events = StoreEvents::default();
     let opened = store::patiently(global, || {
         Ok(Db::open(&global.db, store::options(global).listener(events.clone())))
@@ -51,14 +52,18 @@ pub(crate) fn run(global: &Global, args: &Serve) -> Outcome {
     };
     let served = serve(&db, &events, config, ready, end(Rc::clone(&signals)));
     printed.map_err(|error| Failure::output(&"standard output", &error))?;
-    served.map_err(|error| match error {
-        ServeError::Address(message) | ServeError::Security(message) => Failure::usage(message),
-        ServeError::Store(error) => error.into(),
-        error => Failure::store(error.to_string()),
-    })?;
+    served.map_err(failure)?;
     db.close()?;
     tracing::info!("ended");
     Ok(())
+}
+
+fn failure(error: ServeError) -> Failure {
+    match error {
+        ServeError::Address(message) | ServeError::Security(message) => Failure::usage(message),
+        ServeError::Store(error) => error.into(),
+        error => Failure::store(error.to_string()),
+    }
 }
 
 /// Fails if some settings contradict each other, or a password cannot be read.

@@ -122,6 +122,9 @@ fn the_log_has_a_line_for_each_event() {
                 text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
             let slow = lines.iter().find(|line| line["command"] == "set").unwrap();
             assert_eq!((&slow["key"], &slow["level"]), (&"a\\\"b".into(), &"WARN".into()));
+            // The numbers that `SLOWLOG GET` shows.
+            let numbers = lines.iter().filter_map(|line| line["command"].as_str().and(line["id"].as_u64()));
+            assert!(numbers.clone().count() > 1 && numbers.is_sorted_by(|one, other| one < other), "{text}");
         }
     }
 }

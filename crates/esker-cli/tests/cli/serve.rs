@@ -155,11 +155,19 @@ fn a_password_comes_from_a_file_or_a_variable() {
         "--tls-cert password --tls-key password",
         "--tls-client-ca password",
         "--resp tls://127.0.0.1:0",
+        "--max-clients 0",
     ] {
         let done = esker(dir.path(), &format!("serve --resp 127.0.0.1:0 {options}"));
         assert_eq!(done.code, 2, "{options}: {}", done.stderr());
         assert!(!done.stderr().contains("secret"), "{}", done.stderr());
     }
+    // No store is made for a server that cannot begin.
+    let empty = tempfile::tempdir().unwrap();
+    for options in ["--acl-file absent", "--tls-cert absent --tls-key absent"] {
+        let done = esker(empty.path(), &format!("serve --resp 127.0.0.1:0 {options}"));
+        assert_eq!(done.code, 2, "{options}: {}", done.stderr());
+    }
+    assert_eq!(fs::read_dir(empty.path()).unwrap().count(), 0);
     let printed = esker(dir.path(), "serve --print-config --tls-cert password");
     assert_eq!((printed.code, printed.stdout().as_str()), (2, ""));
     let mut both = esker_in(dir.path());

@@ -423,9 +423,9 @@ fn a_scan_of_a_server_that_gets_nowhere_ends() {
         scope.spawn(|| {
             let mut stream = listener.accept().unwrap().0;
             let mut bytes = vec![0; 4096];
-            while stream.read(&mut bytes).is_ok_and(|read| read > 0) && stream.write_all(page.as_bytes()).is_ok()
-            {
-            }
+            while stream.read(&mut bytes).is_ok_and(|read| read > 0)
+                && stream.write_all(page.as_bytes()).is_ok()
+            {}
         });
         with_url(dir.path(), "unix:socket", "scan --limit 1000")
     });
