@@ -46,12 +46,51 @@ pub fn float(bytes: &[u8]) -> Option<f64> {
     if text.is_empty() || text.bytes().any(|byte| byte.is_ascii_whitespace()) {
         return None;
     }
+    if let Some(number) = hexadecimal(text) {
+        return number;
+    }
     let number: f64 = text.parse().ok()?;
     // What is too large for a number is refused, but for the word, and so is what is too small.
     let is_word = text.to_ascii_lowercase().contains("inf");
     let mut mantissa = text.bytes().take_while(|byte| !matches!(byte, b'e' | b'E'));
     let is_too_small = number == 0.0 && mantissa.any(|byte| matches!(byte, b'1'..=b'9'));
     (!number.is_nan() && (number.is_finite() || is_word) && !is_too_small).then_some(number)
+}
+
+/// A number as C writes it with `%a`: `0x1.8p3`. The outer `None`: it does not begin like one. What does not fit is refused.
+fn hexadecimal(text: &str) -> Option<Option<f64>> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let digits = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X"))?;
+    let magnitude = || {
+        let (digits, exponent) = match digits.split_once(['p', 'P']) {
+            Some((digits, exponent)) => (digits, exponent.parse::<i32>().ok()?),
+            None => (digits, 0),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        if whole.is_empty() && fraction.is_empty() {
+            return None;
+        }
+        let (mut mantissa, mut shift) = (0_u64, 0_i32);
+        for digit in whole.chars().chain(fraction.chars()) {
+            let digit = u64::from(digit.to_digit(16)?);
+            if mantissa >> 60 == 0 {
+                mantissa = mantissa << 4 | digit;
+            } else {
+                // Digits that are left out count in how the number is rounded.
+                mantissa |= u64::from(digit != 0);
+                shift = shift.saturating_add(4);
+            }
+        }
+        let behind_point = i32::try_from(fraction.len()).ok()?.checked_mul(4)?;
+        let exponent = exponent.checked_add(shift)?.checked_sub(behind_point)?.clamp(-5000, 5000);
+        let mut number = mantissa as f64;
+        // In steps: a power of two alone may be too large or too small where the result is not.
+        for _ in 0..exponent.unsigned_abs() {
+            number = if exponent < 0 { number / 2.0 } else { number * 2.0 };
+        }
+        (number.is_finite() && (number != 0.0 || mantissa == 0)).then_some(number)
+    };
+    Some(magnitude().map(|number| if text.starts_with('-') { -number } else { number }))
 }
 
 /// `number` as Redis 7.0 prints it: 17 significant digits, as `%.17g` in C.
@@ -277,6 +316,23 @@ mod tests {
             assert_eq!(double(number), text);
         }
         assert_eq!(float(b"+inf"), Some(f64::INFINITY));
+        for (text, number) in [
+            ("0x10", Some(16.0)),
+            ("-0X1.8p1", Some(-3.0)),
+            ("0x.8", Some(0.5)),
+            ("0x1p-1074", Some(5e-324)),
+            ("0x0p9999", Some(0.0)),
+            ("0x1fffffffffffff8000000000000000001", Some(6.80564733841877e38)),
+            ("0x1p1024", None),
+            ("0x1p-2000", None),
+            ("0x", None),
+            ("0x1p", None),
+            ("0xg", None),
+            ("0x1.2.3", None),
+            ("+-0x1", None),
+        ] {
+            assert_eq!(float(text.as_bytes()), number, "{text}");
+        }
         assert_eq!(float(b"3e2"), Some(300.0));
         assert_eq!(float(b"-0.0e5"), Some(0.0));
         for text in ["", " 1", "1 ", "nan", "1x", "1e999", "-1e-999"] {

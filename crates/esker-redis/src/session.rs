@@ -143,6 +143,15 @@ pub trait Base {
     /// [`ReadError`] when it cannot be read.
     fn get(&self, slot: Slot, key: &[u8]) -> Result<Option<Entry>, ReadError>;
 
+    /// Whether a value of so many bytes may be made of shorter ones.
+    ///
+    /// # Errors
+    /// `NeedsIo` when that is work for another thread.
+    fn may_make(&self, bytes: u64) -> Result<(), ReadError> {
+        let _ = bytes;
+        Ok(())
+    }
+
     /// Calls `visit` with the entries that have not expired and whose keys lie within `bounds`, ascending, or descending
     /// if `reverse`.
     ///
@@ -177,6 +186,8 @@ pub struct Writes {
     /// What undoes the writes since the last [`Writes::begin`], newest last.
     journal: Vec<Undo>,
     bytes: usize,
+    /// What `bytes` was at the last [`Writes::begin`].
+    begun_bytes: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -220,10 +231,12 @@ impl Writes {
     /// Begins a command: [`Writes::undo`] goes back to here.
     fn begin(&mut self) {
         self.journal.clear();
+        self.begun_bytes = self.bytes;
     }
 
     /// Takes back what was written since [`Writes::begin`].
     fn undo(&mut self) {
+        self.bytes = self.begun_bytes;
         while let Some(undo) = self.journal.pop() {
             match undo {
                 Undo::Key(slot, key, Some(op)) => drop(self.ops.entry(slot).or_default().insert(key, op)),
@@ -338,6 +351,11 @@ impl<'a> Session<'a> {
             None => self.base.get(slot, key)?,
         };
         Ok(found.filter(|entry| self.lives(entry)))
+    }
+
+    /// [`Base::may_make`].
+    pub(crate) fn may_make(&self, bytes: u64) -> Result<(), ReadError> {
+        self.base.may_make(bytes)
     }
 
     /// `key` gets this entry.

@@ -14,6 +14,7 @@ use crate::channels::By;
 use crate::clients::Client;
 use crate::connection::{Connection, Next, Wait, told};
 use crate::figures::{Figures, add};
+use crate::own::no_subcommand;
 use crate::passwords::{self, Argon, fill_with_chance};
 use crate::server::{Owned, Server};
 use crate::users::{self, Account, DEFAULT, Table};
@@ -249,11 +250,7 @@ impl Connection {
             (b"setuser" | b"deluser", [_, ..]) | (b"load" | b"save", []) => {
                 return Some(Next::Do(Wait::Users(self.owned(spec, args))));
             }
-            _ => {
-                let sub = String::from_utf8_lossy(&args[1][..args[1].len().min(128)]);
-                let message = "ERR unknown subcommand or wrong number of arguments for";
-                self.reply.error(&format!("{message} '{sub}'. Try ACL HELP."));
-            }
+            _ => self.reply.error(&no_subcommand("acl", args[1])),
         }
         None
     }

@@ -46,14 +46,16 @@ async fn back_up(server: Rc<Server>) {
     let dir = server.config.backup_dir.clone().unwrap_or_default();
     let copied = server.pool.run(move || {
         let report = db.backup(&dir)?;
-        esker::forget_backups(&dir, keep, &esker::Options::default())?;
-        Ok(report)
+        Ok((report, esker::forget_backups(&dir, keep, &esker::Options::default())))
     });
     let copied = copied.await.and_then(|copied| copied);
     backups.is_running.set(false);
     backups.has_failed.set(copied.is_err());
     match copied {
-        Ok(report) => {
+        Ok((report, forgotten)) => {
+            if let Err(error) = forgotten {
+                server.reports.failure("remove old backups", &error);
+            }
             add(&backups.made, 1);
             backups.last_s.set(begun_s);
             backups.last_took.set(begun.elapsed());

@@ -77,7 +77,7 @@ impl Named {
         let named = [
             (flags.writes, "write"),
             (!flags.writes && !spec.is_of_server(), "readonly"),
-            (!flags.is_slow && !flags.blocks, "fast"),
+            (categories_of(&self.name()).any(|category| category == "fast"), "fast"),
             (flags.blocks, "blocking"),
             (flags.is_admin, "admin"),
             (spec.family == Family::PubSub, "pubsub"),
@@ -145,7 +145,7 @@ impl Connection {
                 for name in &args[2..] {
                     match Named::find(name) {
                         Some(named) => named.describe(reply),
-                        None => reply.null_array(),
+                        None => reply.null(),
                     }
                 }
             }

@@ -31,6 +31,7 @@ use crate::figures::{Slow, add, shortened};
 use crate::listen::Stream;
 use crate::monitor::Kind;
 use crate::server::{At, Owned, Pending, Server, is_about_all};
+use crate::trees::STEPS_INLINE;
 use crate::waiters::Waiter;
 use crate::wake::yield_to_ready;
 use crate::watches::Watched;
@@ -38,7 +39,7 @@ use crate::why::{ToPool, Why};
 
 mod long;
 
-use long::LONG_BYTES;
+use long::{LONG_BYTES, LONG_MEMORY};
 
 /// So many bytes are read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -55,8 +56,8 @@ const NOBODY_MAX: Duration = Duration::from_secs(60);
 /// So long a client's commands run until other clients have their turn.
 const TURN: Duration = Duration::from_millis(2);
 
-/// After commands that have taken less than this, their commit not counted, those have their turn that are ready by now.
-/// Nobody looks whether sockets have anything for the others. The runtime does that after 61 such turns at the latest.
+/// After a step shorter than this, its commit not counted, only those connections go on that are awake already. The runtime
+/// looks at the sockets again after 61 such turns at the latest.
 const SHORT_STEP: Duration = Duration::from_micros(50);
 
 /// A client whose command has walked over entries for so long gives way to others before its next one.
@@ -76,6 +77,10 @@ pub(crate) const ITEM_BYTES: usize = 48;
 
 /// The most arguments of a command.
 const ARGUMENTS_MAX: usize = 1 << 20;
+
+/// The most arguments of a command that the event loop does whatever it has to do: those about the server, about connections
+/// and about channels.
+const OWN_ARGUMENTS_MAX: usize = 1 << 14;
 
 /// The most commands, and bytes of their arguments, that wait for `EXEC`.
 const QUEUED_MAX: usize = 1 << 20;
@@ -141,6 +146,7 @@ impl Next {
                 | Wait::Login(command)
                 | Wait::Users(command),
             ) => bytes_of(&command.arguments),
+            Next::Do(Wait::Long(_)) => LONG_MEMORY,
             // Those that wait are found by their keys too.
             Next::Do(Wait::Element(command)) => 4 * bytes_of(&command.arguments),
             Next::Do(Wait::Exec(queue, commands)) => {
@@ -218,6 +224,8 @@ pub(crate) struct Connection {
     begun: Begun,
     /// What the command that is being done has waited for.
     why: Option<Box<Why>>,
+    /// The memory of a command that waits, and of replies and messages that are being written.
+    held_bytes: usize,
     /// Whether a reply is written whose beginning the client has.
     is_within_reply: bool,
     /// Until when the command that is being done waits for elements: `None` in it stands for ever.
@@ -226,8 +234,8 @@ pub(crate) struct Connection {
     nobody_until: tokio::time::Instant,
 }
 
-/// One look at both clocks. A command's time is this one, and as much later as the command before it ended. To look at the
-/// store's clock for each command would take a tenth of a short one.
+/// One look at both clocks. A command's time is this time plus what has passed when the command before it ended. To look at
+/// the store's clock for each command would take a tenth of a short one.
 #[derive(Clone, Copy)]
 struct Begun {
     /// In microseconds since 1970.
@@ -284,6 +292,7 @@ pub(crate) fn begin(
         clock: Instant::now(),
         begun: Begun::now(server),
         why: None,
+        held_bytes: 0,
         is_within_reply: false,
         waits_until: None,
         nobody_until: tokio::time::Instant::now() + NOBODY_MAX,
@@ -319,7 +328,12 @@ impl Connection {
         let mut next = Next::Input;
         loop {
             self.commit().await;
-            self.note_memory(next.waiting_bytes());
+            self.held_bytes = next.waiting_bytes();
+            self.note_memory();
+            if matches!(next, Next::Input) {
+                // A stored value stays for as long as somebody has it: those of the last command would stay until the next one.
+                self.long.clear();
+            }
             let went_on = match next {
                 Next::Input => self.flush_and_read().await,
                 Next::Flush => self.flush().await.map(|()| Some(self.step())),
@@ -356,9 +370,8 @@ impl Connection {
         }
     }
 
-    /// Notes the memory that the connection takes, beside `waiting` bytes of commands. If all connections take too much,
-    /// the largest ones end.
-    fn note_memory(&mut self, waiting: usize) {
+    /// Notes the memory that the connection takes. If all connections take too much, the largest ones end.
+    fn note_memory(&mut self) {
         // Whoever waits holds no long buffer for nothing.
         if self.reply.is_empty() && self.reply.bytes.capacity() > KEPT_BYTES {
             self.server.buffers.give(self.reply.take().bytes);
@@ -367,7 +380,7 @@ impl Connection {
         // The room of a reply counts, and not its length: a short one may have a long buffer.
         let reply = self.reply.bytes.capacity();
         let held = self.watched_bytes + self.subscribed_bytes;
-        self.client.share.set_buffers(self.buffer.len() + reply + queued + waiting + held);
+        self.client.share.set_buffers(self.buffer.len() + reply + queued + self.held_bytes + held);
         self.server.shed_memory();
     }
 
@@ -468,6 +481,12 @@ impl Connection {
                 return Ok(());
             }
             self.is_within_reply = true;
+            // It may take long, and the messages count no longer as those that wait.
+            let written = reply.bytes.capacity() + if reply.has_parts() { LONG_MEMORY } else { 0 };
+            if written > KEPT_BYTES {
+                self.held_bytes += written;
+                self.note_memory();
+            }
             for (bytes, part) in reply.pieces() {
                 self.write_all(bytes).await?;
                 if let Some(part) = part {
@@ -475,6 +494,9 @@ impl Connection {
                 }
             }
             self.is_within_reply = false;
+            if written > KEPT_BYTES {
+                self.held_bytes -= written;
+            }
             if reply.bytes.capacity() <= KEPT_BYTES {
                 reply.truncate(0);
                 self.reply = reply;
@@ -648,6 +670,14 @@ impl Connection {
         if !spec.takes(arguments.len()) {
             let message = format!("ERR wrong number of arguments for '{}' command", spec.name);
             self.refuse(Some(spec), &message);
+            if spec.name == "exec" {
+                self.abort();
+            }
+            return None;
+        }
+        if spec.is_of_server() && arguments.len() > OWN_ARGUMENTS_MAX {
+            let message = format!("ERR '{}' has at most {OWN_ARGUMENTS_MAX} arguments here", spec.name);
+            self.refuse(Some(spec), &message);
             return None;
         }
         if let Some(message) = misuse(spec, arguments) {
@@ -680,7 +710,8 @@ impl Connection {
                 self.refuse(Some(spec), "ERR Command not allowed inside a transaction");
                 return None;
             }
-            queue.bytes += arguments.iter().map(|argument| argument.len() + 32).sum::<usize>();
+            queue.bytes += arguments.iter().map(|argument| argument.len() + ITEM_BYTES).sum::<usize>();
+            queue.bytes += size_of::<Queued>();
             if queue.commands.len() >= QUEUED_MAX || queue.bytes > QUEUED_BYTES_MAX {
                 self.refuse(Some(spec), "ERR too many commands wait for EXEC");
                 return None;
@@ -771,7 +802,8 @@ impl Connection {
         self.server.figures.note_rejected(spec.map_or("unknown", |spec| spec.name));
         match spec {
             Some(spec) if spec.name == "exec" => {
-                self.reply.error(&format!("EXECABORT Transaction discarded because of: {message}"));
+                let why = message.strip_prefix("ERR ").unwrap_or(message);
+                self.reply.error(&format!("EXECABORT Transaction discarded because of: {why}"));
             }
             _ => self.reply.error(message),
         }
@@ -801,7 +833,8 @@ impl Connection {
             return None;
         }
         let begin = self.reply.bytes.len();
-        let at = At { database: self.client.database.get(), now_us: self.now_us() };
+        let steps = Cell::new(STEPS_INLINE);
+        let at = At { database: self.client.database.get(), now_us: self.now_us(), steps: &steps };
         let (server, long) = (&self.server, &self.long);
         match server.evaluate(&mut self.pending, spec, arguments, long, at, &mut self.reply) {
             Ok(()) if spec.flags.blocks && self.reply.bytes.len() == begin => {
@@ -867,7 +900,7 @@ impl Connection {
                 let since = Instant::now();
                 let keys = command.spec.keys_of(&command.arguments());
                 let keys: Vec<Vec<u8>> = keys.into_iter().map(<[u8]>::to_vec).collect();
-                if command.spec.flags.writes && is_about_all(command.spec) {
+                if is_about_all(command.spec) {
                     server.latches.wait_for_all().await;
                 } else {
                     server.latches.wait(&keys).await;
@@ -998,6 +1031,7 @@ impl Connection {
                     if read? == 0 {
                         return Ok(None);
                     }
+                    self.note_memory();
                 }
             }
         }
@@ -1030,6 +1064,14 @@ impl Connection {
         }
         let (answer, answered) = oneshot::channel();
         let begin = self.reply.bytes.len();
+        // Its rights may have gone while replies were written: nobody looks for it among those that wait before it is there.
+        if !self.is_unrestricted()
+            && let Some(message) = self.refusal(spec, &given)
+        {
+            self.refuse(Some(spec), &message);
+            self.waits_until = None;
+            return Ok(Some(self.step()));
+        }
         let named = keys.iter().map(|key| (database, key.clone())).collect();
         let waiter = Waiter {
             client: Rc::clone(&self.client),
@@ -1085,8 +1127,8 @@ impl Connection {
     }
 }
 
-/// Reads to [`SCRATCH`] or, if there are bytes in `buffer`, behind them: an argument of which `wanted` bytes are expected
-/// in large pieces. Returns how many bytes came; 0: the client has gone.
+/// Reads into [`SCRATCH`] if `buffer` is empty. Otherwise appends to `buffer`, in large pieces if the parser expects `wanted`
+/// bytes. Returns how many bytes came; 0: the client has gone.
 fn poll_read(
     stream: &mut Stream,
     buffer: &mut Vec<u8>,

@@ -47,9 +47,20 @@ pub(crate) fn make_room(connections: usize) {
     }
 }
 
+/// How many TLS handshakes there may be at once: they come before connections are counted, so they take a quarter of the
+/// descriptors that are kept.
+pub(crate) fn handshakes_max() -> usize {
+    let kept = getrlimit(Resource::Nofile).current.map_or(KEPT_MAX, kept);
+    usize::try_from(kept / 4).unwrap_or(usize::MAX).max(1)
+}
+
 fn within(limit: u64) -> usize {
-    let kept = (limit / PART).clamp(KEPT_MIN, KEPT_MAX).min(limit / 2);
-    usize::try_from(limit - kept).unwrap_or(usize::MAX)
+    usize::try_from(limit - kept(limit)).unwrap_or(usize::MAX)
+}
+
+/// How many descriptors are kept for files.
+fn kept(limit: u64) -> u64 {
+    (limit / PART).clamp(KEPT_MIN, KEPT_MAX).min(limit / 2)
 }
 
 #[cfg(test)]

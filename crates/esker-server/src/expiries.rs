@@ -17,6 +17,9 @@ use tokio::sync::Notify;
 use crate::server::Server;
 use crate::trees::Trees;
 
+/// So long after a look through the databases that failed the next one begins: each walks over all keys.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
 /// About so many keys are remembered.
 const KEPT: usize = 1 << 20;
 
@@ -30,7 +33,7 @@ type Place = (u16, Vec<u8>);
 #[derive(Default)]
 pub(crate) struct Expiries {
     known: RefCell<Option<Known>>,
-    /// Is told when a key expires earlier than all others, and when somebody begins or ceases to ask.
+    /// Notified when the next expiry changes, and after each `CONFIG SET`.
     pub(crate) changed: Notify,
 }
 
@@ -182,12 +185,13 @@ pub(crate) async fn tell(server: Rc<Server>) {
         if expiries.has_to_look(server.now_us()) {
             *expiries.known.borrow_mut() = Some(Known::new());
             let (snapshot, trees) = (server.db.snapshot(), Arc::clone(&server.trees));
-            match server.pool.run(move || look(&trees, &snapshot)).await {
-                Ok(Ok(found)) => expiries.add(found),
+            match server.pool.run(move || look(&trees, &snapshot)).await.and_then(|found| found) {
+                Ok(found) => expiries.add(found),
                 // What cannot be read now is asked for again.
-                Ok(Err(_)) | Err(_) => {
+                Err(error) => {
+                    server.reports.failure("look for keys that expire", &error);
                     expiries.known.take();
-                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    tokio::time::sleep(LOOK_AGAIN).await;
                     continue;
                 }
             }

@@ -1,7 +1,7 @@
 //! TLS handshakes, on a thread of their own: they compute much, and clients may take their time.
 //!
 //! ```text
-//! listener --Raw--> the thread: at most 512 at once, each at most 10 s --Handshaken--> connection::begin
+//! listener --Raw--> the thread: some hundred at once, each at most 10 s --Handshaken--> connection::begin
 //! ```
 //! When there are too many, the one that began first ends: a client that says nothing keeps nobody out.
 
@@ -19,18 +19,16 @@ use tokio::task::{AbortHandle, JoinSet, LocalSet};
 use tokio_rustls::TlsAcceptor;
 
 use crate::connection;
+use crate::descriptors;
 use crate::listen::Stream;
 use crate::server::Server;
 use crate::tls::{Certificates, TlsStream, name_of_client};
 
-/// The most handshakes at once.
-const AT_ONCE: usize = 512;
-
 /// How long one may take.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// So many connections wait between the threads.
-const WAITING: usize = 64;
+/// So many connections wait between the threads, in each direction.
+const WAITING: usize = 16;
 
 /// A connection without a handshake.
 pub(crate) struct Raw {
@@ -57,7 +55,8 @@ pub(crate) fn start(server: &Rc<Server>, certificates: Arc<Certificates>) -> io:
     let failed = Arc::clone(&server.figures.failed_handshakes);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("esker-tls".to_owned()).spawn(move || {
-        let handshakes = Rc::new(Handshakes { certificates, done: send_done, failed });
+        let at_once = descriptors::handshakes_max();
+        let handshakes = Rc::new(Handshakes { certificates, done: send_done, failed, at_once });
         LocalSet::new().block_on(&runtime, handshakes.run(raw));
     })?;
     tokio::task::spawn_local(receive(Rc::clone(server), done));
@@ -78,6 +77,8 @@ struct Handshakes {
     certificates: Arc<Certificates>,
     done: Sender<Handshaken>,
     failed: Arc<AtomicU64>,
+    /// The most handshakes at once.
+    at_once: usize,
 }
 
 impl Handshakes {
@@ -89,10 +90,10 @@ impl Handshakes {
             tokio::select! {
                 new = raw.recv() => {
                     let Some(new) = new else { return };
-                    if running.len() >= AT_ONCE {
+                    if running.len() >= self.at_once {
                         running.retain(|task| !task.is_finished());
                     }
-                    if running.len() >= AT_ONCE
+                    if running.len() >= self.at_once
                         && let Some(first) = running.pop_front()
                     {
                         first.abort();

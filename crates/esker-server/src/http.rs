@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -38,15 +39,15 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(crate) struct Http {
     connections: Cell<usize>,
-    /// Held by the request that looks at the store.
-    looks: tokio::sync::Mutex<()>,
+    /// Held by the job that looks at the store, whatever becomes of the request that has begun it.
+    looks: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Accepts connections for ever.
 pub(crate) async fn accept(listener: Listener, server: Rc<Server>) {
     let http = &server.http;
     loop {
-        let (stream, _) = listener.next().await;
+        let (stream, _) = listener.next(&server.reports).await;
         if http.connections.get() >= CONNECTIONS_MAX {
             add(&server.figures.refused_http, 1);
             continue;
@@ -143,9 +144,12 @@ async fn readiness(server: &Rc<Server>) -> Result<(), String> {
         return Err("the server is ending".to_owned());
     }
     let look = async {
-        let _alone = server.http.looks.lock().await;
-        let db = server.db.clone();
-        server.pool.run(move || db.check_writable()).await
+        let (alone, db) = (Arc::clone(&server.http.looks).lock_owned().await, server.db.clone());
+        let look = move || {
+            let _alone = alone;
+            db.check_writable()
+        };
+        server.pool.run(look).await
     };
     match timeout(ANSWER_WITHIN, look).await {
         Ok(Ok(Ok(()))) => Ok(()),
@@ -156,7 +160,11 @@ async fn readiness(server: &Rc<Server>) -> Result<(), String> {
 
 /// The text of `/metrics`.
 async fn measured(server: &Rc<Server>) -> esker::Result<String> {
-    let _alone = server.http.looks.lock().await;
+    let alone = Arc::clone(&server.http.looks).lock_owned().await;
     let (figures, db) = (metrics::Snapshot::of(server), server.db.clone());
-    server.pool.run(move || figures.text(&db)).await
+    let look = move || {
+        let _alone = alone;
+        figures.text(&db)
+    };
+    server.pool.run(look).await
 }

@@ -264,8 +264,8 @@ fn yield_to_event_loop() {
 }
 
 /// Serves `db`, which was opened with `events` as its listener, on this thread. `ready` is told the addresses when all of
-/// them accept connections. When `end` is over, no new connections are taken;
-/// running commands end within 10 seconds. Then the store is synced.
+/// them accept connections. When `end` resolves, no new connections are taken; running commands end within 10 seconds. Then
+/// the store is synced.
 ///
 /// # Errors
 /// [`ServeError`] when an address cannot be listened to, or the store fails.
@@ -301,23 +301,24 @@ pub fn serve(
             tokio::task::spawn_local(expiries::tell(Rc::clone(&server))),
             tokio::task::spawn_local(free_memory::give_back()),
         ];
-        if let Durability::Every(time) = server.config.durability {
-            tasks.push(tokio::task::spawn_local(sync_every(Rc::clone(&server), time)));
-        }
         let mut handshakes = None;
-        if let Some(certificates) = certificates {
-            handshakes = Some(handshakes::start(&server, Arc::clone(&certificates))?);
-            let hangup = signal(SignalKind::hangup())?;
-            tasks.push(tokio::task::spawn_local(reload_at(hangup, certificates)));
+        if let Some(certificates) = &certificates {
+            handshakes = Some(handshakes::start(&server, Arc::clone(certificates))?);
         }
+        // Also without certificates: who closes a terminal, or asks all to read their files again, means no end.
+        let hangup = signal(SignalKind::hangup())?;
+        tasks.push(tokio::task::spawn_local(reload_at(hangup, certificates)));
         let addresses = Addresses { resp: resp.addresses(), http: http.addresses() };
         ready(&addresses);
         tracing::info!(resp = shown(&addresses.resp), http = shown(&addresses.http), "ready");
         for listener in resp.into_each() {
             tasks.push(tokio::task::spawn_local(listener.accept(Rc::clone(&server), handshakes.clone())));
         }
-        // Not among those that the end stops: the last replies of connections wait for syncs too.
+        // Not among those that the end stops: the last replies of connections promise something too.
         tokio::task::spawn_local(syncs::tell(Rc::clone(&server)));
+        if let Durability::Every(time) = server.config.durability {
+            tokio::task::spawn_local(sync_every(Rc::clone(&server), time));
+        }
         // These answer until the end, so that others hear of it.
         for listener in http.into_each() {
             tokio::task::spawn_local(http::accept(listener, Rc::clone(&server)));
@@ -340,10 +341,10 @@ fn shown(addresses: &[Address]) -> String {
     addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Has the certificates read again at each SIGHUP.
-async fn reload_at(mut hangup: Signal, certificates: Arc<Certificates>) {
+/// Has the certificates read again at each SIGHUP, if there are any.
+async fn reload_at(mut hangup: Signal, certificates: Option<Arc<Certificates>>) {
     while hangup.recv().await.is_some() {
-        let certificates = Arc::clone(&certificates);
+        let Some(certificates) = certificates.clone() else { continue };
         // A panic is that of the pool's thread; the certificates stay as they are.
         let _ = tokio::task::spawn_blocking(move || certificates.reload()).await;
     }

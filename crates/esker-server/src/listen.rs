@@ -16,6 +16,7 @@ use tokio::sync::mpsc::Sender;
 
 use crate::connection;
 use crate::handshakes::Raw;
+use crate::reports::Reports;
 use crate::security::Security;
 use crate::server::Server;
 use crate::tls::TlsStream;
@@ -121,7 +122,7 @@ impl Listeners {
                 }
                 Address::Tcp(host, port) => tcp(host, *port, false, security, users).await?,
                 Address::Tls(host, port) => tcp(host, *port, true, security, users).await?,
-                Address::Unix(path) => unix(path)?,
+                Address::Unix(path) => unix(path).await?,
             });
         }
         Ok(Listeners(listeners))
@@ -137,7 +138,7 @@ impl Listeners {
             listeners.push(match address {
                 Address::Tls(..) => return Err(format!("cannot listen to {address}: HTTP has no TLS here")),
                 Address::Tcp(host, port) => local_tcp(host, *port).await?,
-                Address::Unix(path) => unix(path)?,
+                Address::Unix(path) => unix(path).await?,
             });
         }
         Ok(Listeners(listeners))
@@ -221,14 +222,14 @@ async fn local_tcp(host: &str, port: u16) -> Result<Listener, String> {
     Ok(Listener { socket: Socket::Tcp(socket), address: Address::Tcp(bound.ip().to_string(), bound.port()) })
 }
 
-fn unix(path: &Path) -> Result<Listener, String> {
+async fn unix(path: &Path) -> Result<Listener, String> {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt};
     let failed = |error: io::Error| format!("cannot listen to {}: {error}", path.display());
     // The socket of a server that was killed is in the way, and nothing else is removed.
     if let Ok(metadata) = std::fs::symlink_metadata(path)
         && metadata.file_type().is_socket()
-        && std::os::unix::net::UnixStream::connect(path)
-            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        // Does not wait: whoever has too many connections to accept them is there.
+        && UnixStream::connect(path).await.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
     {
         remove(path).map_err(failed)?;
     }
@@ -277,18 +278,21 @@ impl Listener {
                 });
                 match raw {
                     Ok(raw) => drop(handshakes.send(raw).await),
-                    Err(_) => tokio::time::sleep(REST).await,
+                    Err(error) => {
+                        server.reports.not_accepted(&self.address, &error);
+                        tokio::time::sleep(REST).await;
+                    }
                 }
             }
         }
         loop {
-            let (stream, address) = self.next().await;
+            let (stream, address) = self.next(&server.reports).await;
             connection::begin(&server, stream, address, local.clone(), None);
         }
     }
 
     /// The next connection without TLS, and the address of its other end.
-    pub(crate) async fn next(&self) -> (Stream, String) {
+    pub(crate) async fn next(&self, reports: &Reports) -> (Stream, String) {
         loop {
             let accepted = match &self.socket {
                 // No listener with TLS is asked.
@@ -302,7 +306,10 @@ impl Listener {
             };
             match accepted {
                 Ok(accepted) => return accepted,
-                Err(_) => tokio::time::sleep(REST).await,
+                Err(error) => {
+                    reports.not_accepted(&self.address, &error);
+                    tokio::time::sleep(REST).await;
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     used: Cell<usize>,
-    /// What those of them take that are about to end.
+    /// The bytes of connections that are about to end.
     doomed: Cell<usize>,
     /// The most bytes that all may take.
     pub(crate) bytes_max: Cell<usize>,
@@ -20,7 +20,7 @@ impl Budget {
         self.used.get()
     }
 
-    /// By how many bytes those connections take too much that go on.
+    /// The bytes by which all other connections exceed the limit.
     #[inline]
     pub(crate) fn excess(&self) -> usize {
         self.used.get().saturating_sub(self.doomed.get()).saturating_sub(self.bytes_max.get())

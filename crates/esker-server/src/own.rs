@@ -1,5 +1,6 @@
 //! The commands that are about a connection, a transaction, channels or the server.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,11 +13,13 @@ use crate::acl::{Attempt, WRONG_PASSWORD, credentials};
 use crate::canary::broken;
 use crate::channels::By;
 use crate::clients::Client;
-use crate::connection::{Connection, ITEM_BYTES, Next, Queue, Queued, Replies, Wait, told};
+use crate::connection::{COMMIT_BYTES, Connection, ITEM_BYTES, Next, Queue, Queued, Replies, Wait, told};
 use crate::info;
 use crate::server::{At, Owned};
 use crate::settings::Refused;
+use crate::trees::STEPS_INLINE;
 use crate::watches::Watched;
+use crate::why::ToPool;
 
 /// The most commands of a transaction that the event loop does; others would wait too long for more.
 const EXEC_INLINE_MAX: usize = 1000;
@@ -26,10 +29,11 @@ const NAME_BYTES_MAX: usize = 1024;
 
 const SYNTAX: &str = "ERR syntax error";
 
-/// An error of a subcommand.
+/// An error of a subcommand that is there.
 pub(crate) fn no_subcommand(name: &str, sub: &[u8]) -> String {
     let sub = String::from_utf8_lossy(&sub[..sub.len().min(128)]);
-    format!("ERR unknown subcommand '{sub}'. Try {} HELP.", name.to_ascii_uppercase())
+    let name = name.to_ascii_uppercase();
+    format!("ERR unknown subcommand or wrong number of arguments for '{sub}'. Try {name} HELP.")
 }
 
 fn wrong_count(name: &str, sub: &str) -> String {
@@ -272,7 +276,7 @@ impl Connection {
                 } else if is(mode, "OFF") {
                     self.replies = Replies::None;
                 } else if is(mode, "SKIP") {
-                    if self.replies == Replies::All {
+                    if self.replies != Replies::None {
                         self.replies = Replies::SkipNext;
                     }
                 } else {
@@ -285,10 +289,8 @@ impl Connection {
             (b"unblock", [id, how]) if is(how, "TIMEOUT") || is(how, "ERROR") => {
                 self.client_unblock(id, is(how, "ERROR"));
             }
-            (
-                b"id" | b"info" | b"getname" | b"setname" | b"setinfo" | b"reply" | b"no-evict" | b"no-touch",
-                _,
-            ) => self.reply.error(&wrong_count("client", &String::from_utf8_lossy(&sub))),
+            (b"unblock", [_, _]) => self.reply.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"),
+            (b"no-evict" | b"no-touch", [_]) => self.reply.error(SYNTAX),
             _ => self.reply.error(&no_subcommand("client", args[1])),
         }
         None
@@ -579,6 +581,8 @@ impl Connection {
 
     fn evaluate_all(&mut self, commands: &[Owned]) -> Result<Vec<Reply>, ReadError> {
         let (mut replies, now_us) = (Vec::new(), self.now_us());
+        // All of them are one step of the event loop.
+        let steps = Cell::new(STEPS_INLINE);
         for command in commands {
             let mut reply = Reply::new(self.reply.resp3);
             let arguments = command.arguments();
@@ -587,13 +591,16 @@ impl Connection {
                 command.spec,
                 &arguments,
                 &command.long,
-                At { database: command.database, now_us },
+                At { database: command.database, now_us, steps: &steps },
                 &mut reply,
             )?;
             if reply.bytes.is_empty() {
                 esker_redis::commands::blocking::reply_without_element(command.spec, false, &mut reply);
             }
             replies.push(reply);
+            if self.pending.writes.memory_bytes() > COMMIT_BYTES {
+                return Err(self.server.needs_pool(ToPool::Walk));
+            }
         }
         Ok(replies)
     }
@@ -651,6 +658,10 @@ impl Connection {
 
     /// Messages so far come before what the next command answers.
     fn tell_messages(&mut self) {
+        if self.is_in_exec {
+            // The reply of `EXEC` has begun.
+            return;
+        }
         self.reply.bytes.append(&mut self.client.take_outbox());
     }
 

@@ -1,12 +1,14 @@
 //! What the log is told of clients: lines that hostile clients cannot make many of.
 
 use std::cell::Cell;
+use std::io;
 use std::time::{Duration, Instant};
 
 use tracing::{debug, error, info, warn};
 
 use crate::clients::{Client, End};
 use crate::figures::{Slow, shortened_one};
+use crate::listen::Address;
 
 /// The most lines of a kind in a second.
 const PER_SECOND: u32 = 5;
@@ -99,6 +101,13 @@ impl Reports {
         if let Some(skipped) = self.slow_waits.pass(Instant::now()) {
             let us = took.as_micros() as u64;
             warn!(what, us, client = client.address.as_str(), skipped, "replies have waited");
+        }
+    }
+
+    /// The system gave no connection, though one may wait: there are no descriptors left, say.
+    pub(crate) fn not_accepted(&self, address: &Address, failed: &io::Error) {
+        if let Some(skipped) = self.failures.pass(Instant::now()) {
+            error!(%address, error = %failed, skipped, "no connection can be accepted");
         }
     }
 

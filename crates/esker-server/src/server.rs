@@ -13,7 +13,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use esker::{Batch, Db, ErrorKind, Snapshot};
@@ -42,12 +42,18 @@ use crate::pool::{Pool, Ran};
 use crate::reports::Reports;
 use crate::settings::Settings;
 use crate::syncs::{SyncWaits, Syncs};
-use crate::trees::{Trees, View, unreadable};
+use crate::trees::{STEPS_INLINE, Trees, View, unreadable};
 use crate::users::Users;
 use crate::waiters::{Waiter, WaiterId, Waiters};
 use crate::watches::Watches;
 use crate::why::{Spent, ToPool, Why};
 use crate::{Config, Durability};
+
+/// Commands with more arguments are done on another thread, whatever they do.
+const ARGUMENTS_INLINE: usize = 2048;
+
+/// What a transaction writes takes at most so much memory. One command makes at most 512 MiB.
+const JOB_BYTES_MAX: usize = 1 << 30;
 
 /// So many keys of a client that begins to wait are looked at at once.
 const KEYS_AT_ONCE: usize = 128;
@@ -88,11 +94,13 @@ impl Owned {
     }
 }
 
-/// Where and when a command is done.
-pub(crate) struct At {
+/// Where and when a command is done, and as a part of what.
+pub(crate) struct At<'a> {
     pub(crate) database: u16,
     /// In microseconds since 1970.
     pub(crate) now_us: u64,
+    /// Over how many entries all that is done at once may still walk on the event loop.
+    pub(crate) steps: &'a Cell<u32>,
 }
 
 /// Commands that another thread does, as one step.
@@ -140,9 +148,9 @@ pub(crate) struct Server {
     pub(crate) pool: Pool,
     pub(crate) http: Http,
     pub(crate) backups: Backups,
-    /// Why the last command went to the pool that did.
+    /// The reason of the last command that was sent to the pool.
     pub(crate) to_pool: Cell<Option<ToPool>>,
-    /// How often a connection has done commands, and was done with them soon.
+    /// How many steps of connections were short.
     pub(crate) short_steps: Cell<u64>,
     /// Whether no connection goes on after its current command.
     pub(crate) is_ending: Cell<bool>,
@@ -263,25 +271,32 @@ impl Server {
         self.figures.sweeps.add(took);
         self.note_event(Kind::Sweep, took);
         if let Err(error) = swept {
-            // It comes again at the next write, where a client is told.
+            // The next sweep tries again.
             add(&self.figures.failed_sweeps, 1);
             self.reports.failure("sweep", &error);
         }
     }
 
+    /// Sweeps each database, also if another one fails. Returns the first error.
     async fn sweep_all(self: &Rc<Self>) -> esker::Result<()> {
+        let mut swept = Ok(());
         for database in 0..self.trees.count() {
-            let mut next = Some(Vec::new());
-            while let Some(from) = next {
-                let nothing = HashSet::new();
-                let found = self.sweep_some(database, from.clone(), nothing).await?;
-                if !found.gone.is_empty() {
-                    // No command on these keys is under way now, so what is still gone stays gone.
-                    let _latched = self.latches.hold(Some(found.gone.clone())).await;
-                    self.sweep_some(database, from, found.gone.into_iter().collect()).await?;
-                }
-                next = found.next;
+            swept = swept.and(self.sweep_database(database).await);
+        }
+        swept
+    }
+
+    async fn sweep_database(self: &Rc<Self>, database: u16) -> esker::Result<()> {
+        let mut next = Some(Vec::new());
+        while let Some(from) = next {
+            let nothing = HashSet::new();
+            let found = self.sweep_some(database, from.clone(), nothing).await?;
+            if !found.gone.is_empty() {
+                // No command on these keys is under way now, so what is still gone stays gone.
+                let _latched = self.latches.hold(Some(found.gone.clone())).await;
+                self.sweep_some(database, from, found.gone.into_iter().collect()).await?;
             }
+            next = found.next;
         }
         Ok(())
     }
@@ -339,15 +354,22 @@ impl Server {
         spec: &Spec,
         arguments: &[&[u8]],
         long: &[Long],
-        At { database, now_us }: At,
+        At { database, now_us, steps }: At<'_>,
         reply: &mut Reply,
     ) -> Result<(), ReadError> {
-        let view = View::inline(&self.trees);
+        if arguments.len() > ARGUMENTS_INLINE {
+            return Err(self.needs_pool(ToPool::Walk));
+        }
+        let view = View::inline(&self.trees, steps.get());
         let stamp = self.stamp(now_us);
         let (mut own, mut shared);
         let cursors = if has_cursor(spec) {
-            // The pool has them: this has to wait too, and not on this thread.
-            shared = self.cursors.try_lock().map_err(|_| self.needs_pool(ToPool::Busy))?;
+            shared = match self.cursors.try_lock() {
+                Ok(cursors) => cursors,
+                Err(TryLockError::Poisoned(cursors)) => cursors.into_inner(),
+                // The pool has them: this has to wait too, and not on this thread.
+                Err(TryLockError::WouldBlock) => return Err(self.needs_pool(ToPool::Busy)),
+            };
             &mut *shared
         } else {
             own = Cursors::default();
@@ -359,10 +381,11 @@ impl Server {
         ctx.set_wants(self.wants());
         esker::without_io(|| evaluate(&mut ctx, spec, arguments, reply)).map_err(|error| match error {
             ReadError::NeedsIo => {
-                self.needs_pool(if view.is_exhausted() { ToPool::Walk } else { ToPool::File })
+                self.needs_pool(if view.steps_left() == 0 { ToPool::Walk } else { ToPool::File })
             }
             error => error,
         })?;
+        steps.set(view.steps_left());
         pending.touched.append(&mut ctx.take_touched());
         pending.events.append(&mut ctx.take_events());
         Ok(())
@@ -370,7 +393,7 @@ impl Server {
 
     /// Notes that a command is work for the pool.
     #[cold]
-    fn needs_pool(&self, why: ToPool) -> ReadError {
+    pub(crate) fn needs_pool(&self, why: ToPool) -> ReadError {
         self.figures.note_to_pool(why);
         self.to_pool.set(Some(why));
         ReadError::NeedsIo
@@ -533,7 +556,8 @@ impl Server {
             reply = Reply::new(client.resp3.get());
             let arguments = waiter.arguments_for(key);
             let is_free = self.latches.are_free(spec.keys_of(&arguments));
-            let at = At { database: *database, now_us: self.now_us() };
+            let steps = Cell::new(STEPS_INLINE);
+            let at = At { database: *database, now_us: self.now_us(), steps: &steps };
             if !is_free || self.evaluate(&mut pending, spec, &arguments, &[], at, &mut reply).is_err() {
                 drop(waiters);
                 return self.let_try_again(id);
@@ -565,7 +589,7 @@ impl Server {
     fn has_element(&self, database: u16, key: Option<&[u8]>) -> bool {
         let Some(key) = key else { return false };
         let slot = Slot { database, space: Space::Keys };
-        let found = esker::without_io(|| View::inline(&self.trees).get(slot, key));
+        let found = esker::without_io(|| View::inline(&self.trees, 1).get(slot, key));
         matches!(found, Ok(Some(entry)) if Type::of(&entry) == Ok(Type::List))
     }
 
@@ -606,8 +630,7 @@ impl Server {
         let begun = Instant::now();
         let writes = commands.iter().any(|command| command.spec.flags.writes);
         let latched = if writes || in_exec {
-            let of_all =
-                commands.iter().any(|command| command.spec.flags.writes && is_about_all(command.spec));
+            let of_all = commands.iter().any(|command| is_about_all(command.spec));
             let keys = commands.iter().flat_map(|command| {
                 let arguments = command.arguments();
                 let keys = command.spec.keys_of(&arguments).into_iter().map(<[u8]>::to_vec);
@@ -647,8 +670,7 @@ impl Server {
     /// Whether the latches let a command run now.
     #[inline]
     pub(crate) fn may_run(&self, spec: &Spec, arguments: &[&[u8]]) -> bool {
-        self.latches.are_all_free()
-            || (!(spec.flags.writes && is_about_all(spec)) && self.latches.are_free(spec.keys_of(arguments)))
+        self.latches.are_all_free() || (!is_about_all(spec) && self.latches.are_free(spec.keys_of(arguments)))
     }
 
     // ---- durability ----------------------------------------------------------------------------------
@@ -719,7 +741,7 @@ enum Served {
 
 /// Whether a command writes to keys that it does not name.
 pub(crate) fn is_about_all(spec: &Spec) -> bool {
-    spec.keys == esker_redis::Keys::None
+    spec.flags.writes && spec.keys == esker_redis::Keys::None
 }
 
 /// Whether a command goes on where an earlier one has stopped.
@@ -777,6 +799,11 @@ impl Job {
             pending.touched.append(&mut ctx.take_touched());
             pending.events.append(&mut ctx.take_events());
             replies.push(reply);
+            if pending.writes.memory_bytes() > JOB_BYTES_MAX {
+                let message =
+                    format!("a transaction writes at most {JOB_BYTES_MAX} bytes; nothing was written");
+                return Err(esker::Error::new(ErrorKind::InvalidInput, message));
+            }
         }
         if !pending.writes.is_empty() {
             let begun = Instant::now();

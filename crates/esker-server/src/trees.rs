@@ -23,7 +23,10 @@ const ELEMENTS_TAG: &str = "redis elements 1";
 const COPIED_BYTES: u64 = 64 << 10;
 
 /// How many entries the event loop walks over for one command. More is work for the pool.
-const STEPS_INLINE: u32 = 1000;
+pub(crate) const STEPS_INLINE: u32 = 1000;
+
+/// A command on the event loop makes no value of more bytes from shorter ones.
+const MADE_INLINE: u64 = 1 << 20;
 
 /// A database's trees.
 struct Database {
@@ -300,10 +303,10 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// For the event loop: the store as it is now, and only what is in memory. Evaluate below
-    /// [`esker::without_io`].
-    pub(crate) fn inline(trees: &'a Trees) -> View<'a> {
-        View { trees, snapshot: None, steps_left: Cell::new(Some(STEPS_INLINE)) }
+    /// For the event loop: the store as it is now, and only what is in memory. At most `steps` entries are walked over, which
+    /// are [`STEPS_INLINE`] for all that is done at once. Evaluate below [`esker::without_io`].
+    pub(crate) fn inline(trees: &'a Trees, steps: u32) -> View<'a> {
+        View { trees, snapshot: None, steps_left: Cell::new(Some(steps)) }
     }
 
     /// For the pool: all of it, as it was when `snapshot` was taken.
@@ -311,9 +314,9 @@ impl<'a> View<'a> {
         View { trees, snapshot: Some(snapshot), steps_left: Cell::new(None) }
     }
 
-    /// Whether no further entry may be walked over.
-    pub(crate) fn is_exhausted(&self) -> bool {
-        self.steps_left.get() == Some(0)
+    /// Over how many more entries the event loop may walk.
+    pub(crate) fn steps_left(&self) -> u32 {
+        self.steps_left.get().unwrap_or_default()
     }
 
     fn scan(&self, tree: &Tree, range: ScanRange) -> esker::Result<Scan> {
@@ -345,6 +348,14 @@ impl Base for View<'_> {
         };
         let place = Found { tree, key, in_snapshot: self.snapshot.is_some() };
         found.map_err(|error| failed(&error))?.map(|value| place.entry(value)).transpose()
+    }
+
+    fn may_make(&self, bytes: u64) -> Result<(), ReadError> {
+        if bytes > MADE_INLINE && self.steps_left.get().is_some() {
+            self.steps_left.set(Some(0));
+            return Err(ReadError::NeedsIo);
+        }
+        Ok(())
     }
 
     fn walk(

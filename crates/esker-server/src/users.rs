@@ -12,7 +12,7 @@ use crate::files;
 use crate::passwords::Argon;
 use crate::security::Security;
 
-/// The user that clients are who have not said who they are.
+/// The user of a client that has not said who it is.
 pub(crate) const DEFAULT: &[u8] = b"default";
 
 /// The most bytes of an ACL file, and the most users.

@@ -9,9 +9,12 @@
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use esker::{Error, ErrorKind, Result};
+use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
 
 use super::url::{Address, Url};
 use super::wire::{Replies, Reply, command};
@@ -22,6 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is left of a reply is read up to this many bytes. Beyond that, a new connection costs less.
 const PASSED_MAX: u64 = 1 << 20;
+
+/// How soon the client tries again to connect to a server that is there and accepts nobody.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// A connection to a database of a server.
 pub(super) struct Connection {
@@ -305,7 +311,7 @@ impl Socket {
                 Stream::Tcp(stream)
             }
             Address::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
+                let stream = unix(path, within)?;
                 stream.set_read_timeout(each)?;
                 stream.set_write_timeout(each)?;
                 Stream::Unix(stream)
@@ -353,6 +359,31 @@ impl Read for Socket {
             Stream::Tcp(stream) => stream.read(out),
             Stream::Unix(stream) => stream.read(out),
         })
+    }
+}
+
+/// Connects within so long. The system would wait for ever for a server that is there and accepts nobody.
+fn unix(path: &Path, within: Duration) -> io::Result<UnixStream> {
+    let (address, begin) = (SocketAddrUnix::new(path)?, Instant::now());
+    loop {
+        let socket = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+        fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
+        ioctl_fionbio(&socket, true)?;
+        match connect(&socket, &address) {
+            Ok(()) => {
+                let stream = UnixStream::from(socket);
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+            Err(Errno::AGAIN) if begin.elapsed() < within => {
+                if interrupt::check().is_err() {
+                    return Err(io::Error::other(Stopped));
+                }
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

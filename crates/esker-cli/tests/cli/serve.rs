@@ -175,6 +175,17 @@ fn a_password_comes_from_a_file_or_a_variable() {
     assert_eq!(both.stdin(Stdio::null()).output().unwrap().status.code(), Some(2));
 }
 
+/// As when its terminal is closed, or something asks all processes to read their files again.
+#[test]
+fn a_hangup_is_no_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut serving = serve(dir.path(), "");
+    serving.signal("-HUP");
+    serving.client().check("PING => +PONG");
+    serving.signal("-TERM");
+    assert_eq!(serving.code(), Some(0));
+}
+
 /// One that does not read holds it up for some seconds, and no longer.
 #[test]
 fn a_client_that_does_not_read_does_not_keep_it() {

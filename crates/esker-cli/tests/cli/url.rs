@@ -50,6 +50,12 @@ impl Place {
     }
 }
 
+fn esker_with(dir: &Path, arguments: &str) -> std::process::Command {
+    let mut command = esker_in(dir);
+    command.args(arguments.split(' '));
+    command
+}
+
 /// Runs `esker` with a URL that is typed, or in the variable.
 fn with_url(dir: &Path, url: &str, arguments: &str) -> Done {
     let mut command = esker_in(dir);
@@ -431,6 +437,26 @@ fn a_scan_of_a_server_that_gets_nowhere_ends() {
     });
     assert_eq!(done.code, 3, "{}", done.stderr());
     assert!(done.stderr().contains("unexpected"), "{}", done.stderr());
+}
+
+/// A socket with more connections than its server has accepted: the system lets others wait for ever.
+#[test]
+fn a_wait_for_a_server_that_accepts_nobody_ends() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen, socket};
+    let dir = tempfile::tempdir().unwrap();
+    let address = SocketAddrUnix::new(dir.path().join("socket")).unwrap();
+    let new = || socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+    let server = new();
+    bind(&server, &address).unwrap();
+    listen(&server, 0).unwrap();
+    let first = new();
+    connect(&first, &address).unwrap();
+    let done = with_url(dir.path(), "unix:socket", "--wait 1s get k");
+    assert_eq!(done.code, 3, "{}", done.stderr());
+    // It is not taken for one that was left behind.
+    let done = run(esker_with(dir.path(), "serve --resp unix:socket"), b"");
+    assert_eq!(done.code, 2, "{}", done.stderr());
+    assert!(done.stderr().contains("socket"), "{}", done.stderr());
 }
 
 /// A server that never answers, and one that does not listen yet.

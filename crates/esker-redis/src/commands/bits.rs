@@ -40,7 +40,9 @@ fn setbit(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<()
         Some(1) => true,
         _ => return Err(Fault::told("ERR bit is not an integer or out of range")),
     };
-    let mut string = Changed::of(ctx.get_string(args[1])?)?;
+    let old = ctx.get_string(args[1])?;
+    ctx.session().may_make(byte)?;
+    let mut string = Changed::of(old)?;
     // Less than BYTES_MAX.
     let byte = byte as usize;
     let grows = string.bytes.len() <= byte;

@@ -29,8 +29,11 @@ pub(super) const LONG_BYTES: u64 = 4 << 20;
 /// So many bytes are stored, or read to be sent, at once.
 const PIECE_BYTES: usize = 1 << 20;
 
+/// The memory of a value on its way: a piece that comes or goes, and one that is stored or read meanwhile.
+pub(super) const LONG_MEMORY: usize = 2 * PIECE_BYTES;
+
 /// So many bytes are taken from the socket at once.
-const READ_BYTES: usize = 256 << 10;
+const TAKEN_BYTES: usize = 256 << 10;
 
 impl Connection {
     /// Stores a long argument as it comes, whatever its command will do with it. `None`: the client has gone.
@@ -89,7 +92,7 @@ impl Connection {
                 return Ok(0);
             }
             let idle_s = self.server.settings.borrow().idle_s;
-            let room = usize::try_from(left).unwrap_or(READ_BYTES).min(READ_BYTES);
+            let room = usize::try_from(left).unwrap_or(TAKEN_BYTES).min(TAKEN_BYTES);
             tokio::select! {
                 read = poll_fn(|cx| poll_append(&mut self.stream, piece, room, cx)) => {
                     let read = read?;
@@ -169,8 +172,8 @@ impl Storing {
     }
 
     /// Begins to store the next piece. After a failure it is passed over: the client sends it anyway. Returns an empty buffer
-    /// for the piece behind it: the memory of large pieces that goes back to the allocator, and comes from it again on
-    /// another thread, makes the event loop wait for the allocator's lock.
+    /// for the piece behind it: if one thread frees large buffers and another allocates them, the event loop waits for the
+    /// allocator's lock.
     async fn add(&mut self, mut piece: Vec<u8>) -> Vec<u8> {
         match self.writer().await {
             Ok((mut writer, mut spare)) => {

@@ -96,6 +96,21 @@ fn a_user_that_is_deleted_is_disconnected() {
     wait_until("all of them have gone", || admin.figure("connected_clients") == 1);
 }
 
+/// While the replies before it are written, its right goes: it does not wait yet. The socket does not hold them all.
+#[test]
+fn a_right_that_goes_before_the_wait_begins() {
+    let (host, mut admin, _) = with_user("+@all ~list:*");
+    admin.call_with(&[b"SET", &b"list:long"[..], &vec![b'x'; 250_000]]);
+    let mut user = host.unix_client();
+    user.check("AUTH u any => +OK");
+    user.send_bytes(b"GET list:long\r\nBLPOP list:a 0\r\n");
+    wait_until("it writes the reply", || admin.call("CLIENT LIST").to_string().contains("cmd=blpop"));
+    admin.check("ACL SETUSER u resetkeys ~other => +OK");
+    assert_eq!(user.read().bytes().len(), 250_000);
+    assert_eq!(user.read().to_string(), NO_KEY);
+    admin.check("RPUSH list:a x => :1\n LLEN list:a => :1");
+}
+
 #[test]
 fn one_that_waits_for_what_it_may_not_have_any_more_is_disconnected() {
     let (host, mut admin, mut user) = with_user("+@all ~list:* &news:*");

@@ -24,9 +24,9 @@ fn commands_and_subcommands_have_names() {
         "COMMAND LIST FILTERBY MODULE json => []
         COMMAND LIST FILTERBY => -ERR syntax error
         COMMAND LIST all => -ERR syntax error
-        COMMAND INFO nosuch config|nosuch get|x => [*-1 *-1 *-1]
+        COMMAND INFO nosuch config|nosuch get|x => [$-1 $-1 $-1]
         COMMAND INFO GET => [[get :2 [+readonly +fast] :1 :1 :1 [+@read +@string +@fast] [] [] []]]
-        COMMAND INFO Config|Set => [[config|set :-4 [+fast +admin] :0 :0 :0 [+@admin +@slow +@dangerous] [] [] []]]
+        COMMAND INFO Config|Set => [[config|set :-4 [+admin] :0 :0 :0 [+@admin +@slow +@dangerous] [] [] []]]
         COMMAND DOCS nosuch => []
         COMMAND DOCS slowlog|len => [slowlog|len [summary Returns the number of slow commands that are kept group server]]
         COMMAND GETKEYS MSET a 1 b 2 => [a b]

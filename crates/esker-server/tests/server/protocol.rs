@@ -133,6 +133,8 @@ fn client_reply_off_and_skip() {
     let mut client = host.client();
     client.send_bytes(b"CLIENT REPLY SKIP\r\nSET a 1\r\nGET a\r\n");
     assert_eq!(client.read().to_string(), "1");
+    client.send_bytes(b"CLIENT REPLY SKIP\r\nCLIENT REPLY SKIP\r\nPING\r\nECHO b\r\n");
+    assert_eq!(client.read().to_string(), "b");
     // Errors and QUEUED are replies too.
     client.send_bytes(b"CLIENT REPLY OFF\r\nSET a 2\r\nNOSUCH\r\nGET\r\nMULTI\r\nINCR a\r\nEXEC\r\nPING\r\n");
     client.send_bytes(b"CLIENT REPLY ON\r\nGET a\r\n");

@@ -1,6 +1,6 @@
 //! `MULTI`, `EXEC` and `DISCARD`.
 
-use crate::client::{Value, encoded};
+use crate::client::{Client, Value, encoded};
 use crate::host::Host;
 
 #[test]
@@ -149,6 +149,61 @@ fn a_transaction_that_needs_the_pool() {
         assert_eq!(texts[5..].join(" "), format!("+OK :{round} *-1 :0 $-1 +OK :0"));
     }
     assert!(host.client().figure("commands_in_pool") > 0 || client.calls_of("exec") == 3);
+}
+
+#[test]
+fn exec_with_arguments_ends_the_transaction() {
+    let host = Host::start();
+    let mut client = host.client();
+    client.check(
+        "MULTI => +OK
+        EXEC x => -EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command
+        EXEC => -ERR EXEC without MULTI",
+    );
+}
+
+#[test]
+fn messages_come_behind_the_reply_of_exec() {
+    let host = Host::start();
+    let mut client = host.client();
+    client.check("MULTI => +OK\n SUBSCRIBE a => +QUEUED\n PUBLISH a x => +QUEUED\n SUBSCRIBE b => +QUEUED");
+    client.check("EXEC => [[subscribe a :1] :1 [subscribe b :2]]");
+    assert_eq!(client.read().to_string(), "[message a x]");
+}
+
+/// What takes long is done elsewhere, however short the command is.
+#[test]
+fn large_values_are_made_in_the_pool() {
+    let host = Host::start();
+    let mut client = host.client();
+    let value = vec![b'x'; 100_000];
+    let mut in_pool = 0;
+    let mut went_there = |client: &mut Client, what: &str| {
+        let before = std::mem::replace(&mut in_pool, client.figure("commands_in_pool"));
+        assert!(in_pool > before, "{what}");
+    };
+    client.check("SETBIT bits 80000000 1 => :0\n STRLEN bits => :10000001");
+    went_there(&mut client, "SETBIT");
+    client.check("SETRANGE range 2000000 x => :2000001");
+    went_there(&mut client, "SETRANGE");
+    client.check("MULTI => +OK");
+    for _ in 0..30 {
+        assert_eq!(client.call_with(&[b"APPEND", &b"a"[..], &value]).to_string(), "+QUEUED");
+    }
+    let Value::Array(replies) = client.call("EXEC") else { panic!("no replies") };
+    assert_eq!(replies[29].integer(), 3_000_000);
+    went_there(&mut client, "EXEC with large values");
+    let many: Vec<String> = (0..3000).map(|number| number.to_string()).collect();
+    let line = [&["RPUSH".to_owned(), "list".to_owned()][..], &many].concat();
+    assert_eq!(client.call_with(&line).integer(), 3000);
+    went_there(&mut client, "many arguments");
+    client.check("MULTI => +OK");
+    (0..4).for_each(|_| client.check("LRANGE list 0 600 => +QUEUED"));
+    let Value::Array(replies) = client.call("EXEC") else { panic!("no replies") };
+    assert!(replies.iter().all(|reply| matches!(reply, Value::Array(elements) if elements.len() == 601)));
+    went_there(&mut client, "EXEC with long walks");
+    let words = std::iter::repeat_n("SUBSCRIBE", (1 << 14) + 1).collect::<Vec<_>>();
+    assert!(client.call_with(&words).is_error());
 }
 
 /// A huge transaction is queued, done, and seen by others at once.

@@ -264,14 +264,15 @@ fn long_transaction(target: &Target, rng: &mut Rng) {
     });
 }
 
-fn many_channels(target: &Target, _: &mut Rng) {
-    let channels = target.many(1_000_000);
+fn many_channels(target: &Target, rng: &mut Rng) {
+    // Another one may do the same meanwhile.
+    let (channels, name) = (target.many(1_000_000), format!("attack:{:x}", rng.next()));
     let Some(mut client) = target.client() else { return };
-    let mut writer = client.writer();
+    let (mut writer, name) = (client.writer(), &name);
     thread::scope(|scope| {
         scope.spawn(move || {
             for first in (0..channels).step_by(1000) {
-                let names = (first..first + 1000).map(|number| format!("attack:{number}"));
+                let names = (first..first + 1000).map(|number| format!("{name}:{number}"));
                 let words: Vec<String> = ["SUBSCRIBE".to_owned()].into_iter().chain(names).collect();
                 writer.send_bytes(&encoded(&words));
             }
@@ -280,7 +281,7 @@ fn many_channels(target: &Target, _: &mut Rng) {
             client.read();
         }
     });
-    assert_eq!(target.call("PUBLISH attack:7 x").integer(), 1);
+    assert_eq!(target.call(&format!("PUBLISH {name}:7 x")).integer(), 1);
 }
 
 /// Clients that wait for the same key, and go or are served.

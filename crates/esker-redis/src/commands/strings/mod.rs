@@ -221,6 +221,7 @@ fn append(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<()
     let old = ctx.get_string(key)?;
     if let Some(old) = &old {
         check_len(old.value.len(), more.len() as u64)?;
+        ctx.session().may_make(old.value.len() + more.len() as u64)?;
     }
     let mut string = Changed::of(old)?;
     string.bytes.extend_from_slice(more);
@@ -247,6 +248,7 @@ fn setrange(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<
         return Ok(());
     }
     check_len(offset, part.len() as u64)?;
+    ctx.session().may_make(offset + part.len() as u64)?;
     let mut string = Changed::of(old)?;
     // Both are at most BYTES_MAX.
     let (begin, end) = (offset as usize, offset as usize + part.len());
