@@ -48,7 +48,10 @@ use self::splice::{Path, Splice};
 use crate::checksum::hash_key;
 use crate::cursor::{Kind, SeqNo};
 use crate::error::Result;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+
+/// With so many entries, a memtable that expects no prefix is copied to one that expects theirs.
+const LEARN_AT: usize = 1024;
 
 /// A sorted set of entries that threads add to and read without locks.
 pub(crate) struct Memtable {
@@ -60,6 +63,8 @@ pub(crate) struct Memtable {
     splice: Splice,
     /// The expected common prefix of the keys. Key heads begin after it.
     prefix: Box<[u8]>,
+    /// Whether nothing was known of the keys when it was made, and nobody has looked at them since.
+    is_unlearned: AtomicBool,
     /// The expected number of entries: that of the previous memtable.
     expected: usize,
     /// Created by the first reservation, before any insert.
@@ -111,7 +116,46 @@ impl Memtable {
     /// An empty memtable to follow this one, with the same pool of chunks. It expects the common prefix and
     /// the number of entries of this one; any key may be inserted all the same.
     pub(crate) fn successor(&self) -> Memtable {
-        Memtable { expected: self.len(), ..Memtable::with(self.common_prefix(), self.arena.pool().cloned()) }
+        Memtable { expected: self.len(), ..self.expecting(self.common_prefix()) }
+    }
+
+    /// An empty memtable with the same pool of chunks that expects `prefix`.
+    fn expecting(&self, prefix: &[u8]) -> Memtable {
+        let is_unlearned = AtomicBool::new(false);
+        Memtable { is_unlearned, ..Memtable::with(prefix, self.arena.pool().cloned()) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn expects_prefix(&self) -> bool {
+        !self.prefix.is_empty()
+    }
+
+    /// Whether it is time to call [`Memtable::learned`].
+    #[inline]
+    pub(crate) fn may_learn(&self) -> bool {
+        self.is_unlearned.load(Ordering::Relaxed) && self.len() >= LEARN_AT
+    }
+
+    /// A copy that expects the prefix that the keys have so far, if that makes searches faster: where the heads of all keys
+    /// are the same 8 bytes, each step of a search touches a node and compares keys. `None` if it does not, and if there
+    /// is no memory for it; then it is not tried again. The caller sees to it that nobody inserts meanwhile.
+    pub(crate) fn learned(&self) -> Option<Memtable> {
+        self.is_unlearned.store(false, Ordering::Relaxed);
+        let prefix = self.common_prefix();
+        // Keys that ascend begin alike until later ones come.
+        let is_random = self.splice.try_take().is_some_and(|path| !path.has_helped());
+        if prefix.len() < size_of::<u64>() / 2 || !is_random || self.len() > 8 * LEARN_AT {
+            return None;
+        }
+        let copy = self.expecting(prefix);
+        let mut next = self.first();
+        while let Some(node) = next {
+            let (height, key, value) = (height::random(), node.key(), node.value());
+            let mut region = copy.reserve(Memtable::entry_size(height, key.len(), value.len())).ok()?;
+            copy.insert(&mut region, height, key, node.seq(), node.kind(), value);
+            next = node.next();
+        }
+        Some(copy)
     }
 
     /// An empty memtable that takes memory from `pool` first. It is faster where most keys start with
@@ -124,6 +168,7 @@ impl Memtable {
             len: AtomicUsize::new(0),
             splice: Splice::new(),
             prefix: prefix.into(),
+            is_unlearned: AtomicBool::new(prefix.is_empty()),
             expected: 0,
             filter: OnceLock::new(),
             id: IDS.fetch_add(1, std::sync::atomic::Ordering::Relaxed),

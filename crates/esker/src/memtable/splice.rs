@@ -35,6 +35,11 @@ impl Path {
         promising
     }
 
+    /// Whether the last attempt was not in vain.
+    pub(super) fn has_helped(&self) -> bool {
+        self.penalty == 0
+    }
+
     #[inline]
     pub(super) fn learn(&mut self, helped: bool) {
         self.penalty = if helped { 0 } else { (self.penalty * 2 + 1).min(31) };

@@ -206,6 +206,56 @@ fn a_successor_filters_what_it_does_not_have() {
     assert!(wrong < keys / 20, "{wrong} of {keys}");
 }
 
+/// A memtable with these keys, several versions of some.
+fn of_keys(keys: impl Iterator<Item = String>) -> (Memtable, Model) {
+    let (table, mut model) = (Memtable::new(), Model::new());
+    for (seq, key) in (1..).zip(keys) {
+        let (kind, value) =
+            if seq % 7 == 0 { (Kind::Delete, Vec::new()) } else { (Kind::Put, vec![seq as u8; 9]) };
+        put(&table, key.as_bytes(), seq, kind, &value);
+        model.insert((key.into_bytes(), Reverse(seq)), (kind, value));
+    }
+    (table, model)
+}
+
+#[test]
+fn a_memtable_learns_the_prefix_of_its_keys() {
+    let entries = if cfg!(miri) { 40 } else { LEARN_AT as u64 };
+    let mut rng = Rng::new(1);
+    let (table, model) = of_keys((0..entries).map(|_| format!("user/0000/{:04}", rng.next() % 1000)));
+    assert_eq!(table.may_learn(), !cfg!(miri));
+    let copy = Arc::new(table.learned().unwrap());
+    assert!(copy.prefix.starts_with(b"user/0000/") && !copy.may_learn() && !table.may_learn());
+    let mut cursor = copy.cursor();
+    cursor.seek_to_first().unwrap();
+    for entry in &model {
+        same_place(&cursor, Some(entry));
+        cursor.next().unwrap();
+    }
+    assert!(!cursor.valid());
+    model.keys().for_each(|(key, Reverse(seq))| check_lookups(&copy, &model, key.clone(), *seq));
+}
+
+#[test]
+fn a_memtable_learns_only_what_helps() {
+    let learns = |keys: &mut dyn Iterator<Item = String>| {
+        let (table, _) = of_keys(keys);
+        let learned = table.learned().is_some();
+        assert!(!table.may_learn(), "it would be asked for ever");
+        learned
+    };
+    let mut rng = Rng::new(1);
+    assert!(learns(&mut (0..100).map(|_| format!("user/0000/{:04}", rng.next() % 1000))));
+    // Later keys would not begin alike.
+    assert!(!learns(&mut (0..100).map(|number| format!("user/0000/{number:04}"))));
+    // Their heads differ already.
+    assert!(!learns(&mut (0..100).map(|_| format!("u{:08}", rng.next() % 100_000_000))));
+    if !cfg!(miri) {
+        // To copy so many would hold up writers.
+        assert!(!learns(&mut (0..=8 * LEARN_AT).map(|_| format!("user/0000/{:04}", rng.next() % 1000))));
+    }
+}
+
 #[test]
 fn the_common_prefix_is_that_of_all_keys() {
     let table = Memtable::new();

@@ -83,6 +83,9 @@ impl Opening {
             let mut region = mem.table.reserve(Memtable::entry_size(height, op.key.len(), op.value.len()))?;
             mem.table.insert(&mut region, height, op.key, seq, op.kind, op.value);
             mem.note_write(seq, Some((state.floor, end)));
+            if tree.may_learn() {
+                tree.learn();
+            }
         }
         Ok(Visited::Taken(count))
     }

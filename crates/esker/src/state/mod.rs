@@ -70,6 +70,20 @@ impl Mem {
         self.time_us.fetch_max(time_us, Ordering::AcqRel);
     }
 
+    /// A copy whose searches are faster; `None` if there is no need for one. Under the commit lock, while no reservation
+    /// is in progress.
+    fn learned(&self) -> Option<Arc<Mem>> {
+        let copied = |field: &AtomicU64| AtomicU64::new(field.load(Ordering::Acquire));
+        Some(Arc::new(Mem {
+            table: Arc::new(self.table.learned()?),
+            floor_segment: copied(&self.floor_segment),
+            floor_start: copied(&self.floor_start),
+            last_seq: copied(&self.last_seq),
+            end: copied(&self.end),
+            time_us: copied(&self.time_us),
+        }))
+    }
+
     /// Notes a reservation whose last number is `last_seq`. `logged`: the segment that its record lies in, and the log
     /// position after it.
     pub(crate) fn note_write(&self, last_seq: SeqNo, logged: Option<(LogFloor, u64)>) {
@@ -312,6 +326,20 @@ impl TreeInner {
             immutable.extend(state.immutable.iter().cloned());
             TreeState { mem: Arc::clone(&fresh), immutable, ..TreeState::clone(state) }
         });
+    }
+
+    /// Whether [`TreeInner::learn`] may make searches faster.
+    #[inline]
+    pub(crate) fn may_learn(&self) -> bool {
+        self.state.load().mem.table.may_learn()
+    }
+
+    /// Puts a copy in the place of the memtable, if its searches are faster. Under the commit lock, while no reservation is
+    /// in progress: the memtable holds all writes that anybody may see, and gets no more.
+    pub(crate) fn learn(&self) {
+        if let Some(copy) = self.mem().learned() {
+            self.state.rcu(|state| TreeState { mem: Arc::clone(&copy), ..TreeState::clone(state) });
+        }
     }
 
     /// Shows what has changed, all at once, and takes the flushed memtables out. Under the version lock; where range

@@ -215,6 +215,11 @@ impl Commit {
         state
     }
 
+    /// Takes the lock if it is free and no reservation is in progress.
+    pub(crate) fn try_lock_quiet(&self) -> Option<MutexGuard<'_, CommitState>> {
+        self.state.try_lock().filter(|state| state.queue.is_empty())
+    }
+
     /// Whether a thread waits for the queue to be empty.
     #[cfg(test)]
     pub(crate) fn is_quiet_wanted(&self) -> bool {

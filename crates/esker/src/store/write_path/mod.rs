@@ -19,6 +19,8 @@ use crate::write::batch::{Batch, HugeValue};
 use crate::write::commit::{Committed, NewRecord};
 
 mod new_blobs;
+#[cfg(test)]
+mod tests;
 
 /// Refuses a batch with keys outside of their trees' present bounds.
 fn check_key_bounds(batch: &Batch) -> Result<()> {
@@ -328,12 +330,16 @@ impl WritePath {
         self.disk.ensure_writable()
     }
 
-    /// Makes full memtables immutable, and notifies the jobs that the write has made work for.
+    /// Makes full memtables immutable, has new ones learn what keys they hold, and notifies the jobs that the write has made work for.
     fn after_write(&self, batch: &Batch) {
         let limit = self.disk.space().memtable_limit();
         for part in batch.parts() {
             if part.tree.memory_to_flush() >= limit {
                 self.flusher.switch_memtable(&part.tree, limit);
+            } else if part.tree.may_learn()
+                && let Some(_quiet) = self.log.commit().try_lock_quiet()
+            {
+                part.tree.learn();
             }
         }
         if !self.log.wal().has_spare() {
