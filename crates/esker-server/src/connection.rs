@@ -39,7 +39,7 @@ use crate::why::{ToPool, Why};
 
 mod long;
 
-use long::{LONG_BYTES, LONG_MEMORY};
+use long::{LONG_BYTES, LONG_MEMORY, memory_of_parts};
 
 /// So many bytes are read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -482,7 +482,7 @@ impl Connection {
             }
             self.is_within_reply = true;
             // It may take long, and the messages count no longer as those that wait.
-            let written = reply.bytes.capacity() + if reply.has_parts() { LONG_MEMORY } else { 0 };
+            let written = reply.bytes.capacity() + memory_of_parts(&reply);
             if written > KEPT_BYTES {
                 self.held_bytes += written;
                 self.note_memory();

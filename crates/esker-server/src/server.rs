@@ -52,8 +52,8 @@ use crate::{Config, Durability};
 /// Commands with more arguments are done on another thread, whatever they do.
 const ARGUMENTS_INLINE: usize = 2048;
 
-/// What a transaction writes takes at most so much memory. One command makes at most 512 MiB.
-const JOB_BYTES_MAX: usize = 1 << 30;
+/// What the commands of a transaction write takes at most so much memory. Each has bounds of its own.
+const EXEC_BYTES_MAX: usize = 1 << 30;
 
 /// So many keys of a client that begins to wait are looked at at once.
 const KEYS_AT_ONCE: usize = 128;
@@ -799,9 +799,9 @@ impl Job {
             pending.touched.append(&mut ctx.take_touched());
             pending.events.append(&mut ctx.take_events());
             replies.push(reply);
-            if pending.writes.memory_bytes() > JOB_BYTES_MAX {
+            if self.commands.len() > 1 && pending.writes.memory_bytes() > EXEC_BYTES_MAX {
                 let message =
-                    format!("a transaction writes at most {JOB_BYTES_MAX} bytes; nothing was written");
+                    format!("a transaction writes at most {EXEC_BYTES_MAX} bytes; nothing was written");
                 return Err(esker::Error::new(ErrorKind::InvalidInput, message));
             }
         }

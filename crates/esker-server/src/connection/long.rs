@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{ErrorKind, ValueWriter};
-use esker_redis::{Huge, Part, spec};
+use esker_redis::{Huge, Part, Reply, spec};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::{Connection, Next, poll_append, sleep, told};
@@ -29,7 +29,7 @@ pub(super) const LONG_BYTES: u64 = 4 << 20;
 /// So many bytes are stored, or read to be sent, at once.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The memory of a value on its way: a piece that comes or goes, and one that is stored or read meanwhile.
+/// The memory of a value that comes: the piece that comes, and the one before it, which is stored meanwhile.
 pub(super) const LONG_MEMORY: usize = 2 * PIECE_BYTES;
 
 /// So many bytes are taken from the socket at once.
@@ -124,6 +124,13 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// The memory of the parts of a reply that is written: a piece that goes, and the next one, which is read meanwhile.
+pub(super) fn memory_of_parts(reply: &Reply) -> usize {
+    let parts = reply.pieces().filter_map(|(_, part)| part);
+    let longest = parts.map(|part| part.range.end.saturating_sub(part.range.start)).max().unwrap_or_default();
+    2 * usize::try_from(longest).unwrap_or(PIECE_BYTES).min(PIECE_BYTES)
 }
 
 /// Begins to read the piece of `part` that begins at `at` into `buffer`, on another thread.
