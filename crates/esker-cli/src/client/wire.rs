@@ -151,7 +151,9 @@ impl<R: Read> Replies<R> {
     fn head(&mut self) -> io::Result<Head> {
         let line = self.line()?;
         let Some((kind, rest)) = line.split_first() else { return Err(garbage("an empty line")) };
-        self.take(rest.len() as u64)?;
+        if matches!(kind, b'+' | b'-') {
+            self.take(rest.len() as u64)?;
+        }
         Ok(match kind {
             b'+' => Head::Whole(Reply::Status(rest.to_vec())),
             b'-' => Head::Whole(Reply::Error(rest.to_vec())),
