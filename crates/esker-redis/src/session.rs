@@ -190,6 +190,17 @@ pub struct Writes {
     begun_bytes: usize,
 }
 
+/// About how many bytes of memory a write to `key` takes.
+fn memory_of(key: &[u8], op: &Op) -> usize {
+    let value_bytes = match op {
+        Op::Put(entry) => {
+            entry.attributes.len() + if let Value::Bytes(bytes) = &entry.value { bytes.len() } else { 0 }
+        }
+        Op::Delete => 0,
+    };
+    key.len() + value_bytes + 64
+}
+
 #[derive(Debug, Clone)]
 enum Undo {
     Key(Slot, Arc<[u8]>, Option<Op>),
@@ -251,13 +262,7 @@ impl Writes {
     }
 
     fn write(&mut self, slot: Slot, key: &[u8], op: Op) {
-        let value_bytes = match &op {
-            Op::Put(entry) => {
-                entry.attributes.len() + if let Value::Bytes(bytes) = &entry.value { bytes.len() } else { 0 }
-            }
-            Op::Delete => 0,
-        };
-        self.bytes += key.len() + value_bytes + 64;
+        self.bytes += memory_of(key, &op);
         let ops = self.ops.entry(slot).or_default();
         let same = (Bound::Included(key), Bound::Included(key));
         let (key, before) = match ops.range_mut::<[u8], _>(same).next() {
@@ -268,6 +273,8 @@ impl Writes {
                 (key, None)
             }
         };
+        // What it replaces goes as soon as the command cannot be undone any more.
+        self.bytes -= before.as_ref().map_or(0, |before| memory_of(&key, before)).min(self.bytes);
         self.journal.push(Undo::Key(slot, key, before));
     }
 

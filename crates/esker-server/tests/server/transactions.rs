@@ -193,6 +193,12 @@ fn large_values_are_made_in_the_pool() {
     let Value::Array(replies) = client.call("EXEC") else { panic!("no replies") };
     assert_eq!(replies[29].integer(), 3_000_000);
     went_there(&mut client, "EXEC with large values");
+    // Each value counts only until the next one takes its place: these would be 1.6 GB together.
+    client.check("MULTI => +OK");
+    (0..160).for_each(|_| client.check("SETRANGE a 10000000 x => +QUEUED"));
+    let Value::Array(replies) = client.call("EXEC") else { panic!("it is refused") };
+    assert_eq!(replies[159].integer(), 10_000_001);
+    went_there(&mut client, "EXEC that writes a value again and again");
     let many: Vec<String> = (0..3000).map(|number| number.to_string()).collect();
     let line = [&["RPUSH".to_owned(), "list".to_owned()][..], &many].concat();
     assert_eq!(client.call_with(&line).integer(), 3000);
