@@ -331,7 +331,7 @@ impl Connection {
             self.held_bytes = next.waiting_bytes();
             self.note_memory();
             if matches!(next, Next::Input) {
-                // A stored value stays for as long as somebody has it: those of the last command would stay until the next one.
+                // The command is done. Whoever holds a stored value keeps its space taken.
                 self.long.clear();
             }
             let went_on = match next {
@@ -1064,11 +1064,12 @@ impl Connection {
         }
         let (answer, answered) = oneshot::channel();
         let begin = self.reply.bytes.len();
-        // Its rights may have gone while replies were written: nobody looks for it among those that wait before it is there.
+        // It may have lost a right while replies were written. Who changes rights looks only at clients that wait already.
         if !self.is_unrestricted()
             && let Some(message) = self.refusal(spec, &given)
         {
             self.refuse(Some(spec), &message);
+            self.silence(&given, begin);
             self.waits_until = None;
             return Ok(Some(self.step()));
         }

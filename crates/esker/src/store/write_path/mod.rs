@@ -330,7 +330,8 @@ impl WritePath {
         self.disk.ensure_writable()
     }
 
-    /// Makes full memtables immutable, has new ones learn what keys they hold, and notifies the jobs that the write has made work for.
+    /// Makes full memtables immutable, has new ones learn the prefix of their keys, and notifies the jobs that the write has
+    /// made work for.
     fn after_write(&self, batch: &Batch) {
         let limit = self.disk.space().memtable_limit();
         for part in batch.parts() {
