@@ -152,12 +152,13 @@ impl Db {
     /// options and tag. `tree` keeps the keys before `at`. No table is rewritten, however large the tree is: both trees
     /// share the files that hold keys of both, until merges rewrite them.
     ///
-    /// Handles of `tree` stay valid. A write of a key from `at` on through such a handle fails with `KeyMoved`. A
-    /// [`Tree::delete_range`] that reaches beyond `at` deletes only the keys before `at` and succeeds. So a program
-    /// that deletes ranges while another thread splits the tree compares its range with [`Tree::key_range`] afterwards.
-    /// Snapshots and scans that began before the split continue to see one tree through its handle. Writes to `tree`
-    /// wait while the split flushes recent writes and, if needed, while a merge of the tree ends. A transaction that
-    /// has read a key that moves fails with a conflict.
+    /// Handles of `tree` stay valid. A write of a key from `at` on through such a handle fails with `KeyMoved`. So does
+    /// one that would do nothing because the key seems absent, such as [`Tree::rename`]. A [`Tree::delete_range`] that
+    /// reaches beyond `at` deletes only the keys before `at` and succeeds. So a program that deletes ranges while
+    /// another thread splits the tree compares its range with [`Tree::key_range`] afterwards. Snapshots and scans that
+    /// began before the split continue to see one tree through its handle. Writes to `tree` wait while the split flushes
+    /// recent writes and, if needed, while a merge of the tree ends. A transaction that has read a key that moves fails
+    /// with a conflict.
     ///
     /// # Errors
     /// `AlreadyExists`; `InvalidInput` when `at` is not within the tree's bounds, or is its first key, or the tree is

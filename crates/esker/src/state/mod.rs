@@ -337,8 +337,13 @@ impl TreeInner {
     /// Puts a copy in the place of the memtable, if its searches are faster. Under the commit lock, while no reservation is
     /// in progress: the memtable holds all writes that anybody may see, and gets no more.
     pub(crate) fn learn(&self) {
-        if let Some(copy) = self.mem().learned() {
-            self.state.rcu(|state| TreeState { mem: Arc::clone(&copy), ..TreeState::clone(state) });
+        let mem = self.mem();
+        if let Some(copy) = mem.learned() {
+            // A store that closes takes its memtables away without the lock.
+            self.state.rcu(|state| {
+                let mem = if Arc::ptr_eq(&state.mem, &mem) { &copy } else { &state.mem };
+                TreeState { mem: Arc::clone(mem), ..TreeState::clone(state) }
+            });
         }
     }
 

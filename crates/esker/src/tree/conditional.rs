@@ -194,7 +194,10 @@ impl Tree {
             let snapshot = Snapshot::for_one_call(&self.owner);
             let current = snapshot.get(&tree, key)?;
             let lasting = self.lasting(current.as_ref().and_then(Value::lapses_us));
-            let Some(new) = decide(current.as_ref())? else { return Ok(current) };
+            let Some(new) = decide(current.as_ref())? else {
+                self.check_has(key)?;
+                return Ok(current);
+            };
             let seen = snapshot.seq();
             let unchanged = || Ok(self.is_unchanged(key, seen)? && lasting.holds());
             let is_written = match new {

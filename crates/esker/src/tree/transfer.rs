@@ -122,11 +122,11 @@ impl Tree {
             let snapshot = Snapshot::for_one_call(&self.owner);
             let seen = snapshot.seq();
             let found = version_at(&*self.readable_state()?, from, seen)?;
-            let Some((seq, kind, stored)) = &found else { return Ok(false) };
-            let entry = Content::open(*kind, stored);
-            if !entry.lives(|| snapshot.time_of(&tree)) {
+            let living = found.as_ref().map(|(seq, kind, stored)| (seq, Content::open(*kind, stored)));
+            let Some((seq, entry)) = living.filter(|(_, entry)| entry.lives(|| snapshot.time_of(&tree))) else {
+                self.check_has(from)?;
                 return Ok(false);
-            }
+            };
             if from == to && matches!(beside, NewBeside::Same) {
                 return Ok(true);
             }
@@ -134,7 +134,10 @@ impl Tree {
             batch.carry(self)?;
             if entry.kind == Kind::Merge {
                 // The target gets the computed value; later operands of `from` do not change it.
-                let Some(value) = snapshot.get(&tree, from)? else { return Ok(false) };
+                let Some(value) = snapshot.get(&tree, from)? else {
+                    self.check_has(from)?;
+                    return Ok(false);
+                };
                 lapses_us = value.lapses_us();
                 let made = Content::open(Kind::Put, &[]);
                 batch.put_owned_beside(self, to, value.into_vec()?, beside.of(&made))?;

@@ -292,9 +292,8 @@ impl Attempt<'_> {
                 let moved = if *keep { tree.copy(from, to)? } else { tree.rename(from, to)? };
                 let is_there = self.model.entries.contains_key(&(*family, from.clone()));
                 if moved != is_there {
-                    // Absent here, it may be another part's since.
-                    let refused = "the tree was split meanwhile, or the key is not what it must be";
-                    return Err(esker::Error::new(ErrorKind::InvalidInput, refused));
+                    let wrong = format!("moved is {moved}, although the key is there: {is_there}");
+                    return Err(esker::Error::new(ErrorKind::Corruption, wrong));
                 }
                 Ok(false)
             }

@@ -301,6 +301,33 @@ fn the_halves_share_their_tables() {
 }
 
 #[test]
+fn a_key_that_has_moved_is_not_taken_for_absent_by_writes() {
+    let db = open(&SimFs::new(1));
+    let tree = db.tree("t").unwrap();
+    ["a", "z"].iter().for_each(|key| tree.put(key, "1").unwrap());
+    let new = db.split(&tree, "k", "new").unwrap();
+    let has_moved = |outcome: esker::Result<()>| {
+        let error = outcome.expect_err("another tree has the key");
+        assert_eq!(error.kind(), ErrorKind::KeyMoved, "{error}");
+        assert_eq!(error.moved().unwrap().tree, "new");
+    };
+    has_moved(tree.rename("z", "b").map(drop));
+    has_moved(tree.rename("z", "z").map(drop));
+    has_moved(tree.copy("z", "b").map(drop));
+    has_moved(tree.copy("a", "z").map(drop));
+    has_moved(tree.set_expiry("z", None).map(drop));
+    has_moved(tree.set_attributes("z", "x").map(drop));
+    has_moved(tree.remove("z").map(drop));
+    has_moved(tree.put_if_absent("z", "2").map(drop));
+    has_moved(tree.compare_and_swap("z", Some(b"1"), None).map(drop));
+    has_moved(tree.compare_and_swap("z", None, None).map(drop));
+    has_moved(tree.update("z", |_| None).map(drop));
+    assert!(!tree.rename("b", "c").unwrap(), "it has no such key, and nobody else has it");
+    assert_eq!(new.get_vec("z").unwrap().unwrap(), b"1");
+    assert_eq!(tree.count(ScanRange::all()).unwrap() + new.count(ScanRange::all()).unwrap(), 2);
+}
+
+#[test]
 fn what_was_read_before_conflicts_and_what_moves_is_refused() {
     let db = open(&SimFs::new(1));
     let tree = db.tree("t").unwrap();
