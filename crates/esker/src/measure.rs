@@ -26,7 +26,7 @@ pub struct SkipList {
 impl SkipList {
     /// An empty memtable. It and its successors share a pool of at most `pool_bytes` of free memory.
     pub fn new(pool_bytes: usize) -> SkipList {
-        SkipList::over(Memtable::with(&[], Some(Arc::new(ChunkPool::new(pool_bytes)))))
+        SkipList::over(Memtable::over(Some(Arc::new(ChunkPool::new(pool_bytes)))))
     }
 
     /// The empty memtable that a store would continue with when this one is full.

@@ -17,13 +17,14 @@
 //! `reserve` calls do not overlap.
 //!
 //! Files: `arena` (memory), `node` (an entry's bytes; why searches touch little memory), `search` (the
-//! walk, linking), `splice` (cheap inserts next to the last one), `filter` (which keys are not here),
-//! `height`, `cursor`, `chunk_pool` (chunks of dropped memtables, kept for the next).
+//! walk, linking), `splice` (cheap inserts next to the last one), `heads` (numbers that stand for keys), `filter`
+//! (which keys are not here), `height`, `cursor`, `chunk_pool` (chunks of dropped memtables, kept for the next).
 
 mod arena;
 mod chunk_pool;
 mod cursor;
 mod filter;
+mod heads;
 mod height;
 #[cfg(test)]
 #[cfg(esker_shuttle)]
@@ -42,6 +43,7 @@ use self::arena::Arena;
 pub(crate) use self::chunk_pool::ChunkPool;
 pub(crate) use self::cursor::MemCursor;
 use self::filter::KeyFilter;
+use self::heads::{Heads, prefix_of};
 use self::height::MAX_HEIGHT;
 use self::node::{Link, NodeRef};
 use self::splice::{Path, Splice};
@@ -50,8 +52,11 @@ use crate::cursor::{Kind, SeqNo};
 use crate::error::Result;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 
-/// With so many entries, a memtable that expects no prefix is copied to one that expects theirs.
+/// With so many entries, a memtable that knew nothing of its keys is copied to one that expects such keys.
 const LEARN_AT: usize = 1024;
+
+/// So many keys are looked at to find out where they differ; up to about twice as many where there are more.
+const SAMPLED: usize = 256;
 
 /// A sorted set of entries that threads add to and read without locks.
 pub(crate) struct Memtable {
@@ -61,8 +66,7 @@ pub(crate) struct Memtable {
     height: AtomicUsize,
     len: AtomicUsize,
     splice: Splice,
-    /// The expected common prefix of the keys. Key heads begin after it.
-    prefix: Box<[u8]>,
+    heads: Heads,
     /// Whether nothing was known of the keys when it was made, and nobody has looked at them since.
     is_unlearned: AtomicBool,
     /// The expected number of entries: that of the previous memtable.
@@ -110,24 +114,48 @@ impl Memtable {
     #[cfg(test)]
     /// An empty memtable. Allocates nothing before the first [`Memtable::reserve`].
     pub(crate) fn new() -> Memtable {
-        Memtable::with(&[], None)
+        Memtable::over(None)
     }
 
-    /// An empty memtable to follow this one, with the same pool of chunks. It expects the common prefix and
-    /// the number of entries of this one; any key may be inserted all the same.
+    /// An empty memtable to follow this one, with the same pool of chunks. It expects such keys and as many entries as
+    /// this one has; any key may be inserted all the same.
     pub(crate) fn successor(&self) -> Memtable {
-        Memtable { expected: self.len(), ..self.expecting(self.common_prefix()) }
+        Memtable { expected: self.len(), ..self.expecting(self.heads_of_keys()) }
     }
 
-    /// An empty memtable with the same pool of chunks that expects `prefix`.
-    fn expecting(&self, prefix: &[u8]) -> Memtable {
+    /// An empty memtable with the same pool of chunks.
+    fn expecting(&self, heads: Heads) -> Memtable {
         let is_unlearned = AtomicBool::new(false);
-        Memtable { is_unlearned, ..Memtable::with(prefix, self.arena.pool().cloned()) }
+        Memtable { is_unlearned, ..Memtable::with(heads, self.arena.pool().cloned()) }
     }
 
     #[cfg(test)]
     pub(crate) fn expects_prefix(&self) -> bool {
-        !self.prefix.is_empty()
+        !self.heads.is_blank()
+    }
+
+    /// The heads that fit the keys so far. Takes some ten microseconds.
+    fn heads_of_keys(&self) -> Heads {
+        Heads::of_sample(self.sample(), self.common_prefix())
+    }
+
+    /// Some keys, in their order: those of the highest level that has enough of them.
+    fn sample(&self) -> Vec<&[u8]> {
+        let mut keys = Vec::new();
+        for level in (0..=self.top()).rev() {
+            keys.clear();
+            // SAFETY: the head of the list has every level.
+            let mut link = unsafe { self.head().tower.link(level) };
+            while let Some(node) = link.next() {
+                keys.push(node.key());
+                // SAFETY: a node met on a level is higher than it.
+                link = unsafe { node.tower().link(level) };
+            }
+            if keys.len() >= SAMPLED {
+                break;
+            }
+        }
+        keys
     }
 
     /// Whether it is time to call [`Memtable::learned`].
@@ -136,18 +164,21 @@ impl Memtable {
         self.is_unlearned.load(Ordering::Relaxed) && self.len() >= LEARN_AT
     }
 
-    /// A copy that expects the prefix that the keys have so far, if that makes searches faster: where the heads of all keys
-    /// are the same 8 bytes, each step of a search touches a node and compares keys. `None` if it does not, and if there
-    /// is no memory for it; then it is not tried again. The caller sees to it that nobody inserts meanwhile.
+    /// A copy whose heads fit the keys so far, if that makes searches faster: where the heads of all keys are the same 8
+    /// bytes, each step of a search touches a node and compares keys. `None` if it does not, and if there is no memory for
+    /// it; then it is not tried again. The caller sees to it that nobody inserts meanwhile.
     pub(crate) fn learned(&self) -> Option<Memtable> {
         self.is_unlearned.store(false, Ordering::Relaxed);
-        let prefix = self.common_prefix();
         // Keys that ascend begin alike until later ones come.
         let is_random = self.splice.try_take().is_some_and(|path| !path.has_helped());
-        if prefix.len() < size_of::<u64>() / 2 || !is_random || self.len() > 8 * LEARN_AT {
+        if !is_random || self.len() > 8 * LEARN_AT {
             return None;
         }
-        let copy = self.expecting(prefix);
+        let heads = self.heads_of_keys();
+        if !heads.is_useful() {
+            return None;
+        }
+        let copy = self.expecting(heads);
         let mut next = self.first();
         while let Some(node) = next {
             let (height, key, value) = (height::random(), node.key(), node.value());
@@ -158,17 +189,20 @@ impl Memtable {
         Some(copy)
     }
 
-    /// An empty memtable that takes memory from `pool` first. It is faster where most keys start with
-    /// `prefix`.
-    pub(crate) fn with(prefix: &[u8], pool: Option<Arc<ChunkPool>>) -> Memtable {
+    /// An empty memtable of whose keys nothing is known. It takes memory from `pool` first.
+    pub(crate) fn over(pool: Option<Arc<ChunkPool>>) -> Memtable {
+        Memtable::with(Heads::behind(&[]), pool)
+    }
+
+    fn with(heads: Heads, pool: Option<Arc<ChunkPool>>) -> Memtable {
         static IDS: AtomicU64 = AtomicU64::new(0);
         Memtable {
             links: std::array::from_fn(|_| Link::new()),
             height: AtomicUsize::new(1),
             len: AtomicUsize::new(0),
             splice: Splice::new(),
-            prefix: prefix.into(),
-            is_unlearned: AtomicBool::new(prefix.is_empty()),
+            is_unlearned: AtomicBool::new(heads.is_blank()),
+            heads,
             expected: 0,
             filter: OnceLock::new(),
             id: IDS.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
@@ -177,13 +211,11 @@ impl Memtable {
     }
 
     /// The prefix that all keys share; empty if there are no keys.
-    pub(crate) fn common_prefix(&self) -> &[u8] {
+    fn common_prefix(&self) -> &[u8] {
         let (Some(first), Some(last)) = (self.first(), self.last()) else {
             return &[];
         };
-        let (first, last) = (first.key(), last.key());
-        let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-        &first[..common]
+        prefix_of(first.key(), last.key())
     }
 
     /// A random height for the next entry. Pass the same height to `entry_size` and `insert`.

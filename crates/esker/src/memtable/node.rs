@@ -6,7 +6,7 @@
 //!   link = bound (8) + next (8)          tag = sequence number << 8 | kind
 //! ```
 //!
-//! **Heads.** A key's head is a number of 8 bytes that never decreases when keys increase (see [`head_of`]),
+//! **Heads.** A key's head is a number of 8 bytes that never decreases when keys increase (see [`super::heads`]),
 //! so unequal heads decide a comparison. **Bounds.** Beside the pointer, a link keeps the head of the node
 //! that it points to. So a search learns from its current node whether to step, without touching the next
 //! node. Most cache misses of a skip list are nodes that turn out to be too far.
@@ -285,25 +285,4 @@ pub(super) fn prefetch(at: *const u8) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = at;
-}
-
-/// The 8 bytes of `key` after `prefix`, zero-padded, big-endian. A key without the prefix gets the smallest
-/// or the largest number. The result never decreases as keys increase; equal heads decide nothing.
-#[inline]
-pub(super) fn head_of(prefix: &[u8], key: &[u8]) -> u64 {
-    let mut rest = key;
-    // The test is more than a shortcut. An empty box points to an unmapped address, where the C library's
-    // memcmp of zero bytes took 41 ns, against 2 ns at a mapped one.
-    if !prefix.is_empty() {
-        let Some(behind) = key.strip_prefix(prefix) else {
-            return if key < prefix { 0 } else { u64::MAX };
-        };
-        rest = behind;
-    }
-    if let Some(first) = rest.first_chunk::<8>() {
-        return u64::from_be_bytes(*first);
-    }
-    let mut padded = [0; 8];
-    padded[..rest.len()].copy_from_slice(rest);
-    u64::from_be_bytes(padded)
 }

@@ -2,7 +2,7 @@
 
 use super::Memtable;
 use super::height::MAX_HEIGHT;
-use super::node::{END, NodePtr, NodeRef, Target, Tower, head_of};
+use super::node::{END, NodePtr, NodeRef, Target, Tower};
 use super::splice::Path;
 use crate::sync::Ordering;
 
@@ -31,7 +31,7 @@ impl Memtable {
 
     #[inline]
     pub(super) fn target<'k>(&self, key: &'k [u8], tag: u64) -> Target<'k> {
-        Target { key, head: head_of(&self.prefix, key), tag }
+        Target { key, head: self.heads.of(key), tag }
     }
 
     /// The level from which searches start.
@@ -100,7 +100,7 @@ impl Memtable {
                     return (spot, Some(next));
                 }
                 if help && bound > target.head {
-                    link.lower(head_of(&self.prefix, next.key()));
+                    link.lower(self.heads.of(next.key()));
                 }
             }
             spot = Spot::on(next);
@@ -151,7 +151,7 @@ impl Memtable {
             let mut prev = self.spot(path, level);
             loop {
                 let (before, next) = self.advance(prev, level, target, true);
-                let bound = next.map_or(END, |next| head_of(&self.prefix, next.key()));
+                let bound = next.map_or(END, |next| self.heads.of(next.key()));
                 // SAFETY: the node has `height` levels, and is linked on those below only.
                 unsafe { node.init_link(level, bound, next) };
                 // SAFETY: `advance` stays on `level`.

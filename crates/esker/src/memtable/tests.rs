@@ -93,11 +93,11 @@ fn check_move(rng: &mut Rng, cursor: &mut MemCursor, model: &Model, key: Vec<u8>
     }
 }
 
-fn run_against_model(seed: u64, prefix: &[u8], rounds: usize) {
-    println!("seed {seed}, prefix {prefix:?}");
+fn run_against_model(seed: u64, heads: Heads, rounds: usize) {
+    println!("seed {seed}, {heads:?}");
     let mut rng = Rng::new(seed);
     // Its filter soon becomes too small. It may then pass more keys, and lose none.
-    let table = Arc::new(Memtable { expected: 100, ..Memtable::with(prefix, None) });
+    let table = Arc::new(Memtable { expected: 100, ..Memtable::with(heads, None) });
     let mut cursor = table.cursor();
     let mut model = Model::new();
     let mut seq = 0;
@@ -134,21 +134,15 @@ fn run_against_model(seed: u64, prefix: &[u8], rounds: usize) {
 fn agrees_with_a_sorted_map() {
     let (seeds, rounds) = if cfg!(miri) { (1, 200) } else { (12, 4000) };
     for seed in 0..seeds {
-        run_against_model(seed, b"", rounds);
-        run_against_model(seed, b"table/1/row0", rounds);
-        run_against_model(seed, &[0], rounds);
-    }
-}
-
-#[test]
-fn heads_never_decrease() {
-    println!("seed 7");
-    let mut rng = Rng::new(7);
-    let mut keys: Vec<_> = (0..300).map(|_| random_key(&mut rng)).collect();
-    keys.sort();
-    for prefix in [&b""[..], b"table/1/", b"table/1/row00000", &[0], &[0, 0, 0], &[0xff]] {
-        let heads: Vec<_> = keys.iter().map(|key| node::head_of(prefix, key)).collect();
-        assert!(heads.is_sorted(), "{prefix:?}");
+        run_against_model(seed, Heads::behind(b""), rounds);
+        run_against_model(seed, Heads::behind(b"table/1/row0"), rounds);
+        run_against_model(seed, Heads::behind(&[0]), rounds);
+        // Those that other keys of this kind have.
+        let mut rng = Rng::new(!seed);
+        let mut keys: Vec<_> = (0..100).map(|_| random_key(&mut rng)).collect();
+        keys.sort();
+        let sample = keys.iter().map(Vec::as_slice).collect();
+        run_against_model(seed, Heads::of_sample(sample, b""), rounds);
     }
 }
 
@@ -157,7 +151,7 @@ fn an_idle_memtable_owns_almost_nothing() {
     let table = Memtable::new();
     assert_eq!((table.memory(), table.len()), (0, 0));
     assert!(table.is_empty() && table.get(b"", MAX_SEQ).is_none() && table.common_prefix().is_empty());
-    assert!(size_of::<Memtable>() <= 544, "{}", size_of::<Memtable>());
+    assert!(size_of::<Memtable>() <= 560, "{}", size_of::<Memtable>());
     put(&table, b"key", 1, Kind::Put, b"value");
     assert_eq!(table.memory(), 1024);
 }
@@ -225,7 +219,7 @@ fn a_memtable_learns_the_prefix_of_its_keys() {
     let (table, model) = of_keys((0..entries).map(|_| format!("user/0000/{:04}", rng.next() % 1000)));
     assert_eq!(table.may_learn(), !cfg!(miri));
     let copy = Arc::new(table.learned().unwrap());
-    assert!(copy.prefix.starts_with(b"user/0000/") && !copy.may_learn() && !table.may_learn());
+    assert!(copy.expects_prefix() && !copy.may_learn() && !table.may_learn());
     let mut cursor = copy.cursor();
     cursor.seek_to_first().unwrap();
     for entry in &model {

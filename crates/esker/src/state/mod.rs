@@ -46,7 +46,7 @@ pub(crate) struct Mem {
 
 impl Mem {
     pub(crate) fn new(chunks: Option<Arc<ChunkPool>>) -> Arc<Mem> {
-        Mem::over(Memtable::with(&[], chunks))
+        Mem::over(Memtable::over(chunks))
     }
 
     fn over(table: Memtable) -> Arc<Mem> {

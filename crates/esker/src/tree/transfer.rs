@@ -123,7 +123,8 @@ impl Tree {
             let seen = snapshot.seq();
             let found = version_at(&*self.readable_state()?, from, seen)?;
             let living = found.as_ref().map(|(seq, kind, stored)| (seq, Content::open(*kind, stored)));
-            let Some((seq, entry)) = living.filter(|(_, entry)| entry.lives(|| snapshot.time_of(&tree))) else {
+            let Some((seq, entry)) = living.filter(|(_, entry)| entry.lives(|| snapshot.time_of(&tree)))
+            else {
                 self.check_has(from)?;
                 return Ok(false);
             };
