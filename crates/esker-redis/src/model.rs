@@ -260,6 +260,11 @@ fn unescaped(mut bytes: &[u8]) -> Option<(Vec<u8>, u64, &[u8])> {
     }
 }
 
+/// The key of the collection that has this element of the tree Elements.
+pub(crate) fn key_of_element(element: &[u8]) -> Option<Vec<u8>> {
+    unescaped(element).map(|(key, _, _)| key)
+}
+
 /// What all elements of a large collection begin with.
 fn prefix(key: &[u8], generation: u64) -> Vec<u8> {
     let mut prefix = escaped(key);

@@ -5,12 +5,14 @@
 //! ```
 
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::fault::{Fault, ReadError};
+use crate::model::key_of_element;
 
 /// Which of a database's two trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -188,6 +190,8 @@ pub struct Writes {
     bytes: usize,
     /// What `bytes` was at the last [`Writes::begin`].
     begun_bytes: usize,
+    /// See [`Writes::take_relied_on`].
+    is_relied_on: Cell<bool>,
 }
 
 /// About how many bytes of memory a write to `key` takes.
@@ -214,6 +218,12 @@ impl Writes {
         self.cleared.is_empty() && self.ranges.is_empty() && self.ops.values().all(BTreeMap::is_empty)
     }
 
+    /// Whether a command since the last call has written, or has read something that was written: its reply counts only
+    /// if the writes are committed.
+    pub fn take_relied_on(&self) -> bool {
+        self.is_relied_on.take()
+    }
+
     /// About how much memory the writes take, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.bytes
@@ -232,6 +242,17 @@ impl Writes {
     /// The writes to keys.
     pub fn ops(&self) -> impl Iterator<Item = (Slot, &[u8], &Op)> {
         self.ops.iter().flat_map(|(slot, ops)| ops.iter().map(|(key, op)| (*slot, &**key, op)))
+    }
+
+    /// The keys that were written to, and those of collections with elements that were.
+    pub fn keys(&self) -> Vec<Vec<u8>> {
+        let key_of = |(slot, key, _): (Slot, &[u8], _)| match slot.space {
+            Space::Keys => Some(key.to_vec()),
+            Space::Elements => key_of_element(key),
+        };
+        let mut keys: Vec<Vec<u8>> = self.ops().filter_map(key_of).collect();
+        keys.dedup();
+        keys
     }
 
     /// Forgets everything.
@@ -262,6 +283,7 @@ impl Writes {
     }
 
     fn write(&mut self, slot: Slot, key: &[u8], op: Op) {
+        self.is_relied_on.set(true);
         self.bytes += memory_of(key, &op);
         let ops = self.ops.entry(slot).or_default();
         let same = (Bound::Included(key), Bound::Included(key));
@@ -279,6 +301,7 @@ impl Writes {
     }
 
     fn delete_range(&mut self, slot: Slot, lower: Vec<u8>, upper: Option<Vec<u8>>) {
+        self.is_relied_on.set(true);
         // Ranges are deleted first, so what was put into this one goes here.
         let ops = self.ops.entry(slot).or_default();
         let end = upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -294,17 +317,24 @@ impl Writes {
     }
 
     fn empty(&mut self, slot: Slot) {
+        self.is_relied_on.set(true);
         let ops = self.ops.remove(&slot).unwrap_or_default();
         self.cleared.push(slot);
         self.journal.push(Undo::Cleared(slot, ops));
     }
 
     fn op(&self, slot: Slot, key: &[u8]) -> Option<&Op> {
-        self.ops.get(&slot)?.get(key)
+        let op = self.ops.get(&slot)?.get(key)?;
+        self.is_relied_on.set(true);
+        Some(op)
     }
 
     fn hides_all(&self, slot: Slot) -> bool {
-        self.cleared.contains(&slot)
+        let is_cleared = self.cleared.contains(&slot);
+        if is_cleared {
+            self.is_relied_on.set(true);
+        }
+        is_cleared
     }
 }
 
@@ -416,6 +446,9 @@ impl<'a> Session<'a> {
         let none = BTreeMap::new();
         let own = self.writes.ops.get(&slot).unwrap_or(&none);
         let own = own.range::<[u8], _>((Bound::Included(bounds.lower), upper));
+        if own.clone().next().is_some() {
+            self.writes.is_relied_on.set(true);
+        }
         let mut own: Box<dyn Iterator<Item = (&Arc<[u8]>, &Op)>> =
             if reverse { Box::new(own.rev()) } else { Box::new(own) };
         let mut next = own.next();
@@ -449,5 +482,60 @@ impl<'a> Session<'a> {
             next = own.next();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    const KEYS: Slot = Slot { database: 0, space: Space::Keys };
+
+    fn entry(value: &[u8]) -> Entry {
+        Entry { value: Value::Bytes(value.to_vec()), attributes: Vec::new(), expires_us: None }
+    }
+
+    /// What a command does, and whether it relies on the writes then.
+    fn relies(writes: &mut Writes, command: impl FnOnce(&mut Session<'_>)) -> bool {
+        let base = BTreeMap::new();
+        let mut session = Session::new(&base, writes, 1);
+        session.begin();
+        command(&mut session);
+        writes.take_relied_on()
+    }
+
+    #[test]
+    fn who_meets_a_write_relies_on_it() {
+        let mut writes = Writes::default();
+        let read =
+            |key: &'static [u8]| move |session: &mut Session<'_>| drop(session.get(KEYS, key).unwrap());
+        let walk = |lower: &'static [u8]| {
+            move |session: &mut Session<'_>| {
+                let bounds = Bounds { lower, upper: None };
+                session.walk(KEYS, bounds, false, &mut |_, _| Ok(true)).unwrap();
+            }
+        };
+        assert!(!relies(&mut writes, read(b"b")));
+        assert!(relies(&mut writes, |session| session.put(KEYS, b"b", entry(b"1"))));
+        assert!(relies(&mut writes, read(b"b")) && !relies(&mut writes, read(b"a")));
+        assert!(relies(&mut writes, walk(b"a")) && !relies(&mut writes, walk(b"c")));
+        assert!(relies(&mut writes, |session| session.delete(KEYS, b"a")));
+        assert!(relies(&mut writes, read(b"a")), "that it is absent was written");
+        assert!(relies(&mut writes, |session| session.empty(KEYS)));
+        assert!(relies(&mut writes, read(b"c")) && relies(&mut writes, walk(b"c")));
+        let other = Slot { database: 1, space: Space::Keys };
+        assert!(!relies(&mut writes, |session| drop(session.get(other, b"b").unwrap())));
+    }
+
+    #[test]
+    fn the_keys_of_writes_are_also_those_of_elements() {
+        let mut writes = Writes::default();
+        let elements = Slot { database: 0, space: Space::Elements };
+        relies(&mut writes, |session| {
+            session.put(KEYS, b"string", entry(b"1"));
+            session.put(elements, b"hash\0\x01\0\0\0\0\0\0\0\x07a", entry(b"1"));
+            session.delete(elements, b"hash\0\x01\0\0\0\0\0\0\0\x07b");
+            session.put(elements, b"zero\0\xff\0\x01\0\0\0\0\0\0\0\x08a", entry(b"1"));
+        });
+        assert_eq!(writes.keys(), [&b"string"[..], b"hash", b"zero\0"]);
     }
 }

@@ -30,8 +30,9 @@ use crate::clients::{Client, End};
 use crate::figures::{Slow, add, shortened};
 use crate::listen::Stream;
 use crate::monitor::Kind;
-use crate::server::{At, Owned, Pending, Server, is_about_all};
+use crate::server::{At, Owned, Server, is_about_all};
 use crate::trees::STEPS_INLINE;
+use crate::turn::Outcome;
 use crate::waiters::Waiter;
 use crate::wake::yield_to_ready;
 use crate::watches::Watched;
@@ -65,6 +66,10 @@ const LONG_WALK: Duration = Duration::from_micros(500);
 
 /// Writes are committed as soon as they take so many bytes.
 pub(crate) const COMMIT_BYTES: usize = 1 << 20;
+
+/// A command with so many bytes, or one that writes so many, shares no batch with others: the store may write its value to a
+/// file first.
+const APART_BYTES: usize = 16 << 10;
 
 /// The first byte of what a client sends that speaks TLS. No command begins with it.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -110,7 +115,7 @@ enum Input {
 
 /// What a command waits for.
 pub(crate) enum Wait {
-    /// That what was written before it is committed. Then it is done.
+    /// That what was written before it, by whomever, is committed. Then it is done.
     Commit(Owned),
     /// That others let go of its keys. Then it is done.
     Latches(Owned),
@@ -200,10 +205,11 @@ pub(crate) struct Connection {
     /// Those of the command that is done.
     long: Vec<Long>,
     pub(crate) reply: Reply,
-    pub(crate) pending: Pending,
-    /// Where the replies are that count only if what is pending is committed.
+    /// What becomes of what is pending, if replies rely on it.
+    joined: Option<Rc<Outcome>>,
+    /// Where these replies are.
     doubtful: Vec<Range<usize>>,
-    /// Whether something was committed since the last flush.
+    /// Whether something that replies rely on was committed since the last flush.
     has_written: bool,
     pub(crate) queue: Option<Queue>,
     pub(crate) watched: Vec<Watched>,
@@ -276,7 +282,7 @@ pub(crate) fn begin(
         sent: Ok(Vec::new()),
         long: Vec::new(),
         reply: Reply::default(),
-        pending: Pending::default(),
+        joined: None,
         doubtful: Vec::new(),
         has_written: false,
         queue: None,
@@ -303,6 +309,10 @@ pub(crate) fn begin(
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        if self.joined.is_some() {
+            // If that takes a wait, it is left to those who come to rely on it.
+            self.server.try_commit();
+        }
         self.unsubscribe_all();
         self.unwatch();
         self.server.clients.borrow_mut().remove(self.client.id);
@@ -355,7 +365,9 @@ impl Connection {
                 }
                 Ok(Some(then)) => {
                     next = then;
-                    self.commit().await;
+                    if self.server.commits_apart(self.clock) {
+                        self.commit().await;
+                    }
                     // The others have their turn, however fast this client sends.
                     let took = self.clock.saturating_duration_since(self.begun.at);
                     if took < SHORT_STEP {
@@ -606,12 +618,22 @@ impl Connection {
                     continue;
                 }
             }
+            let before = self.server.turn.borrow().pending.writes.memory_bytes();
+            if before > 0 && request.len >= APART_BYTES {
+                // Others do not wait for it.
+                self.try_commit();
+            }
             if let Some(next) = self.command(&arguments) {
                 return (used, next);
             }
-            let is_much = self.pending.writes.memory_bytes() >= COMMIT_BYTES
-                || self.clock.duration_since(begun) >= TURN;
-            if is_much || self.has_to_serve_waiters() {
+            let after = self.server.turn.borrow().pending.writes.memory_bytes();
+            if after >= COMMIT_BYTES || after.saturating_sub(before) >= APART_BYTES {
+                if !self.try_commit() {
+                    self.server.commit_in_pool();
+                }
+                return (used, Next::Flush);
+            }
+            if self.clock.duration_since(begun) >= TURN || self.has_to_serve_waiters() {
                 return (used, Next::Flush);
             }
         }
@@ -836,7 +858,11 @@ impl Connection {
         let steps = Cell::new(STEPS_INLINE);
         let at = At { database: self.client.database.get(), now_us: self.now_us(), steps: &steps };
         let (server, long) = (&self.server, &self.long);
-        match server.evaluate(&mut self.pending, spec, arguments, long, at, &mut self.reply) {
+        let evaluated = {
+            let pending = &mut server.turn.borrow_mut().pending;
+            server.evaluate(pending, spec, arguments, long, at, &mut self.reply)
+        };
+        match evaluated {
             Ok(()) if spec.flags.blocks && self.reply.bytes.len() == begin => {
                 Some(Next::Do(Wait::Element(self.owned(spec, arguments))))
             }
@@ -852,41 +878,57 @@ impl Connection {
         }
     }
 
-    /// Notes that the reply from `begin` on counts only if what is pending is committed.
+    /// Notes whether the reply from `begin` on counts only if what is pending is committed.
     pub(crate) fn note_doubt(&mut self, begin: usize) {
-        if !self.pending.writes.is_empty() {
-            self.doubtful.push(begin..self.reply.bytes.len());
+        let server = Rc::clone(&self.server);
+        let mut turn = server.turn.borrow_mut();
+        if !turn.pending.take_news() {
+            return;
         }
+        if self.joined.as_ref().is_none_or(|joined| !turn.has(joined)) {
+            // What an earlier one has come to is known: this command would not have run otherwise.
+            self.settle();
+            self.joined = Some(turn.join(&self.client));
+        }
+        self.doubtful.push(begin..self.reply.bytes.len());
     }
 
     /// Commits what is pending, if that needs no wait. Returns whether nothing is pending now.
     pub(crate) fn try_commit(&mut self) -> bool {
-        let has_writes = !self.pending.writes.is_empty();
-        let committed = self.server.try_commit(&mut self.pending).is_ok();
-        if committed {
-            self.doubtful.clear();
-            self.has_written |= has_writes;
-        }
-        committed
+        self.server.try_commit() && self.settle()
     }
 
-    /// Commits what is pending. If that fails, the replies that relied on it become errors.
-    async fn commit(&mut self) {
-        if broken("server-reply") && !self.pending.writes.is_empty() {
-            let _ = self.flush().await;
-        }
-        if self.try_commit() {
-            return;
-        }
-        let server = Rc::clone(&self.server);
-        let committed = server.commit_in_pool(&mut self.pending, &self.client).await;
-        let doubtful = std::mem::take(&mut self.doubtful);
-        match committed {
-            Ok(()) => self.has_written = true,
-            Err(error) => {
-                self.reply.replace_with_error(&doubtful, &told(&error));
+    /// Sees what has become of the writes that replies rely on. If they were not committed, the replies become errors.
+    /// Returns whether none is in doubt now.
+    fn settle(&mut self) -> bool {
+        let Some(joined) = &self.joined else { return true };
+        match joined.get() {
+            None => return false,
+            Some(Ok(())) => self.has_written = true,
+            Some(Err(message)) => {
+                self.reply.replace_with_error(&self.doubtful, &message);
             }
         }
+        self.joined = None;
+        self.doubtful.clear();
+        true
+    }
+
+    /// Commits what replies rely on. If that fails, they become errors.
+    async fn commit(&mut self) {
+        if broken("server-reply") && self.joined.is_some() {
+            let _ = self.flush().await;
+        }
+        // Another client may have done it.
+        if self.settle() || self.try_commit() {
+            return;
+        }
+        let Some(joined) = self.joined.clone() else { return };
+        if self.server.turn.borrow().has(&joined) {
+            self.server.commit_in_pool();
+        }
+        joined.wait().await;
+        self.settle();
     }
 
     // ---- waits ---------------------------------------------------------------------------------------
@@ -895,7 +937,12 @@ impl Connection {
     async fn wait(&mut self, wait: Wait) -> io::Result<Option<Next>> {
         let server = Rc::clone(&self.server);
         match wait {
-            Wait::Commit(command) => return Ok(Some(self.again(&command))),
+            Wait::Commit(command) => {
+                if !server.try_commit() {
+                    server.commit_in_pool().wait().await;
+                }
+                return Ok(Some(self.again(&command)));
+            }
             Wait::Latches(command) => {
                 let since = Instant::now();
                 let keys = command.spec.keys_of(&command.arguments());

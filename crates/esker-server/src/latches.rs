@@ -109,6 +109,13 @@ impl Drop for Wish<'_> {
     }
 }
 
+impl Latched {
+    /// The keys; `None`: all.
+    pub(crate) fn keys(&self) -> Option<Vec<Vec<u8>>> {
+        self.keys.clone()
+    }
+}
+
 impl Drop for Latched {
     fn drop(&mut self) {
         match &self.keys {

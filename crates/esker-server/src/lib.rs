@@ -57,6 +57,7 @@ mod settings;
 mod syncs;
 mod tls;
 mod trees;
+mod turn;
 mod users;
 mod waiters;
 mod wake;

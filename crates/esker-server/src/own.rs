@@ -15,7 +15,7 @@ use crate::channels::By;
 use crate::clients::Client;
 use crate::connection::{COMMIT_BYTES, Connection, ITEM_BYTES, Next, Queue, Queued, Replies, Wait, told};
 use crate::info;
-use crate::server::{At, Owned};
+use crate::server::{At, Owned, Pending};
 use crate::settings::Refused;
 use crate::trees::STEPS_INLINE;
 use crate::watches::Watched;
@@ -47,8 +47,8 @@ fn is(argument: &[u8], word: &str) -> bool {
 impl Connection {
     /// Does a command that the server does itself, or says what has to happen first.
     pub(crate) fn own_command(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Option<Next> {
-        // These go by what is committed.
-        if matches!(spec.name, "watch" | "exec" | "waitaof" | "wait") && !self.try_commit() {
+        // These go by what is committed, or tell others of it.
+        if matches!(spec.name, "watch" | "exec" | "waitaof" | "wait" | "publish") && !self.try_commit() {
             return Some(Next::Do(Wait::Commit(self.owned(spec, args))));
         }
         if asks_for_help(spec, args) {
@@ -523,12 +523,12 @@ impl Connection {
                 None
             }
             Err(ReadError::NeedsIo) => {
-                self.pending = Default::default();
+                self.forget_pending();
                 Some(Next::Do(Wait::Exec(queue.commands, evaluated)))
             }
             Err(ReadError::Failed(message)) => {
                 self.unwatch();
-                self.pending = Default::default();
+                self.forget_pending();
                 self.reply.error(&format!("ERR {message}"));
                 None
             }
@@ -579,6 +579,11 @@ impl Connection {
         evaluated
     }
 
+    /// Takes back what the transaction has written: nothing else is pending.
+    fn forget_pending(&self) {
+        self.server.turn.borrow_mut().pending = Pending::default();
+    }
+
     fn evaluate_all(&mut self, commands: &[Owned]) -> Result<Vec<Reply>, ReadError> {
         let (mut replies, now_us) = (Vec::new(), self.now_us());
         // All of them are one step of the event loop.
@@ -587,7 +592,7 @@ impl Connection {
             let mut reply = Reply::new(self.reply.resp3);
             let arguments = command.arguments();
             self.server.evaluate(
-                &mut self.pending,
+                &mut self.server.turn.borrow_mut().pending,
                 command.spec,
                 &arguments,
                 &command.long,
@@ -598,7 +603,7 @@ impl Connection {
                 esker_redis::commands::blocking::reply_without_element(command.spec, false, &mut reply);
             }
             replies.push(reply);
-            if self.pending.writes.memory_bytes() > COMMIT_BYTES {
+            if self.server.turn.borrow().pending.writes.memory_bytes() > COMMIT_BYTES {
                 return Err(self.server.needs_pool(ToPool::Walk));
             }
         }

@@ -1,14 +1,14 @@
 //! The server's state, which one thread owns, and how it does commands.
 //!
 //! ```text
-//! command --evaluate--> Pending (writes, touched keys, events) --commit--> store --> watches, waiters, channels
+//! command --evaluate--> Turn: Pending (writes, touched keys, events) --commit--> store --> watches, waiters, channels
 //!    |                        |
 //!    | would read a file,     | would have to wait
 //!    | or walk too far        v
 //!    +---------> Job on the pool: keys latched, snapshot taken, evaluated and written there
 //! ```
-//! The event loop evaluates against the store as it is and the writes that it has gathered and not committed. It commits
-//! before it waits for anything, so no other client ever comes between a command and the writes that it relies on.
+//! The event loop evaluates against the store as it is and the writes that it has gathered and not committed, whoever sent
+//! them. It commits these before it tells anybody of them, and before another thread begins to write to keys.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -30,11 +30,11 @@ use crate::buffers::Buffers;
 use crate::canary::broken;
 use crate::channels::Channels;
 use crate::clients::{Client, Clients};
-use crate::connection::{COMMIT_BYTES, is_move};
+use crate::connection::{COMMIT_BYTES, is_move, told};
 use crate::expiries::Expiries;
 use crate::figures::{Figures, Times, add};
 use crate::http::Http;
-use crate::latches::Latches;
+use crate::latches::{Latched, Latches};
 use crate::logins::Logins;
 use crate::memory::Budget;
 use crate::monitor::{self, Kind};
@@ -43,6 +43,7 @@ use crate::reports::Reports;
 use crate::settings::Settings;
 use crate::syncs::{SyncWaits, Syncs};
 use crate::trees::{STEPS_INLINE, Trees, View, unreadable};
+use crate::turn::{Outcome, Turn};
 use crate::users::Users;
 use crate::waiters::{Waiter, WaiterId, Waiters};
 use crate::watches::Watches;
@@ -65,17 +66,27 @@ const SWEPT_AT_ONCE: usize = 256;
 /// of it, a stream of values still made these wait for twice as long on two busy processors.
 const REST: Duration = Duration::from_millis(2);
 
+/// For so long after a batch was refused, clients do not share batches.
+const APART: Duration = Duration::from_secs(1);
+
 /// What commands have changed, from their evaluation to its commit.
 #[derive(Default)]
 pub(crate) struct Pending {
     pub(crate) writes: Writes,
     pub(crate) touched: Vec<(u16, Vec<u8>)>,
     pub(crate) events: Vec<Event>,
+    /// Whether a command whose reply is not noted yet has added to this, or relies on it.
+    has_news: bool,
 }
 
 impl Pending {
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.touched.is_empty() && self.events.is_empty()
+    }
+
+    /// Whether a command since the last call has added to this, or relies on it.
+    pub(crate) fn take_news(&mut self) -> bool {
+        self.writes.take_relied_on() | std::mem::take(&mut self.has_news)
     }
 }
 
@@ -128,6 +139,10 @@ pub(crate) struct Server {
     pub(crate) settings: RefCell<Settings>,
     cursors: Arc<Mutex<Cursors>>,
     pub(crate) latches: Rc<Latches>,
+    /// What commands have written that is not committed.
+    pub(crate) turn: RefCell<Turn>,
+    /// Until then each client's writes are committed by themselves: some have been refused.
+    apart_until: Cell<Option<Instant>>,
     pub(crate) watches: RefCell<Watches>,
     pub(crate) waiters: RefCell<Waiters>,
     pub(crate) channels: RefCell<Channels>,
@@ -179,6 +194,8 @@ impl Server {
             config,
             cursors: Arc::new(Mutex::new(Cursors::new(seed))),
             latches: Rc::default(),
+            turn: RefCell::default(),
+            apart_until: Cell::default(),
             watches: RefCell::default(),
             waiters: RefCell::default(),
             channels: RefCell::default(),
@@ -293,7 +310,7 @@ impl Server {
             let found = self.sweep_some(database, from.clone(), nothing).await?;
             if !found.gone.is_empty() {
                 // No command on these keys is under way now, so what is still gone stays gone.
-                let _latched = self.latches.hold(Some(found.gone.clone())).await;
+                let _latched = self.hold(Some(found.gone.clone())).await;
                 self.sweep_some(database, from, found.gone.into_iter().collect()).await?;
             }
             next = found.next;
@@ -386,8 +403,10 @@ impl Server {
             error => error,
         })?;
         steps.set(view.steps_left());
-        pending.touched.append(&mut ctx.take_touched());
-        pending.events.append(&mut ctx.take_events());
+        let (mut touched, mut events) = (ctx.take_touched(), ctx.take_events());
+        pending.has_news |= !touched.is_empty() || !events.is_empty();
+        pending.touched.append(&mut touched);
+        pending.events.append(&mut events);
         Ok(())
     }
 
@@ -399,17 +418,56 @@ impl Server {
         ReadError::NeedsIo
     }
 
-    /// Commits what is pending, if that needs no wait. Otherwise it stays pending, and [`Server::commit_in_pool`] has to
-    /// follow before anything else runs.
-    pub(crate) fn try_commit(&self, pending: &mut Pending) -> esker::Result<()> {
-        if pending.is_empty() {
-            return Ok(());
+    /// Commits what the turn has written, if that needs no wait. Returns whether nothing is pending now.
+    pub(crate) fn try_commit(&self) -> bool {
+        let (pending, outcome, _) = {
+            let mut turn = self.turn.borrow_mut();
+            if turn.is_idle() {
+                return true;
+            }
+            if !turn.pending.writes.is_empty() && self.try_write(&turn.pending.writes).is_err() {
+                return false;
+            }
+            turn.end()
+        };
+        outcome.decide(Ok(()));
+        if !pending.is_empty() {
+            self.tell(pending);
         }
-        if !pending.writes.is_empty() {
-            self.try_write(&pending.writes)?;
+        true
+    }
+
+    /// Has another thread commit what the turn has written, whose keys are latched meanwhile. The next turn begins. Returns
+    /// what becomes of it.
+    pub(crate) fn commit_in_pool(self: &Rc<Self>) -> Rc<Outcome> {
+        let (pending, outcome, client) = self.turn.borrow_mut().end();
+        // No key of it is latched: whoever latches some commits the turn first.
+        let keys = pending.writes.cleared().is_empty().then(|| pending.writes.keys());
+        let latched = self.latches.hold_free(keys);
+        let (server, decided) = (Rc::clone(self), Rc::clone(&outcome));
+        tokio::task::spawn_local(async move {
+            let committed = server.write_in_pool(pending, latched, client).await;
+            decided.decide(committed.map_err(|error| told(&error)));
+        });
+        outcome
+    }
+
+    /// Latches these keys for a job in the pool; `None`: all keys. What is written to them is committed.
+    async fn hold(self: &Rc<Self>, mut keys: Option<Vec<Vec<u8>>>) -> Latched {
+        loop {
+            let latched = self.latches.hold(keys).await;
+            if self.try_commit() {
+                return latched;
+            }
+            keys = latched.keys();
+            drop(latched);
+            self.commit_in_pool().wait().await;
         }
-        self.tell(std::mem::take(pending));
-        Ok(())
+    }
+
+    /// Whether each client's writes are to be committed by themselves.
+    pub(crate) fn commits_apart(&self, now: Instant) -> bool {
+        self.apart_until.get().is_some_and(|until| now < until)
     }
 
     fn try_write(&self, writes: &Writes) -> esker::Result<()> {
@@ -431,33 +489,33 @@ impl Server {
         Ok(())
     }
 
-    /// Commits what is pending on another thread. The keys are latched meanwhile, from the first poll on: nothing may have
-    /// run since they were evaluated.
-    pub(crate) async fn commit_in_pool(
-        self: &Rc<Self>,
-        pending: &mut Pending,
-        client: &Client,
+    /// Has another thread commit `pending`, whose keys are latched, and tells those who wait for it.
+    async fn write_in_pool(
+        &self,
+        pending: Pending,
+        latched: Latched,
+        client: Option<Rc<Client>>,
     ) -> esker::Result<()> {
-        let Pending { writes, touched, events } = std::mem::take(pending);
-        let keys =
-            || writes.ops().filter(|(slot, _, _)| slot.space == Space::Keys).map(|(_, key, _)| key.to_vec());
-        let keys = writes.cleared().is_empty().then(|| keys().collect());
-        let latched = self.latches.hold_free(keys);
+        let Pending { writes, touched, events, has_news } = pending;
         let (db, trees, begun) = (self.db.clone(), Arc::clone(&self.trees), Instant::now());
         let written = self.pool.run(move || {
             let written = trees.batch(&writes, None).and_then(|batch| db.write(&batch));
             (written, writes)
         });
         let (written, writes) = written.await?;
-        self.note_wait("commit", Kind::Commit, &self.figures.pool_commits, begun.elapsed(), client);
+        if let Some(client) = client {
+            self.note_wait("commit", Kind::Commit, &self.figures.pool_commits, begun.elapsed(), &client);
+        }
         if let Err(error) = written {
             add(&self.figures.failed_commits, 1);
+            // What one client writes should not be refused for what another one does.
+            self.apart_until.set(Some(Instant::now() + APART));
             return Err(error);
         }
         self.syncs.note_written();
         // Those who wait for these keys are served now.
         drop(latched);
-        self.tell(Pending { writes, touched, events });
+        self.tell(Pending { writes, touched, events, has_news });
         Ok(())
     }
 
@@ -472,7 +530,7 @@ impl Server {
 
     /// Tells those who wait for what was committed.
     fn tell(&self, committed: Pending) {
-        let Pending { writes, touched, events } = committed;
+        let Pending { writes, touched, events, .. } = committed;
         self.expiries.note(&writes);
         let cleared: Vec<u16> = writes.cleared().iter().map(|slot| slot.database).collect();
         self.tell_watches(&cleared, &touched);
@@ -547,6 +605,10 @@ impl Server {
 
     /// Does the command of a client that waits: with the element of `key`, or of any of its keys.
     fn serve_waiter(&self, id: WaiterId, key: Option<&[u8]>) -> Served {
+        // It sees what is committed, and nothing else.
+        if !self.try_commit() {
+            return self.let_try_again(id);
+        }
         let mut pending = Pending::default();
         let mut reply;
         {
@@ -574,7 +636,7 @@ impl Server {
             return self.let_try_again(id);
         }
         // The caller serves those who wait for these keys: here it would be a recursion.
-        let Pending { writes, touched, events } = pending;
+        let Pending { writes, touched, events, .. } = pending;
         self.expiries.note(&writes);
         self.tell_watches(&[], &touched);
         events.iter().for_each(|event| self.publish_event(event));
@@ -637,7 +699,7 @@ impl Server {
                 keys.collect::<Vec<_>>()
             });
             let keys = keys.chain(others);
-            Some(self.latches.hold((!of_all).then(|| keys.collect())).await)
+            Some(self.hold((!of_all).then(|| keys.collect())).await)
         } else {
             None
         };

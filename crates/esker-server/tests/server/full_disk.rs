@@ -1,9 +1,12 @@
 //! A disk that is full, and then is not: writes are refused, reads go on, and writes are taken again.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
 use esker::fs::sim::SimFs;
 
 use crate::client::{Value, encoded};
-use crate::host::{Host, Store};
+use crate::host::{Host, SetAtEnd, Store};
 
 #[test]
 fn writes_are_refused_and_taken_again() {
@@ -96,4 +99,44 @@ fn elements_that_cannot_be_pushed_are_not_there() {
     disk.set_capacity(None);
     client.check("RPUSH l b => :1");
     assert_eq!(waiting.read().to_string(), "[l b]");
+}
+
+/// Commands of several clients share a batch. What one client writes is not refused for what others do, and no read is.
+#[test]
+fn what_is_refused_to_one_client_is_no_error_for_another() {
+    let disk = SimFs::new(1);
+    let store = Store::on(&disk);
+    let host = Host::of(&store, |_| {});
+    let mut client = host.client();
+    client.check("SET there 1 => +OK\n HSET h f 1 => :1");
+    disk.set_capacity(Some(16 << 20));
+    let value = vec![b'x'; 1000];
+    let mut number = 0;
+    while !client.call_with(&[b"SET", format!("k{number}").as_bytes(), &value]).is_error() {
+        number += 1;
+        assert!(number < 100_000, "the disk never became full");
+    }
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _end = SetAtEnd(&is_over);
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let (host, value, is_over) = (&host, &value, &is_over);
+                scope.spawn(move || {
+                    let (mut client, mut refused) = (host.client(), 0_u64);
+                    while !is_over.load(Ordering::Relaxed) {
+                        let key = format!("w{writer}");
+                        refused += u64::from(client.call_with(&[b"SET", key.as_bytes(), value]).is_error());
+                    }
+                    refused
+                })
+            })
+            .collect();
+        for _ in 0..2_000 {
+            client.check("GET there => 1\n HGET h f => 1\n GET nothing => $-1");
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let refused: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+        assert!(refused > 100, "only {refused} writes were refused: the test is about nothing");
+    });
 }
