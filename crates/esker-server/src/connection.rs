@@ -32,7 +32,7 @@ use crate::listen::Stream;
 use crate::monitor::Kind;
 use crate::server::{At, Owned, Server, is_about_all};
 use crate::trees::STEPS_INLINE;
-use crate::turn::Outcome;
+use crate::turn::{Extent, Outcome};
 use crate::waiters::Waiter;
 use crate::wake::yield_to_ready;
 use crate::watches::Watched;
@@ -115,7 +115,7 @@ enum Input {
 
 /// What a command waits for.
 pub(crate) enum Wait {
-    /// That what was written before it, by whomever, is committed. Then it is done.
+    /// That what it relies on is committed. Then it is done.
     Commit(Owned),
     /// That others let go of its keys. Then it is done.
     Latches(Owned),
@@ -618,22 +618,15 @@ impl Connection {
                     continue;
                 }
             }
-            let before = self.server.turn.borrow().pending.writes.memory_bytes();
-            if before > 0 && request.len >= APART_BYTES {
+            if request.len >= APART_BYTES || !self.long.is_empty() {
                 // Others do not wait for it.
                 self.try_commit();
             }
+            let before = self.server.turn.borrow().extent();
             if let Some(next) = self.command(&arguments) {
                 return (used, next);
             }
-            let after = self.server.turn.borrow().pending.writes.memory_bytes();
-            if after >= COMMIT_BYTES || after.saturating_sub(before) >= APART_BYTES {
-                if !self.try_commit() {
-                    self.server.commit_in_pool();
-                }
-                return (used, Next::Flush);
-            }
-            if self.clock.duration_since(begun) >= TURN || self.has_to_serve_waiters() {
+            if self.has_to_flush(before) || self.clock.duration_since(begun) >= TURN {
                 return (used, Next::Flush);
             }
         }
@@ -642,6 +635,19 @@ impl Connection {
     /// The time by which a command is done that begins now, in microseconds since 1970.
     pub(crate) fn now_us(&self) -> u64 {
         self.begun.us + self.clock.saturating_duration_since(self.begun.at).as_micros() as u64
+    }
+
+    /// Whether the next command has to wait until what is pending is committed; `before` is what was pending before the last
+    /// one.
+    fn has_to_flush(&mut self, before: Extent) -> bool {
+        let (bytes, added) = self.server.turn.borrow().grown_since(before);
+        if bytes >= COMMIT_BYTES || added >= APART_BYTES || (added > 0 && !self.long.is_empty()) {
+            if !self.try_commit() {
+                self.server.commit_in_pool();
+            }
+            return true;
+        }
+        self.has_to_serve_waiters()
     }
 
     /// Whether the next command has to wait until others have the elements that this one has brought.
@@ -684,6 +690,7 @@ impl Connection {
                 // A browser that was made to send a request here. It must get no further.
                 self.client.why_ended.set(Some(End::Protocol));
                 self.reply.truncate(0);
+                self.doubtful.clear();
                 return Some(Next::Close);
             }
             self.refuse(None, &unknown(arguments));
@@ -858,16 +865,14 @@ impl Connection {
         let steps = Cell::new(STEPS_INLINE);
         let at = At { database: self.client.database.get(), now_us: self.now_us(), steps: &steps };
         let (server, long) = (&self.server, &self.long);
-        let evaluated = {
-            let pending = &mut server.turn.borrow_mut().pending;
-            server.evaluate(pending, spec, arguments, long, at, &mut self.reply)
-        };
-        match evaluated {
+        match server.evaluate_in_turn(spec, arguments, long, at, &mut self.reply) {
             Ok(()) if spec.flags.blocks && self.reply.bytes.len() == begin => {
+                self.server.turn.borrow_mut().pending.take_news();
                 Some(Next::Do(Wait::Element(self.owned(spec, arguments))))
             }
             Ok(()) => None,
             Err(ReadError::NeedsIo) => {
+                self.server.turn.borrow_mut().pending.take_news();
                 self.why().to_pool = self.server.to_pool.get();
                 Some(Next::Do(Wait::Pool(self.owned(spec, arguments))))
             }
@@ -896,6 +901,20 @@ impl Connection {
     /// Commits what is pending, if that needs no wait. Returns whether nothing is pending now.
     pub(crate) fn try_commit(&mut self) -> bool {
         self.server.try_commit() && self.settle()
+    }
+
+    /// Whether no reply relies on what is pending.
+    pub(crate) fn is_certain(&self) -> bool {
+        self.joined.is_none()
+    }
+
+    /// Commits what is pending, on which a reply relies that is not written yet, if that needs no wait. Returns whether it is
+    /// committed.
+    pub(crate) fn try_commit_now(&mut self) -> bool {
+        let has_news = self.server.turn.borrow_mut().pending.take_news();
+        let is_committed = self.try_commit();
+        self.has_written |= has_news && is_committed;
+        is_committed
     }
 
     /// Sees what has become of the writes that replies rely on. If they were not committed, the replies become errors.
@@ -937,12 +956,7 @@ impl Connection {
     async fn wait(&mut self, wait: Wait) -> io::Result<Option<Next>> {
         let server = Rc::clone(&self.server);
         match wait {
-            Wait::Commit(command) => {
-                if !server.try_commit() {
-                    server.commit_in_pool().wait().await;
-                }
-                return Ok(Some(self.again(&command)));
-            }
+            Wait::Commit(command) => return Ok(Some(self.again(&command))),
             Wait::Latches(command) => {
                 let since = Instant::now();
                 let keys = command.spec.keys_of(&command.arguments());
@@ -1088,9 +1102,10 @@ impl Connection {
     fn again(&mut self, command: &Owned) -> Next {
         self.long.clone_from(&command.long);
         self.begun = Begun::now(&self.server);
+        let before = self.server.turn.borrow().extent();
         match self.command(&command.arguments()) {
             Some(next) => next,
-            None if self.has_to_serve_waiters() => Next::Flush,
+            None if self.has_to_flush(before) => Next::Flush,
             None => self.step(),
         }
     }

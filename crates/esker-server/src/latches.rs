@@ -1,7 +1,7 @@
 //! Keys that a command on another thread is about to write: no other command may look at them until it has.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use tokio::sync::Notify;
@@ -12,9 +12,10 @@ use crate::canary::broken;
 /// are rare.
 #[derive(Default)]
 pub(crate) struct Latches {
-    held: RefCell<HashSet<Vec<u8>>>,
-    /// Whether all keys are held.
-    all: Cell<bool>,
+    /// How often each key is held: a job that waits to begin holds its keys while another one commits what was written to them.
+    held: RefCell<HashMap<Vec<u8>, usize>>,
+    /// How often all keys are held.
+    all: Cell<usize>,
     /// How many wait to hold all keys. Nobody gets a part of them meanwhile.
     want_all: Cell<usize>,
     released: Notify,
@@ -32,13 +33,13 @@ impl Latches {
     #[inline]
     pub(crate) fn are_free<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) -> bool {
         let held = self.held.borrow();
-        !self.all.get() && (held.is_empty() || !keys.into_iter().any(|key| held.contains(key)))
+        self.all.get() == 0 && (held.is_empty() || !keys.into_iter().any(|key| held.contains_key(key)))
     }
 
     /// Whether no key is held.
     #[inline]
     pub(crate) fn are_all_free(&self) -> bool {
-        !self.all.get() && self.held.borrow().is_empty()
+        self.all.get() == 0 && self.held.borrow().is_empty()
     }
 
     /// Waits until these keys are free, and holds them. `None`: all keys.
@@ -51,19 +52,22 @@ impl Latches {
                 None => self.are_all_free(),
             };
             if is_free {
-                return self.hold_free(keys);
+                return self.hold_now(keys);
             }
             released.await;
         }
     }
 
-    /// Holds keys that are free, without a wait: a command was evaluated on them, and nothing may come between it and its
-    /// commit, not even one that waits for all keys. `None`: all keys.
-    pub(crate) fn hold_free(self: &Rc<Self>, keys: Option<Vec<Vec<u8>>>) -> Latched {
+    /// Holds keys without a wait: a command was evaluated on them, and nothing may come between it and its commit, not even
+    /// one that waits for all keys. Who holds some of them already waits for the commit. `None`: all keys.
+    pub(crate) fn hold_now(self: &Rc<Self>, keys: Option<Vec<Vec<u8>>>) -> Latched {
         match &keys {
             Some(_) if broken("server-latch") => {}
-            Some(keys) => self.held.borrow_mut().extend(keys.iter().cloned()),
-            None => self.all.set(true),
+            Some(keys) => {
+                let mut held = self.held.borrow_mut();
+                keys.iter().for_each(|key| *held.entry(key.clone()).or_default() += 1);
+            }
+            None => self.all.set(self.all.get() + 1),
         }
         Latched { latches: Rc::clone(self), keys }
     }
@@ -109,23 +113,21 @@ impl Drop for Wish<'_> {
     }
 }
 
-impl Latched {
-    /// The keys; `None`: all.
-    pub(crate) fn keys(&self) -> Option<Vec<Vec<u8>>> {
-        self.keys.clone()
-    }
-}
-
 impl Drop for Latched {
     fn drop(&mut self) {
         match &self.keys {
             Some(keys) => {
                 let mut held = self.latches.held.borrow_mut();
                 for key in keys {
-                    held.remove(key);
+                    if let Some(times) = held.get_mut(key) {
+                        *times -= 1;
+                        if *times == 0 {
+                            held.remove(key);
+                        }
+                    }
                 }
             }
-            None => self.latches.all.set(false),
+            None => self.latches.all.set(self.latches.all.get() - 1),
         }
         self.latches.released.notify_waiters();
     }
@@ -146,12 +148,12 @@ mod tests {
     #[test]
     fn who_waits_for_all_keys_has_its_turn() {
         let (latches, mut cx) = (Rc::<Latches>::default(), Context::from_waker(Waker::noop()));
-        let first = latches.hold_free(keys(&["a"]));
+        let first = latches.hold_now(keys(&["a"]));
         let mut all = pin!(latches.hold(None));
         assert!(all.as_mut().poll(&mut cx).is_pending());
         let mut later = pin!(latches.hold(keys(&["b"])));
         assert!(later.as_mut().poll(&mut cx).is_pending());
-        let evaluated = latches.hold_free(keys(&["c"]));
+        let evaluated = latches.hold_now(keys(&["c"]));
         assert!(!latches.are_free([&b"c"[..]]) && latches.are_free([&b"b"[..]]));
         drop((first, evaluated));
         assert!(later.as_mut().poll(&mut cx).is_pending());
@@ -159,5 +161,19 @@ mod tests {
         assert!(!latches.are_free([&b"b"[..]]));
         drop(held);
         assert!(later.as_mut().poll(&mut cx).is_ready());
+    }
+
+    #[test]
+    fn a_key_that_is_held_twice_is_free_when_both_have_ended() {
+        let latches = Rc::<Latches>::default();
+        let is_free = || latches.are_free([&b"a"[..]]);
+        let (job, commit) = (latches.hold_now(keys(&["a", "b"])), latches.hold_now(keys(&["a", "a"])));
+        drop(commit);
+        assert!(!is_free());
+        let all = latches.hold_now(None);
+        drop(job);
+        assert!(!is_free() && !latches.are_all_free());
+        drop(all);
+        assert!(is_free() && latches.are_all_free());
     }
 }

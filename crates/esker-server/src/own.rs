@@ -44,12 +44,20 @@ fn is(argument: &[u8], word: &str) -> bool {
     argument.eq_ignore_ascii_case(word.as_bytes())
 }
 
+/// Whether a command goes by what is committed, or tells others of it.
+fn goes_by_commits(spec: &Spec) -> bool {
+    matches!(spec.name, "watch" | "exec" | "waitaof" | "wait" | "publish" | "bgsave")
+}
+
 impl Connection {
     /// Does a command that the server does itself, or says what has to happen first.
     pub(crate) fn own_command(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Option<Next> {
-        // These go by what is committed, or tell others of it.
-        if matches!(spec.name, "watch" | "exec" | "waitaof" | "wait" | "publish") && !self.try_commit() {
-            return Some(Next::Do(Wait::Commit(self.owned(spec, args))));
+        if goes_by_commits(spec) && !self.is_in_exec && !self.try_commit() {
+            if !self.is_certain() {
+                return Some(Next::Do(Wait::Commit(self.owned(spec, args))));
+            }
+            // What others have written. Nobody looks at these keys until it is committed.
+            self.server.commit_in_pool();
         }
         if asks_for_help(spec, args) {
             let lines = help(spec.name);
@@ -514,8 +522,15 @@ impl Connection {
             return None;
         }
         let is_short = evaluated.len() <= EXEC_INLINE_MAX;
-        let replies =
+        let mut replies =
             if is_free && is_short { self.evaluate_all(&evaluated) } else { Err(ReadError::NeedsIo) };
+        // What is done with the reply comes after its commit.
+        if replies.is_ok()
+            && queue.commands.iter().any(|command| goes_by_commits(command.spec))
+            && !self.try_commit_now()
+        {
+            replies = Err(self.server.needs_pool(ToPool::Busy));
+        }
         match replies {
             Ok(replies) => {
                 self.unwatch();
@@ -591,8 +606,7 @@ impl Connection {
         for command in commands {
             let mut reply = Reply::new(self.reply.resp3);
             let arguments = command.arguments();
-            self.server.evaluate(
-                &mut self.server.turn.borrow_mut().pending,
+            self.server.evaluate_in_turn(
                 command.spec,
                 &arguments,
                 &command.long,
@@ -603,7 +617,7 @@ impl Connection {
                 esker_redis::commands::blocking::reply_without_element(command.spec, false, &mut reply);
             }
             replies.push(reply);
-            if self.server.turn.borrow().pending.writes.memory_bytes() > COMMIT_BYTES {
+            if self.server.turn.borrow().pending.memory_bytes() > COMMIT_BYTES {
                 return Err(self.server.needs_pool(ToPool::Walk));
             }
         }

@@ -30,7 +30,7 @@ use crate::buffers::Buffers;
 use crate::canary::broken;
 use crate::channels::Channels;
 use crate::clients::{Client, Clients};
-use crate::connection::{COMMIT_BYTES, is_move, told};
+use crate::connection::{COMMIT_BYTES, ITEM_BYTES, is_move, told};
 use crate::expiries::Expiries;
 use crate::figures::{Figures, Times, add};
 use crate::http::Http;
@@ -77,11 +77,27 @@ pub(crate) struct Pending {
     pub(crate) events: Vec<Event>,
     /// Whether a command whose reply is not noted yet has added to this, or relies on it.
     has_news: bool,
+    /// The memory of `touched` and `events`, about.
+    told_bytes: usize,
 }
 
 impl Pending {
     pub(crate) fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.touched.is_empty() && self.events.is_empty()
+    }
+
+    /// How much memory it takes, in bytes, about.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.writes.memory_bytes() + self.told_bytes
+    }
+
+    /// Adds keys that were touched, and what is told of them.
+    fn add_told(&mut self, mut touched: Vec<(u16, Vec<u8>)>, mut events: Vec<Event>) {
+        self.has_news |= !touched.is_empty() || !events.is_empty();
+        let keys = touched.iter().map(|(_, key)| key).chain(events.iter().map(|event| &event.key));
+        self.told_bytes += keys.map(|key| key.len() + ITEM_BYTES).sum::<usize>();
+        self.touched.append(&mut touched);
+        self.events.append(&mut events);
     }
 
     /// Whether a command since the last call has added to this, or relies on it.
@@ -403,11 +419,22 @@ impl Server {
             error => error,
         })?;
         steps.set(view.steps_left());
-        let (mut touched, mut events) = (ctx.take_touched(), ctx.take_events());
-        pending.has_news |= !touched.is_empty() || !events.is_empty();
-        pending.touched.append(&mut touched);
-        pending.events.append(&mut events);
+        let (touched, events) = (ctx.take_touched(), ctx.take_events());
+        pending.add_told(touched, events);
         Ok(())
+    }
+
+    /// [`Server::evaluate`], on top of what is pending.
+    pub(crate) fn evaluate_in_turn(
+        &self,
+        spec: &Spec,
+        arguments: &[&[u8]],
+        long: &[Long],
+        at: At<'_>,
+        reply: &mut Reply,
+    ) -> Result<(), ReadError> {
+        let _unless_broken = RefusedIfBroken(self);
+        self.evaluate(&mut self.turn.borrow_mut().pending, spec, arguments, long, at, reply)
     }
 
     /// Notes that a command is work for the pool.
@@ -441,28 +468,33 @@ impl Server {
     /// what becomes of it.
     pub(crate) fn commit_in_pool(self: &Rc<Self>) -> Rc<Outcome> {
         let (pending, outcome, client) = self.turn.borrow_mut().end();
-        // No key of it is latched: whoever latches some commits the turn first.
+        // Whoever has latched some of them waits for this commit.
         let keys = pending.writes.cleared().is_empty().then(|| pending.writes.keys());
-        let latched = self.latches.hold_free(keys);
+        let latched = self.latches.hold_now(keys);
         let (server, decided) = (Rc::clone(self), Rc::clone(&outcome));
         tokio::task::spawn_local(async move {
-            let committed = server.write_in_pool(pending, latched, client).await;
-            decided.decide(committed.map_err(|error| told(&error)));
+            let Pending { writes, touched, events, .. } = pending;
+            match server.write_in_pool(writes, client).await {
+                Ok(writes) => {
+                    decided.decide(Ok(()));
+                    // Those who wait for these keys are served now.
+                    drop(latched);
+                    server.tell(Pending { writes, touched, events, ..Pending::default() });
+                }
+                Err(error) => decided.decide(Err(told(&error))),
+            }
         });
         outcome
     }
 
-    /// Latches these keys for a job in the pool; `None`: all keys. What is written to them is committed.
-    async fn hold(self: &Rc<Self>, mut keys: Option<Vec<Vec<u8>>>) -> Latched {
-        loop {
-            let latched = self.latches.hold(keys).await;
-            if self.try_commit() {
-                return latched;
-            }
-            keys = latched.keys();
-            drop(latched);
+    /// Latches these keys for a job in the pool; `None`: all keys. What was written to them is committed.
+    async fn hold(self: &Rc<Self>, keys: Option<Vec<Vec<u8>>>) -> Latched {
+        let latched = self.latches.hold(keys).await;
+        if !self.try_commit() {
+            // From here on nobody writes to these keys. Whether it succeeds is the business of those who rely on it.
             self.commit_in_pool().wait().await;
         }
+        latched
     }
 
     /// Whether each client's writes are to be committed by themselves.
@@ -489,14 +521,8 @@ impl Server {
         Ok(())
     }
 
-    /// Has another thread commit `pending`, whose keys are latched, and tells those who wait for it.
-    async fn write_in_pool(
-        &self,
-        pending: Pending,
-        latched: Latched,
-        client: Option<Rc<Client>>,
-    ) -> esker::Result<()> {
-        let Pending { writes, touched, events, has_news } = pending;
+    /// Has another thread commit `writes`, and returns them.
+    async fn write_in_pool(&self, writes: Writes, client: Option<Rc<Client>>) -> esker::Result<Writes> {
         let (db, trees, begun) = (self.db.clone(), Arc::clone(&self.trees), Instant::now());
         let written = self.pool.run(move || {
             let written = trees.batch(&writes, None).and_then(|batch| db.write(&batch));
@@ -513,10 +539,7 @@ impl Server {
             return Err(error);
         }
         self.syncs.note_written();
-        // Those who wait for these keys are served now.
-        drop(latched);
-        self.tell(Pending { writes, touched, events, has_news });
-        Ok(())
+        Ok(writes)
     }
 
     /// Notes that replies to a client have waited.
@@ -613,7 +636,8 @@ impl Server {
         let mut reply;
         {
             let waiters = self.waiters.borrow();
-            let Some(waiter) = waiters.get(id) else { return Served::Nothing };
+            // It may have got its element by this commit. Those behind it wait for theirs.
+            let Some(waiter) = waiters.get(id) else { return Served::Wrongly };
             let Waiter { client, spec, database, .. } = waiter;
             reply = Reply::new(client.resp3.get());
             let arguments = waiter.arguments_for(key);
@@ -789,11 +813,25 @@ fn mixed(mut state: u64) -> u64 {
     state ^ (state >> 31)
 }
 
+/// Refuses what is pending when a command ends by a panic, which may have written half of what it had to.
+struct RefusedIfBroken<'a>(&'a Server);
+
+impl Drop for RefusedIfBroken<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Ok(mut turn) = self.0.turn.try_borrow_mut()
+        {
+            let (_, outcome, _) = turn.end();
+            outcome.decide(Err("ERR a command has failed by a fault of the server".to_owned()));
+        }
+    }
+}
+
 /// What became of a client that waits.
 enum Served {
     /// There is still no element for it.
     Nothing,
-    /// The key has another type than it waits for.
+    /// The key has another type than it waits for, or it does not wait any more.
     Wrongly,
     /// It has one; these keys were changed.
     With(Vec<(u16, Vec<u8>)>),

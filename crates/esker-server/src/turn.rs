@@ -54,6 +54,15 @@ pub(crate) struct Turn {
     outcome: Rc<Outcome>,
     /// The first one of them.
     first: Option<Rc<Client>>,
+    /// How many turns there were before.
+    number: u64,
+}
+
+/// How much was pending at some moment, of which turn.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    number: u64,
+    bytes: usize,
 }
 
 impl Turn {
@@ -70,6 +79,18 @@ impl Turn {
         Rc::ptr_eq(&self.outcome, outcome)
     }
 
+    /// How much is pending.
+    pub(crate) fn extent(&self) -> Extent {
+        Extent { number: self.number, bytes: self.pending.memory_bytes() }
+    }
+
+    /// How many bytes of memory are pending, about, and how many of them were not `before`.
+    pub(crate) fn grown_since(&self, before: Extent) -> (usize, usize) {
+        let bytes = self.pending.memory_bytes();
+        let old = if before.number == self.number { before.bytes } else { 0 };
+        (bytes, bytes.saturating_sub(old))
+    }
+
     /// Whether nothing is pending, and nobody waits to hear that it is committed.
     pub(crate) fn is_idle(&self) -> bool {
         self.pending.is_empty() && self.first.is_none()
@@ -78,7 +99,8 @@ impl Turn {
     /// Ends the turn, and begins the next one. Returns what is pending, what becomes of it, and who was the first to rely on
     /// it.
     pub(crate) fn end(&mut self) -> (Pending, Rc<Outcome>, Option<Rc<Client>>) {
-        let Turn { pending, outcome, first } = std::mem::take(self);
+        let next = Turn { number: self.number + 1, ..Turn::default() };
+        let Turn { pending, outcome, first, .. } = std::mem::replace(self, next);
         (pending, outcome, first)
     }
 }

@@ -162,6 +162,25 @@ fn exec_with_arguments_ends_the_transaction() {
     );
 }
 
+/// Also where the commit is work for the pool: the database has no trees, or the value goes to a file.
+#[test]
+fn what_a_transaction_tells_is_committed() {
+    let host = Host::start();
+    let (mut client, mut listener) = (host.client(), host.client());
+    listener.send("SUBSCRIBE c");
+    listener.read();
+    client.check(
+        "SELECT 3 => +OK\n MULTI => +OK\n SET a 1 => +QUEUED\n PUBLISH c first => +QUEUED\n WAIT 0 0 => +QUEUED
+         EXEC => [+OK :1 :0]\n GET a => 1",
+    );
+    assert_eq!(listener.read().to_string(), "[message c first]");
+    let huge = vec![b'x'; 100 << 10];
+    client.check("MULTI => +OK");
+    assert_eq!(client.call_with(&[b"SET", &b"huge"[..], &huge]).to_string(), "+QUEUED");
+    client.check("PUBLISH c second => +QUEUED\n EXEC => [+OK :1]\n STRLEN huge => :102400");
+    assert_eq!(listener.read().to_string(), "[message c second]");
+}
+
 #[test]
 fn messages_come_behind_the_reply_of_exec() {
     let host = Host::start();
