@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::Memtable;
+use super::{Memtable, NewEntry};
 use crate::cursor::{Cursor, Kind, MAX_SEQ};
 use crate::sync::{AtomicBool, Ordering};
 
@@ -22,7 +22,7 @@ fn key(byte: u8, shared_head: bool) -> Vec<u8> {
     key
 }
 
-fn write(table: &Memtable, entries: &[(u8, u8)], shared_head: bool, done: &[AtomicBool]) {
+fn write(table: &Memtable, entries: &[(u8, u8)], shared_head: bool, together: bool, done: &[AtomicBool]) {
     let size =
         entries.iter().map(|(byte, height)| Memtable::entry_size(*height, key(*byte, shared_head).len(), 1));
     let mut region = {
@@ -34,9 +34,20 @@ fn write(table: &Memtable, entries: &[(u8, u8)], shared_head: bool, done: &[Atom
         done[255].store(false, Ordering::Release);
         region
     };
+    if together {
+        let keys: Vec<Vec<u8>> = entries.iter().map(|(byte, _)| key(*byte, shared_head)).collect();
+        let entry = |((byte, height), key): (&(u8, u8), _)| {
+            let value = std::slice::from_ref(byte);
+            NewEntry { height: *height, key, seq: u64::from(*byte), kind: Kind::Put, value }
+        };
+        let new: Vec<NewEntry<'_>> = entries.iter().zip(keys.iter().map(Vec::as_slice)).map(entry).collect();
+        table.insert_together(&mut region, &new);
+    }
     for (byte, height) in entries {
         let key = key(*byte, shared_head);
-        table.insert(&mut region, *height, &key, u64::from(*byte), Kind::Put, &[*byte]);
+        if !together {
+            table.insert(&mut region, *height, &key, u64::from(*byte), Kind::Put, &[*byte]);
+        }
         assert!(table.get(&key, MAX_SEQ).is_some(), "a writer finds what it inserted");
         done[usize::from(*byte)].store(true, Ordering::Release);
     }
@@ -71,7 +82,7 @@ fn read(table: &Arc<Memtable>, bytes: &[u8], shared_head: bool, done: &[AtomicBo
     assert!(back.iter().rev().is_sorted() && seen.iter().all(|byte| back.contains(byte)));
 }
 
-fn run(plan: Plan, shared_head: bool) {
+fn run(plan: Plan, shared_head: bool, together: bool) {
     let table = Arc::new(Memtable::new());
     let done: Arc<Vec<AtomicBool>> = Arc::new((0..256).map(|_| AtomicBool::new(false)).collect());
     let mut bytes: Vec<u8> = plan.iter().flat_map(|entries| entries.iter().map(|entry| entry.0)).collect();
@@ -80,7 +91,7 @@ fn run(plan: Plan, shared_head: bool) {
         .iter()
         .map(|entries| {
             let (table, done) = (Arc::clone(&table), Arc::clone(&done));
-            shuttle::thread::spawn(move || write(&table, entries, shared_head, &done))
+            shuttle::thread::spawn(move || write(&table, entries, shared_head, together, &done))
         })
         .collect();
     read(&table, &bytes, shared_head, &done);
@@ -95,10 +106,10 @@ fn run(plan: Plan, shared_head: bool) {
 #[test]
 fn every_insert_that_returned_is_found() {
     for plan in [NEIGHBOURS, TALL, DESCENDING, THREE] {
-        for shared_head in [false, true] {
-            println!("plan {plan:?} {shared_head}");
-            shuttle::check_random(move || run(plan, shared_head), 2000);
-            shuttle::check_pct(move || run(plan, shared_head), 2000, 3);
+        for (shared_head, together) in [(false, false), (false, true), (true, false), (true, true)] {
+            println!("plan {plan:?} {shared_head} {together}");
+            shuttle::check_random(move || run(plan, shared_head, together), 2000);
+            shuttle::check_pct(move || run(plan, shared_head, together), 2000, 3);
         }
     }
 }

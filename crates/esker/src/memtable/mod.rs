@@ -17,7 +17,7 @@
 //! `reserve` calls do not overlap.
 //!
 //! Files: `arena` (memory), `node` (an entry's bytes; why searches touch little memory), `search` (the
-//! walk, linking), `splice` (cheap inserts next to the last one), `heads` (numbers that stand for keys), `filter`
+//! walk, linking), `splice` (cheap inserts next to the last one), `together` (inserts of many), `heads` (numbers that stand for keys), `filter`
 //! (which keys are not here), `height`, `cursor`, `chunk_pool` (chunks of dropped memtables, kept for the next).
 
 mod arena;
@@ -35,6 +35,7 @@ mod splice;
 #[cfg(not(esker_shuttle))]
 #[cfg(test)]
 mod tests;
+mod together;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -47,6 +48,7 @@ use self::heads::{Heads, prefix_of};
 use self::height::MAX_HEIGHT;
 use self::node::{Link, NodeRef};
 use self::splice::{Path, Splice};
+pub(crate) use self::together::{NewEntry, TOGETHER};
 use crate::checksum::hash_key;
 use crate::cursor::{Kind, SeqNo};
 use crate::error::Result;

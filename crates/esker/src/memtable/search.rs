@@ -18,7 +18,7 @@ pub(super) struct Spot<'a> {
 
 impl<'a> Spot<'a> {
     #[inline]
-    fn on(node: NodeRef<'a>) -> Spot<'a> {
+    pub(super) fn on(node: NodeRef<'a>) -> Spot<'a> {
         Spot { tower: node.tower(), node: Some(node.ptr()) }
     }
 }

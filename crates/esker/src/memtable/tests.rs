@@ -45,6 +45,19 @@ fn random_value(rng: &mut Rng) -> Vec<u8> {
     vec![rng.next() as u8; len]
 }
 
+/// Inserts these keys with their heights and values, numbered from `seq` on.
+fn put_together(table: &Memtable, seq: SeqNo, new: &[(Vec<u8>, u8, Vec<u8>)]) {
+    let size =
+        |(key, height, value): &(Vec<u8>, u8, Vec<u8>)| Memtable::entry_size(*height, key.len(), value.len());
+    let mut region = table.reserve(new.iter().map(size).sum()).unwrap();
+    let entries: Vec<NewEntry<'_>> = (seq..)
+        .zip(new)
+        .map(|(seq, (key, height, value))| NewEntry { height: *height, key, seq, kind: Kind::Put, value })
+        .collect();
+    table.insert_together(&mut region, &entries);
+    assert_eq!(region.left, 0);
+}
+
 fn same_place(cursor: &MemCursor, expected: Option<(&Place, &(Kind, Vec<u8>))>) {
     assert_eq!(cursor.valid(), expected.is_some());
     if let Some(((key, Reverse(seq)), (kind, value))) = expected {
@@ -103,7 +116,18 @@ fn run_against_model(seed: u64, heads: Heads, rounds: usize) {
     let mut seq = 0;
     for _ in 0..rounds {
         let (key, at) = (random_key(&mut rng), rng.next() % (seq + 2));
-        match rng.index(4) {
+        match rng.index(5) {
+            4 => {
+                // Some of the keys may be the same.
+                let new: Vec<_> = (0..rng.index(TOGETHER + 1))
+                    .map(|_| (random_key(&mut rng), Memtable::random_height(), random_value(&mut rng)))
+                    .collect();
+                put_together(&table, seq + 1, &new);
+                for (key, _, value) in new {
+                    seq += 1;
+                    model.insert((key, Reverse(seq)), (Kind::Put, value));
+                }
+            }
             0 | 1 => {
                 seq += 1;
                 let (kind, value) = match rng.index(4) {

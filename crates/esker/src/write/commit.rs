@@ -34,7 +34,7 @@ use crate::log::record;
 use crate::log::replay::LogFloor;
 use crate::log::segment::Segment;
 use crate::log::wal::{LogTail, Wal};
-use crate::memtable::Region;
+use crate::memtable::{NewEntry, Region, TOGETHER};
 use crate::state::Mem;
 
 /// What the lock protects.
@@ -308,14 +308,7 @@ impl Commit {
             // behind it. Nothing from here on is acknowledged or flushed, but writers that wait for their turn go on.
             self.poison();
         }
-        for (seq, (part, height, op)) in (reservation.first_seq..).zip(batch.planned_ops()) {
-            let (mem, region) = &mut reservation.mems[part];
-            if op.kind.is_entry() {
-                mem.table.insert(region, height, op.key, seq, op.kind, op.value);
-            } else if let Some(time_us) = op.time_us() {
-                mem.note_time(time_us);
-            }
-        }
+        insert(batch, reservation.first_seq, &mut reservation.mems);
         let (end, last_seq) = (reservation.end, reservation.first_seq + batch.len() as u64 - 1);
         // This comes before anything can flush the batch: a flush must know its huge values as committed. A batch that
         // skips the log never reaches the disk by way of the log.
@@ -437,6 +430,47 @@ fn reserve(state: &mut CommitState, batch: &Batch, len: Option<usize>) -> Result
     let segment_end = logged.as_ref().map(|place| (Arc::clone(&place.segment), state.tail.offset));
     state.queue.push_back(Ticket { last_seq, end, segment_end, done: false });
     Ok(Reservation { ticket, first_seq, logged, end, mems })
+}
+
+/// Copies the entries of `batch`, whose first number is `first_seq`, to the memtables of its parts. Allocates nothing.
+fn insert(batch: &Batch, first_seq: SeqNo, mems: &mut [(Arc<Mem>, Region)]) {
+    let mut waiting = [NewEntry::NONE; TOGETHER];
+    let (mut count, mut of_part) = (0, 0);
+    // Whether entries of the part lie far from each other, and after how many this is asked again.
+    let (mut is_scattered, mut ask_after) = (false, 0);
+    for (seq, (part, height, op)) in (first_seq..).zip(batch.planned_ops()) {
+        if let Some(time_us) = op.time_us() {
+            mems[part].0.note_time(time_us);
+        }
+        if !op.kind.is_entry() {
+            continue;
+        }
+        if count == TOGETHER || part != of_part {
+            let (mem, region) = &mut mems[of_part];
+            mem.table.insert_together(region, &waiting[..count]);
+            count = 0;
+        }
+        if part != of_part {
+            (of_part, ask_after) = (part, 0);
+        }
+        let entry = NewEntry { height, key: op.key, seq, kind: op.kind, value: op.value };
+        let (mem, region) = &mut mems[part];
+        if ask_after > 0 && is_scattered {
+            waiting[count] = entry;
+            count += 1;
+        } else {
+            mem.table.insert(region, height, op.key, seq, op.kind, op.value);
+        }
+        if ask_after == 0 {
+            is_scattered = batch.len() >= TOGETHER / 2 && mem.table.is_scattered();
+            ask_after = 4 * TOGETHER;
+        }
+        ask_after -= 1;
+    }
+    if count > 0 {
+        let (mem, region) = &mut mems[of_part];
+        mem.table.insert_together(region, &waiting[..count]);
+    }
 }
 
 /// Takes the next place in the log for a record of `len` bytes whose first number is `first_seq`. The numbers are taken

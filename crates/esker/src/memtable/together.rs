@@ -1,0 +1,143 @@
+//! Inserts of several entries whose searches go on side by side.
+//!
+//! A search of a full memtable costs about ten cache misses, each of which waits for the one before it. Those of different
+//! searches need not wait for each other: as soon as one search knows which node it needs next, it asks for it and lets
+//! the next one go on (Chen, Gibbons, Mowry: "Improving Hash Join Performance through Prefetching", 2004, for hash tables;
+//! Kocberber, Falsafi, Grot: "Asynchronous Memory Access Chaining", 2015, for skip lists too).
+
+use super::filter::Mark;
+use super::height::MAX_HEIGHT;
+use super::node::{self, NodePtr, Target, prefetch};
+use super::search::Spot;
+use super::splice::Path;
+use super::{Memtable, Region, hash_key};
+use crate::cursor::{Kind, SeqNo};
+use crate::sync::Ordering;
+
+/// So many searches go on side by side: a core has some ten misses under way at once.
+pub(crate) const TOGETHER: usize = 8;
+
+/// An entry to insert.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewEntry<'e> {
+    /// See [`Memtable::random_height`].
+    pub(crate) height: u8,
+    pub(crate) key: &'e [u8],
+    pub(crate) seq: SeqNo,
+    pub(crate) kind: Kind,
+    pub(crate) value: &'e [u8],
+}
+
+impl NewEntry<'_> {
+    /// Stands where there is no entry.
+    pub(crate) const NONE: Self = NewEntry { height: 1, key: &[], seq: 0, kind: Kind::Put, value: &[] };
+}
+
+/// A search on its way.
+struct Search<'a, 'k> {
+    target: Target<'k>,
+    /// The height of the entry that will be linked.
+    height: usize,
+    spot: Spot<'a>,
+    level: usize,
+    /// The node behind the spot, if it was asked for, to compare with it.
+    asked: Option<NodePtr>,
+    /// The node that is known not to be before the target.
+    reached: Option<NodePtr>,
+    path: Path,
+}
+
+impl Memtable {
+    /// Whether the last entries were no neighbours of those inserted before them, so that their searches begin at the top.
+    pub(crate) fn is_scattered(&self) -> bool {
+        self.splice.try_take().is_none_or(|path| !path.has_helped())
+    }
+
+    /// Inserts at most [`TOGETHER`] entries, each as [`Memtable::insert`] does. That is faster for entries that lie far from
+    /// each other, and slower for neighbours.
+    pub(crate) fn insert_together(&self, region: &mut Region, entries: &[NewEntry<'_>]) {
+        assert!(region.table == self.id, "a region of another memtable");
+        let tallest = entries.iter().map(|entry| usize::from(entry.height)).max().unwrap_or(1);
+        assert!(tallest <= MAX_HEIGHT && entries.len() <= TOGETHER, "more than fits");
+        if tallest > self.height.load(Ordering::Relaxed) {
+            self.height.fetch_max(tallest, Ordering::Relaxed);
+        }
+        let top = self.top();
+        let mut searches: [Option<Search<'_, '_>>; TOGETHER] = std::array::from_fn(|place| {
+            entries.get(place).map(|entry| Search {
+                target: self.target(entry.key, entry.seq << 8 | entry.kind as u64),
+                height: usize::from(entry.height.max(1)),
+                spot: self.head(),
+                level: top,
+                asked: None,
+                reached: None,
+                path: Path::new(),
+            })
+        });
+        let marks = entries.iter().map(|entry| self.filter().map(|filter| filter.mark(hash_key(entry.key))));
+        let mut marks = marks.fuse();
+        let marks: [_; TOGETHER] = std::array::from_fn(|_| marks.next().flatten());
+        let mut under_way: u32 = (1 << entries.len()) - 1;
+        while under_way != 0 {
+            let mut left = under_way;
+            while left != 0 {
+                let place = left.trailing_zeros() as usize;
+                left &= left - 1;
+                let is_over = searches[place].as_mut().is_none_or(|search| self.go_on(search));
+                if is_over {
+                    under_way &= !(1 << place);
+                }
+            }
+        }
+        for (search, entry) in searches.iter_mut().flatten().zip(entries) {
+            let at = region.carve(node::size(search.height, entry.key.len(), entry.value.len()));
+            // SAFETY: `carve` gave `size` bytes of this memtable's arena to nobody else; they are aligned, as the arena aligns
+            // regions and `size` is a multiple of the alignment.
+            let node = unsafe { node::write(at, search.height, entry.key, search.target.tag, entry.value) };
+            // Entries that were linked meanwhile, here or elsewhere, lie behind the nodes of the path.
+            self.link(&mut search.path, node, search.height, &search.target);
+        }
+        // No thread looks for the entries before this function returns.
+        marks.into_iter().flatten().for_each(Mark::set);
+        self.len.fetch_add(entries.len(), Ordering::Relaxed);
+    }
+
+    /// Goes on with a search until it needs memory that has to be fetched. Returns whether it is over. It walks as
+    /// [`Memtable::approach`] does.
+    #[inline]
+    fn go_on<'a>(&'a self, search: &mut Search<'a, '_>) -> bool {
+        loop {
+            let level = search.level;
+            // SAFETY: the head has all levels; a node that was met on a level is higher than it.
+            let link = unsafe { search.spot.tower.link(level) };
+            let bound = link.bound();
+            if bound <= search.target.head
+                && let Some(next) = link.next()
+                && search.reached != Some(next.ptr())
+            {
+                let is_before = bound < search.target.head;
+                if !is_before && search.asked != Some(next.ptr()) {
+                    search.asked = Some(next.ptr());
+                    link.prefetch_next();
+                    return false;
+                }
+                if is_before || search.target.after(next) {
+                    search.spot = Spot::on(next);
+                    // SAFETY: the node was met on this level.
+                    let link = unsafe { search.spot.tower.link(level) };
+                    prefetch(std::ptr::from_ref(link).cast());
+                    return false;
+                }
+                search.reached = Some(next.ptr());
+            }
+            search.path.nodes[level] = search.spot.node;
+            if level < search.height {
+                link.prefetch_next();
+            }
+            if level == 0 {
+                return true;
+            }
+            search.level = level - 1;
+        }
+    }
+}
