@@ -60,6 +60,9 @@ const LEARN_AT: usize = 1024;
 /// So many keys are looked at to find out where they differ; up to about twice as many where there are more.
 const SAMPLED: usize = 256;
 
+/// Prefixes have at most so many bytes.
+const BEGINNING: usize = 1024;
+
 /// A sorted set of entries that threads add to and read without locks.
 pub(crate) struct Memtable {
     /// The beginning of every level; the last one is level 0.
@@ -141,7 +144,7 @@ impl Memtable {
         Heads::of_sample(self.sample(), self.common_prefix())
     }
 
-    /// Some keys, in their order: those of the highest level that has enough of them.
+    /// The beginnings of some keys, in their order: those of the highest level that has enough of them.
     fn sample(&self) -> Vec<&[u8]> {
         let mut keys = Vec::new();
         for level in (0..=self.top()).rev() {
@@ -149,7 +152,7 @@ impl Memtable {
             // SAFETY: the head of the list has every level.
             let mut link = unsafe { self.head().tower.link(level) };
             while let Some(node) = link.next() {
-                keys.push(node.key());
+                keys.push(beginning_of(node.key()));
                 // SAFETY: a node met on a level is higher than it.
                 link = unsafe { node.tower().link(level) };
             }
@@ -212,12 +215,12 @@ impl Memtable {
         }
     }
 
-    /// The prefix that all keys share; empty if there are no keys.
+    /// The prefix that the beginnings of all keys share; empty if there are no keys.
     fn common_prefix(&self) -> &[u8] {
         let (Some(first), Some(last)) = (self.first(), self.last()) else {
             return &[];
         };
-        prefix_of(first.key(), last.key())
+        prefix_of(beginning_of(first.key()), last.key())
     }
 
     /// A random height for the next entry. Pass the same height to `entry_size` and `insert`.
@@ -330,6 +333,11 @@ impl Memtable {
         // SAFETY: the head of the list has every level.
         unsafe { self.head().tower.link(0) }.next()
     }
+}
+
+/// As much of a key as is looked at to find prefixes. To compare all of many long keys would hold up writers.
+fn beginning_of(key: &[u8]) -> &[u8] {
+    &key[..key.len().min(BEGINNING)]
 }
 
 /// The tag of the newest entry that is not newer than `seq`, whatever its kind.
