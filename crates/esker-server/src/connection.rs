@@ -338,6 +338,10 @@ impl Connection {
         let mut next = Next::Input;
         loop {
             self.commit().await;
+            if self.client.is_ended.get() && matches!(next, Next::Do(_)) {
+                // What has not begun does not begin any more.
+                return self.leave(&next);
+            }
             self.held_bytes = next.waiting_bytes();
             self.note_memory();
             if matches!(next, Next::Input) {
@@ -354,15 +358,7 @@ impl Connection {
                 Next::Do(wait) => self.wait(wait).await,
             };
             match went_on {
-                Ok(Some(then)) if self.client.is_ended.get() => {
-                    if let Next::Do(Wait::Pool(command)) = then
-                        && command.spec.flags.blocks
-                    {
-                        // Others may wait for what it would have tried.
-                        drop(After::new(&self.server, &command));
-                    }
-                    return;
-                }
+                Ok(Some(then)) if self.client.is_ended.get() => return self.leave(&then),
                 Ok(Some(then)) => {
                     next = then;
                     if self.server.commits_apart(self.clock) {
@@ -379,6 +375,16 @@ impl Connection {
                 }
                 Ok(None) | Err(_) => return,
             }
+        }
+    }
+
+    /// Ends instead of doing what comes next.
+    fn leave(&self, next: &Next) {
+        if let Next::Do(Wait::Pool(command)) = next
+            && command.spec.flags.blocks
+        {
+            // Others may wait for what it would have tried.
+            drop(After::new(&self.server, command));
         }
     }
 
@@ -912,7 +918,7 @@ impl Connection {
     /// committed.
     pub(crate) fn try_commit_now(&mut self) -> bool {
         let has_news = self.server.turn.borrow_mut().pending.take_news();
-        let is_committed = self.try_commit();
+        let is_committed = self.server.try_commit();
         self.has_written |= has_news && is_committed;
         is_committed
     }

@@ -366,8 +366,7 @@ impl Server {
         Stamp { now_us, seed: mixed(state) }
     }
 
-    /// What has to be known of commands. Nothing else runs on this thread between a command and its commit, so nobody begins
-    /// to ask in between.
+    /// What has to be known of commands. Who begins to watch a key, or to wait for it, has what is pending committed first.
     fn wants(&self) -> Wants {
         let settings = self.settings.borrow();
         let events = settings.notifies() && !self.channels.borrow().is_empty();
@@ -447,6 +446,7 @@ impl Server {
 
     /// Commits what the turn has written, if that needs no wait. Returns whether nothing is pending now.
     pub(crate) fn try_commit(&self) -> bool {
+        let _unless_broken = RefusedIfBroken(self);
         let (pending, outcome, _) = {
             let mut turn = self.turn.borrow_mut();
             if turn.is_idle() {
@@ -528,18 +528,18 @@ impl Server {
             let written = trees.batch(&writes, None).and_then(|batch| db.write(&batch));
             (written, writes)
         });
-        let (written, writes) = written.await?;
+        let written = written.await.and_then(|(written, writes)| written.map(|_| writes));
         if let Some(client) = client {
             self.note_wait("commit", Kind::Commit, &self.figures.pool_commits, begun.elapsed(), &client);
         }
-        if let Err(error) = written {
+        if written.is_err() {
             add(&self.figures.failed_commits, 1);
             // What one client writes should not be refused for what another one does.
             self.apart_until.set(Some(Instant::now() + APART));
-            return Err(error);
+        } else {
+            self.syncs.note_written();
         }
-        self.syncs.note_written();
-        Ok(writes)
+        written
     }
 
     /// Notes that replies to a client have waited.
@@ -813,7 +813,8 @@ fn mixed(mut state: u64) -> u64 {
     state ^ (state >> 31)
 }
 
-/// Refuses what is pending when a command ends by a panic, which may have written half of what it had to.
+/// Refuses what is pending when a command or a commit ends by a panic: it may be half of what there had to be, and each later
+/// commit would end in the same way.
 struct RefusedIfBroken<'a>(&'a Server);
 
 impl Drop for RefusedIfBroken<'_> {
@@ -822,7 +823,7 @@ impl Drop for RefusedIfBroken<'_> {
             && let Ok(mut turn) = self.0.turn.try_borrow_mut()
         {
             let (_, outcome, _) = turn.end();
-            outcome.decide(Err("ERR a command has failed by a fault of the server".to_owned()));
+            outcome.decide(Err("ERR this has failed by a fault of the server".to_owned()));
         }
     }
 }

@@ -83,7 +83,7 @@ impl Tree {
     /// Fails with `KeyMoved` if the key belongs to another tree since a split. A write that does nothing because the key
     /// seems absent asks this afterwards: here a key that has moved is absent, there it may not be.
     pub(super) fn check_has(&self, key: &[u8]) -> Result<()> {
-        self.inner.state.load().key_bounds.check(&self.inner.name, key)
+        self.readable_state()?.key_bounds.check(&self.inner.name, key)
     }
 
     /// The tree's state and a sequence number that fit together: for all keys, the state holds every write up to that
