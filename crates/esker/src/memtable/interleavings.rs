@@ -36,11 +36,11 @@ fn write(table: &Memtable, entries: &[(u8, u8)], shared_head: bool, together: bo
     };
     if together {
         let keys: Vec<Vec<u8>> = entries.iter().map(|(byte, _)| key(*byte, shared_head)).collect();
-        let entry = |((byte, height), key): (&(u8, u8), _)| {
+        let mut new = Vec::new();
+        for ((byte, height), key) in entries.iter().zip(&keys) {
             let value = std::slice::from_ref(byte);
-            NewEntry { height: *height, key, seq: u64::from(*byte), kind: Kind::Put, value }
-        };
-        let new: Vec<NewEntry<'_>> = entries.iter().zip(keys.iter().map(Vec::as_slice)).map(entry).collect();
+            new.push(NewEntry { height: *height, key, seq: u64::from(*byte), kind: Kind::Put, value });
+        }
         table.insert_together(&mut region, &new);
     }
     for (byte, height) in entries {
