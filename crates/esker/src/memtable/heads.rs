@@ -164,6 +164,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes, and nothing here is unsafe")]
     fn heads_ascend_with_keys_whatever_is_expected_of_them() {
         let keys = some_keys();
         let parts: [&[&[u8]]; 6] = [
@@ -186,6 +187,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes, and nothing here is unsafe")]
     fn keys_of_several_collections_have_different_heads() {
         let keys = some_keys();
         let heads = Heads::of_sample(sample(&keys), b"");
@@ -198,6 +200,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes, and nothing here is unsafe")]
     fn there_is_an_end_to_dividing() {
         let same: &[u8] = b"key";
         assert_eq!(Heads::of_sample(vec![same; 100], b"key"), Heads::behind(b"key"));
