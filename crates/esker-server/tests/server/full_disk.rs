@@ -5,8 +5,18 @@ use std::thread;
 
 use esker::fs::sim::SimFs;
 
-use crate::client::{Value, encoded};
+use crate::client::{Client, Value, encoded};
 use crate::host::{Host, SetAtEnd, Store};
+
+/// Writes keys `k0`, `k1` and so on until one is refused. Returns how many were written, and the refusal.
+fn fill(client: &mut Client, value: &[u8]) -> (u64, String) {
+    for number in 0..100_000 {
+        if let Value::Error(message) = client.call_with(&[b"SET", format!("k{number}").as_bytes(), value]) {
+            return (number, message);
+        }
+    }
+    panic!("the disk never became full");
+}
 
 #[test]
 fn writes_are_refused_and_taken_again() {
@@ -16,14 +26,7 @@ fn writes_are_refused_and_taken_again() {
     let mut client = host.client();
     disk.set_capacity(Some(24 << 20));
     let value = vec![b'x'; 4000];
-    let mut written = 0;
-    let refused = loop {
-        match client.call_with(&[b"SET", format!("k{written}").as_bytes(), &value]) {
-            Value::Error(message) => break message,
-            _ => written += 1,
-        }
-        assert!(written < 20_000, "the disk never became full");
-    };
+    let (written, refused) = fill(&mut client, &value);
     assert!(refused.starts_with("MISCONF the disk is full"), "{refused}");
     // One reply for each command of a pipeline, and the right one.
     let fails = |value: &Value| matches!(value, Value::Error(text) if text.starts_with("MISCONF"));
@@ -78,11 +81,7 @@ fn elements_that_cannot_be_pushed_are_not_there() {
     host.wait_for_blocked(1);
     disk.set_capacity(Some(16 << 20));
     let value = vec![b'x'; 10_000];
-    let mut number = 0;
-    while !client.call_with(&[b"SET", format!("k{number}").as_bytes(), &value]).is_error() {
-        number += 1;
-        assert!(number < 10_000, "the disk never became full");
-    }
+    fill(&mut client, &value);
     // Others take what the store gives back.
     let is_refused = (0..1000).any(|_| {
         disk.set_capacity(Some(disk.used()));
@@ -111,11 +110,7 @@ fn what_is_refused_to_one_client_is_no_error_for_another() {
     client.check("SET there 1 => +OK\n HSET h f 1 => :1");
     disk.set_capacity(Some(16 << 20));
     let value = vec![b'x'; 1000];
-    let mut number = 0;
-    while !client.call_with(&[b"SET", format!("k{number}").as_bytes(), &value]).is_error() {
-        number += 1;
-        assert!(number < 100_000, "the disk never became full");
-    }
+    fill(&mut client, &value);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let _end = SetAtEnd(&is_over);

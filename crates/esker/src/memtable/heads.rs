@@ -18,7 +18,7 @@ const PARTS_MAX: usize = 16;
 /// A part has at least a sixteenth of the keys that are looked at, and so many.
 const PART_MIN: usize = 8;
 
-/// Where a part is looked for within a part, so many times.
+/// So often a part is divided again.
 const DEPTH_MAX: usize = 8;
 
 /// Which prefixes keys are expected to have. Any key may come all the same.
@@ -37,14 +37,14 @@ impl Heads {
         Heads { common: common.into(), parts: Box::default() }
     }
 
-    /// What `keys` tell, some keys in their order, of which all begin with `common`.
+    /// The heads that tell `keys` apart: some keys in their order, all of which begin with `common`.
     pub(super) fn of_sample(mut keys: Vec<&[u8]>, common: &[u8]) -> Heads {
         keys.dedup();
         let mut parts = Vec::new();
         divide(&keys, PART_MIN.max(keys.len().div_ceil(PARTS_MAX)), DEPTH_MAX, &mut parts);
         parts.sort_unstable();
         parts.dedup();
-        // The keys between the longer ones begin with the shorter one too.
+        // None may begin with another one: the shorter one goes.
         let is_shorter =
             |place: usize| parts.get(place + 1).is_some_and(|next| next.starts_with(parts[place]));
         let parts: Vec<&[u8]> =
@@ -60,7 +60,7 @@ impl Heads {
         self.common.is_empty() && self.parts.is_empty()
     }
 
-    /// Whether these heads differ where those of keys of which nothing is known are the same, mostly.
+    /// Whether these heads tell many keys apart whose first 8 bytes do not.
     pub(super) fn is_useful(&self) -> bool {
         self.common.len() >= size_of::<u64>() / 2 || !self.parts.is_empty()
     }
