@@ -209,6 +209,11 @@ impl<'a> Context<'a> {
         self.session.get(self.keys(), key)
     }
 
+    /// Whether there is `key`.
+    pub(crate) fn contains(&self, key: &[u8]) -> Result<bool, ReadError> {
+        self.session.contains(self.keys(), key)
+    }
+
     /// What `key` has, for a command that overwrites it.
     pub(crate) fn overwritten(&self, key: &[u8]) -> Result<Overwritten, ReadError> {
         if self.wants.new_keys { self.get(key).map(Overwritten::Known) } else { Ok(Overwritten::Unread) }

@@ -488,7 +488,7 @@ impl Collection {
                 let key = Self::in_tree(prefix, element);
                 let is_new = match is_new {
                     Some(is_new) => is_new,
-                    None => ctx.session().get(self.slot, &key)?.is_none(),
+                    None => !ctx.session().contains(self.slot, &key)?,
                 };
                 let value = Value::Bytes(value.to_vec());
                 let entry = Entry { value, attributes: Vec::new(), expires_us: None };

@@ -145,6 +145,14 @@ pub trait Base {
     /// [`ReadError`] when it cannot be read.
     fn get(&self, slot: Slot, key: &[u8]) -> Result<Option<Entry>, ReadError>;
 
+    /// When the entry of `key` expires, in microseconds since 1970, if there is one that has not. Its value is not copied.
+    ///
+    /// # Errors
+    /// [`ReadError`] when it cannot be read.
+    fn expiry(&self, slot: Slot, key: &[u8]) -> Result<Option<Option<u64>>, ReadError> {
+        Ok(self.get(slot, key)?.map(|entry| entry.expires_us))
+    }
+
     /// Whether a value of so many bytes may be made of shorter ones.
     ///
     /// # Errors
@@ -357,7 +365,11 @@ impl<'a> Session<'a> {
     }
 
     fn lives(&self, entry: &Entry) -> bool {
-        entry.expires_us.is_none_or(|expires| expires > self.now_us)
+        self.is_later(entry.expires_us)
+    }
+
+    fn is_later(&self, expires_us: Option<u64>) -> bool {
+        expires_us.is_none_or(|expires| expires > self.now_us)
     }
 
     /// Begins a command: [`Session::undo`] goes back to here.
@@ -388,6 +400,20 @@ impl<'a> Session<'a> {
             None => self.base.get(slot, key)?,
         };
         Ok(found.filter(|entry| self.lives(entry)))
+    }
+
+    /// Whether [`Session::get`] finds an entry. It copies no value.
+    ///
+    /// # Errors
+    /// As [`Session::get`].
+    pub(crate) fn contains(&self, slot: Slot, key: &[u8]) -> Result<bool, ReadError> {
+        let expiry = match self.writes.op(slot, key) {
+            Some(Op::Put(entry)) => Some(entry.expires_us),
+            Some(Op::Delete) => None,
+            None if self.writes.hides_all(slot) => None,
+            None => self.base.expiry(slot, key)?,
+        };
+        Ok(expiry.is_some_and(|expires_us| self.is_later(expires_us)))
     }
 
     /// [`Base::may_make`].

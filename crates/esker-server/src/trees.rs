@@ -350,6 +350,16 @@ impl Base for View<'_> {
         found.map_err(|error| failed(&error))?.map(|value| place.entry(value)).transpose()
     }
 
+    fn expiry(&self, slot: Slot, key: &[u8]) -> Result<Option<Option<u64>>, ReadError> {
+        let Some(tree) = self.trees.find(slot) else { return Ok(None) };
+        self.step()?;
+        let found = match self.snapshot {
+            Some(snapshot) => snapshot.metadata(tree, key),
+            None => tree.metadata(key),
+        };
+        Ok(found.map_err(|error| failed(&error))?.map(|metadata| metadata.expires_us))
+    }
+
     fn may_make(&self, bytes: u64) -> Result<(), ReadError> {
         if bytes > MADE_INLINE && self.steps_left.get().is_some() {
             self.steps_left.set(Some(0));

@@ -88,7 +88,11 @@ fn del(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), F
 fn exists(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
     let mut found = 0;
     for key in &args[1..] {
-        found += u64::from(read(ctx, key)?.is_some());
+        if ctx.contains(key)? {
+            found += 1;
+        } else {
+            ctx.notify(Class::Missed, "keymiss", key);
+        }
     }
     reply.count(found);
     Ok(())

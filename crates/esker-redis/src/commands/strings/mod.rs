@@ -183,7 +183,7 @@ const MSETNX_ARITY: &str = "ERR wrong number of arguments for 'msetnx' command";
 
 fn msetnx(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
     for at in key_places(args, MSETNX_ARITY)? {
-        if ctx.get(args[at])?.is_some() {
+        if ctx.contains(args[at])? {
             reply.flag(false);
             return Ok(());
         }

@@ -157,7 +157,7 @@ pub(super) fn set(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> R
 }
 
 pub(super) fn setnx(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
-    let is_new = ctx.get(args[1])?.is_none();
+    let is_new = !ctx.contains(args[1])?;
     if is_new {
         let value = ctx.value(args, 2);
         write(ctx, args[1], Overwritten::Known(None), value, None)?;
