@@ -402,10 +402,10 @@ impl<'a> Session<'a> {
         Ok(found.filter(|entry| self.lives(entry)))
     }
 
-    /// Whether [`Session::get`] finds an entry. It copies no value.
+    /// Whether there is an entry of `key` that has not expired. Its value is neither read nor copied.
     ///
     /// # Errors
-    /// As [`Session::get`].
+    /// [`ReadError`] when it cannot be known.
     pub(crate) fn contains(&self, slot: Slot, key: &[u8]) -> Result<bool, ReadError> {
         let expiry = match self.writes.op(slot, key) {
             Some(Op::Put(entry)) => Some(entry.expires_us),
@@ -527,6 +527,32 @@ mod tests {
         session.begin();
         command(&mut session);
         writes.take_relied_on()
+    }
+
+    #[test]
+    fn what_a_session_contains_is_what_it_gets() {
+        let mut base: BTreeMap<Slot, BTreeMap<Vec<u8>, Entry>> = BTreeMap::new();
+        let entry = |expires_us| Entry { value: Value::Bytes(vec![1]), attributes: Vec::new(), expires_us };
+        let other = Slot { space: Space::Elements, ..KEYS };
+        for (slot, key, expires_us) in
+            [(KEYS, b"a", None), (KEYS, b"b", Some(10)), (KEYS, b"c", None), (other, b"a", None)]
+        {
+            base.entry(slot).or_default().insert(key.to_vec(), entry(expires_us));
+        }
+        for (now_us, expected) in
+            [(9, [true, true, false, true, false]), (10, [true, false, false, false, false])]
+        {
+            let mut writes = Writes::default();
+            let mut session = Session::new(&base, &mut writes, now_us);
+            session.delete(KEYS, b"c");
+            session.put(KEYS, b"d", entry(Some(10)));
+            session.empty(other);
+            let places = [(KEYS, b"a"), (KEYS, b"b"), (KEYS, b"c"), (KEYS, b"d"), (other, b"a")];
+            for ((slot, key), expected) in places.into_iter().zip(expected) {
+                assert_eq!(session.contains(slot, key).unwrap(), expected, "{key:?} at {now_us}");
+                assert_eq!(session.get(slot, key).unwrap().is_some(), expected, "{key:?} at {now_us}");
+            }
+        }
     }
 
     #[test]
