@@ -8,11 +8,12 @@ use parking_lot::Mutex;
 
 use crate::blob::{BlobFile, Header, Layout, Pointer, SingleWriter};
 use crate::cache::{BufferPool, PageId};
+use crate::checksum::hash_key;
 use crate::cursor::{Kind, MAX_SEQ};
 use crate::env::StepExecutor;
 use crate::error::Result;
 use crate::fs::{FileSystem, RealFs};
-use crate::memtable::{ChunkPool, Memtable};
+use crate::memtable::{ChunkPool, Memtable, NewEntry};
 use crate::options::CachePolicy;
 pub use crate::table::measure::{BlockHeads, BlockIndex};
 
@@ -40,19 +41,18 @@ impl SkipList {
 
     /// Adds a version of `key`. No other version of this key may have the same `seq`.
     pub fn put(&self, key: &[u8], seq: u64, value: &[u8]) -> Result<()> {
-        let height = Memtable::random_height();
-        let bytes = Memtable::entry_size(height, key.len(), value.len());
+        let entry = NewEntry::new(Memtable::random_height(), key, seq, Kind::Put, value);
         let mut region = {
             let _alone = self.reserving.lock();
-            self.table.reserve(bytes)?
+            self.table.reserve(entry.size())?
         };
-        self.table.insert(&mut region, height, key, seq, Kind::Put, value);
+        self.table.insert(&mut region, &entry);
         Ok(())
     }
 
     /// The newest value of `key`.
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
-        self.table.get(key, MAX_SEQ).map(|(_, _, value)| value)
+        self.table.get(key, hash_key(key), MAX_SEQ).map(|(_, _, value)| value)
     }
 }
 

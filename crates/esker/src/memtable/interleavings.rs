@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use super::{Memtable, NewEntry};
+use crate::checksum::hash_key;
 use crate::cursor::{Cursor, Kind, MAX_SEQ};
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// For each writer its keys and their heights; an entry's sequence number is unique through its key.
 type Plan = &'static [&'static [(u8, u8)]];
@@ -20,6 +21,13 @@ fn key(byte: u8, shared_head: bool) -> Vec<u8> {
     let mut key = if shared_head { b"the same".to_vec() } else { Vec::new() };
     key.push(byte);
     key
+}
+
+fn newest(table: &Memtable, key: &[u8]) -> Option<u64> {
+    table.get(key, hash_key(key), MAX_SEQ).map(|(seq, kind, value)| {
+        assert_eq!((kind, value), (Kind::Put, &[seq as u8][..]));
+        seq
+    })
 }
 
 fn write(table: &Memtable, entries: &[(u8, u8)], shared_head: bool, together: bool, done: &[AtomicBool]) {
@@ -39,16 +47,16 @@ fn write(table: &Memtable, entries: &[(u8, u8)], shared_head: bool, together: bo
         let mut new = Vec::new();
         for ((byte, height), key) in entries.iter().zip(&keys) {
             let value = std::slice::from_ref(byte);
-            new.push(NewEntry { height: *height, key, seq: u64::from(*byte), kind: Kind::Put, value });
+            new.push(NewEntry::new(*height, key, u64::from(*byte), Kind::Put, value));
         }
         table.insert_together(&mut region, &new);
     }
     for (byte, height) in entries {
         let key = key(*byte, shared_head);
         if !together {
-            table.insert(&mut region, *height, &key, u64::from(*byte), Kind::Put, &[*byte]);
+            table.insert(&mut region, &NewEntry::new(*height, &key, u64::from(*byte), Kind::Put, &[*byte]));
         }
-        assert!(table.get(&key, MAX_SEQ).is_some(), "a writer finds what it inserted");
+        assert!(newest(table, &key).is_some(), "a writer finds what it inserted");
         done[usize::from(*byte)].store(true, Ordering::Release);
     }
 }
@@ -59,7 +67,7 @@ fn read(table: &Arc<Memtable>, bytes: &[u8], shared_head: bool, done: &[AtomicBo
         bytes.iter().copied().filter(|&b| done[usize::from(b)].load(Ordering::Acquire)).collect();
     for &byte in &known {
         let key = key(byte, shared_head);
-        assert_eq!(table.get(&key, MAX_SEQ), Some((u64::from(byte), Kind::Put, &[byte][..])));
+        assert_eq!(newest(table, &key), Some(u64::from(byte)));
         let mut cursor = table.cursor();
         cursor.seek(&key, MAX_SEQ).unwrap();
         assert_eq!(cursor.key(), key);
@@ -82,8 +90,12 @@ fn read(table: &Arc<Memtable>, bytes: &[u8], shared_head: bool, done: &[AtomicBo
     assert!(back.iter().rev().is_sorted() && seen.iter().all(|byte| back.contains(byte)));
 }
 
-fn run(plan: Plan, shared_head: bool, together: bool) {
+/// `slots`: for how many keys there is an index; 0: there is none. With 1 it has no place for most.
+fn run(plan: Plan, shared_head: bool, together: bool, slots: usize) {
     let table = Arc::new(Memtable::new());
+    if slots > 0 {
+        table.index.begin_late(slots);
+    }
     let done: Arc<Vec<AtomicBool>> = Arc::new((0..256).map(|_| AtomicBool::new(false)).collect());
     let mut bytes: Vec<u8> = plan.iter().flat_map(|entries| entries.iter().map(|entry| entry.0)).collect();
     bytes.sort_unstable();
@@ -106,10 +118,64 @@ fn run(plan: Plan, shared_head: bool, together: bool) {
 #[test]
 fn every_insert_that_returned_is_found() {
     for plan in [NEIGHBOURS, TALL, DESCENDING, THREE] {
-        for (shared_head, together) in [(false, false), (false, true), (true, false), (true, true)] {
-            println!("plan {plan:?} {shared_head} {together}");
-            shuttle::check_random(move || run(plan, shared_head, together), 2000);
-            shuttle::check_pct(move || run(plan, shared_head, together), 2000, 3);
+        for (shared_head, together, slots) in
+            [(false, false, 1), (false, true, 0), (true, false, 0), (true, true, 8)]
+        {
+            println!("plan {plan:?} {shared_head} {together} {slots}");
+            shuttle::check_random(move || run(plan, shared_head, together, slots), 2000);
+            shuttle::check_pct(move || run(plan, shared_head, together, slots), 2000, 3);
         }
+    }
+}
+
+const VERSIONED: [&[u8]; 2] = [b"one", b"two"];
+
+/// Three threads write versions of two keys, in no order. Whoever looks finds one that is as new as those whose inserts
+/// had returned before it looked.
+fn versions(slots: usize) {
+    let table = Memtable::new();
+    table.index.begin_late(slots);
+    let table = Arc::new(table);
+    let reserving = Arc::new(AtomicBool::new(false));
+    let written: Arc<[AtomicU64; 2]> = Arc::default();
+    let look = |table: &Memtable, written: &[AtomicU64; 2]| {
+        let known: Vec<u64> = written.iter().map(|seq| seq.load(Ordering::Acquire)).collect();
+        for (key, known) in VERSIONED.iter().zip(known) {
+            assert!(newest(table, key).unwrap_or(0) >= known);
+        }
+    };
+    let writers: Vec<_> = [[5, 2], [1, 4], [3, 6]]
+        .into_iter()
+        .map(|seqs| {
+            let (table, written, reserving) =
+                (Arc::clone(&table), Arc::clone(&written), Arc::clone(&reserving));
+            shuttle::thread::spawn(move || {
+                for seq in seqs {
+                    for (key, written) in VERSIONED.iter().zip(written.iter()) {
+                        while reserving.swap(true, Ordering::Acquire) {
+                            shuttle::thread::yield_now();
+                        }
+                        let mut region = table.reserve(Memtable::entry_size(1, key.len(), 1)).unwrap();
+                        reserving.store(false, Ordering::Release);
+                        table.insert(&mut region, &NewEntry::new(1, key, seq, Kind::Put, &[seq as u8]));
+                        written.fetch_max(seq, Ordering::Release);
+                    }
+                    look(&table, &written);
+                }
+            })
+        })
+        .collect();
+    look(&table, &written);
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    look(&table, &written);
+}
+
+#[test]
+fn interleavings_of_versions_show_the_newest() {
+    for slots in [1, 8] {
+        shuttle::check_random(move || versions(slots), 3000);
+        shuttle::check_pct(move || versions(slots), 3000, 3);
     }
 }

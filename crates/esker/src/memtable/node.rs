@@ -133,6 +133,16 @@ unsafe impl Send for NodePtr {}
 unsafe impl Sync for NodePtr {}
 
 impl NodePtr {
+    #[inline]
+    pub(super) fn new(node: *mut Node) -> Option<NodePtr> {
+        NonNull::new(node).map(NodePtr)
+    }
+
+    #[inline]
+    pub(super) fn as_ptr(self) -> *mut Node {
+        self.0.as_ptr()
+    }
+
     /// # Safety
     /// The memtable that the node came from lives at least as long as `'a`.
     #[inline]

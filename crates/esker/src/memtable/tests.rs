@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::*;
+use crate::checksum::hash_key;
 use crate::cursor::{Cursor, MAX_SEQ};
 use crate::rng::Rng;
 
@@ -12,9 +13,9 @@ type Place = (Vec<u8>, Reverse<SeqNo>);
 type Model = BTreeMap<Place, (Kind, Vec<u8>)>;
 
 fn put(table: &Memtable, key: &[u8], seq: SeqNo, kind: Kind, value: &[u8]) {
-    let height = Memtable::random_height();
-    let mut region = table.reserve(Memtable::entry_size(height, key.len(), value.len())).unwrap();
-    table.insert(&mut region, height, key, seq, kind, value);
+    let entry = NewEntry::new(Memtable::random_height(), key, seq, kind, value);
+    let mut region = table.reserve(entry.size()).unwrap();
+    table.insert(&mut region, &entry);
     assert_eq!(region.left, 0);
 }
 
@@ -52,7 +53,7 @@ fn put_together(table: &Memtable, seq: SeqNo, new: &[(Vec<u8>, u8, Vec<u8>)]) {
     let mut region = table.reserve(new.iter().map(size).sum()).unwrap();
     let entries: Vec<NewEntry<'_>> = (seq..)
         .zip(new)
-        .map(|(seq, (key, height, value))| NewEntry { height: *height, key, seq, kind: Kind::Put, value })
+        .map(|(seq, (key, height, value))| NewEntry::new(*height, key, seq, Kind::Put, value))
         .collect();
     table.insert_together(&mut region, &entries);
     assert_eq!(region.left, 0);
@@ -70,7 +71,7 @@ fn check_lookups(table: &Memtable, model: &Model, key: Vec<u8>, seq: SeqNo) {
     let place = (key, Reverse(seq));
     let expected = model.range(&place..).next().filter(|((key, _), _)| *key == place.0);
     let expected = expected.map(|((_, Reverse(seq)), (kind, value))| (*seq, *kind, value.as_slice()));
-    assert!(table.get(&place.0, seq) == expected);
+    assert!(table.get(&place.0, hash_key(&place.0), seq) == expected);
     assert!(expected.is_none() || table.may_contain(hash_key(&place.0)));
 }
 
@@ -109,12 +110,16 @@ fn check_move(rng: &mut Rng, cursor: &mut MemCursor, model: &Model, key: Vec<u8>
 fn run_against_model(seed: u64, heads: Heads, rounds: usize) {
     println!("seed {seed}, {heads:?}");
     let mut rng = Rng::new(seed);
-    // Its filter soon becomes too small. It may then pass more keys, and lose none.
+    // Its index soon is too small for more keys, and so is the late one: all are found by a search then.
     let table = Arc::new(Memtable { expected: 100, ..Memtable::with(heads, None) });
     let mut cursor = table.cursor();
     let mut model = Model::new();
     let mut seq = 0;
-    for _ in 0..rounds {
+    let late = rng.index(rounds);
+    for round in 0..rounds {
+        if round == late {
+            table.begin_index(8);
+        }
         let (key, at) = (random_key(&mut rng), rng.next() % (seq + 2));
         match rng.index(5) {
             4 => {
@@ -174,8 +179,8 @@ fn agrees_with_a_sorted_map() {
 fn an_idle_memtable_owns_almost_nothing() {
     let table = Memtable::new();
     assert_eq!((table.memory(), table.len()), (0, 0));
-    assert!(table.is_empty() && table.get(b"", MAX_SEQ).is_none() && table.common_prefix().is_empty());
-    assert!(size_of::<Memtable>() <= 560, "{}", size_of::<Memtable>());
+    assert!(table.is_empty() && newest(&table, b"").is_none() && table.common_prefix().is_empty());
+    assert!(size_of::<Memtable>() <= 640, "{}", size_of::<Memtable>());
     put(&table, b"key", 1, Kind::Put, b"value");
     assert_eq!(table.memory(), 1024);
 }
@@ -190,7 +195,7 @@ fn a_reservation_beyond_memory_is_an_error() {
     }
     assert_eq!(table.memory(), 0);
     put(&table, b"still", 1, Kind::Put, b"works");
-    assert_eq!(table.get(b"still", 1), Some((1, Kind::Put, &b"works"[..])));
+    assert_eq!(table.get(b"still", hash_key(b"still"), 1), Some((1, Kind::Put, &b"works"[..])));
 }
 
 #[test]
@@ -210,18 +215,95 @@ fn chunks_grow_and_large_regions_stand_alone() {
     assert_eq!(table.memory() - before, large);
 }
 
+fn newest(table: &Memtable, key: &[u8]) -> Option<SeqNo> {
+    table.get(key, hash_key(key), MAX_SEQ).map(|(seq, _, _)| seq)
+}
+
+/// Whether the index alone says whether there is `key`.
+fn is_known(table: &Memtable, key: &[u8]) -> bool {
+    !matches!(table.index.find(key, hash_key(key)), Found::Unknown)
+}
+
 #[test]
-fn a_successor_filters_what_it_does_not_have() {
+fn a_successor_knows_its_keys_without_a_search() {
     let table = Memtable::new();
-    let keys = if cfg!(miri) { 200 } else { 2000 };
+    let keys = if cfg!(miri) { 200 } else { 20_000 };
     let key = |i: u64| i.to_be_bytes();
-    (0..keys).for_each(|i| put(&table, &key(i), i, Kind::Put, b"value"));
-    assert!(table.may_contain(hash_key(&key(keys))), "a first memtable has no filter");
+    for i in 0..3 * keys {
+        put(&table, &key(i % keys), i, Kind::Put, b"value");
+    }
+    assert!(!is_known(&table, &key(0)), "a first memtable has no index");
     let next = table.successor();
+    assert_eq!(next.expected as u64, 3 * keys);
     (0..keys).for_each(|i| put(&next, &key(i), i, Kind::Put, b"value"));
-    assert!((0..keys).all(|i| next.may_contain(hash_key(&key(i)))));
+    assert!((0..2 * keys).all(|i| is_known(&next, &key(i))));
+    assert!((0..2 * keys).all(|i| newest(&next, &key(i)) == (i < keys).then_some(i)));
     let wrong = (keys..2 * keys).filter(|&i| next.may_contain(hash_key(&key(i)))).count() as u64;
     assert!(wrong < keys / 20, "{wrong} of {keys}");
+    // Its own successor expects as many keys as it has, however often they are written.
+    (0..keys).for_each(|i| put(&next, &key(i), keys + i, Kind::Put, b"value"));
+    assert_eq!(next.successor().expected as u64, keys);
+}
+
+#[test]
+fn an_index_has_room_for_a_tenth_more_keys_than_expected() {
+    let keys = if cfg!(miri) { 200 } else { 300_000 };
+    let table = Memtable { expected: keys as usize * 10 / 11, ..Memtable::new() };
+    for i in 0..keys {
+        put(&table, format!("user{i:010}").as_bytes(), i, Kind::Put, b"");
+    }
+    assert!(is_known(&table, b"another"));
+}
+
+#[test]
+fn a_memtable_without_an_index_gets_a_late_one() {
+    let keys = if cfg!(miri) { 600 } else { 1000 };
+    let key = |i: u64| i.to_be_bytes();
+    let table = Memtable::new();
+    let before = (0..keys).map(|i| put(&table, &key(i), i, Kind::Put, b"value"));
+    assert_eq!(before.count() as u64, keys);
+    let limit = 8 * table.memory();
+    assert!(table.wants_index(limit) && !table.wants_index(limit + 8));
+    let memory = table.memory();
+    table.begin_index(limit);
+    assert!(!table.wants_index(limit) && table.memory() > memory);
+    // Half of the old keys again, and as many new ones.
+    for i in keys / 2..keys * 3 / 2 {
+        put(&table, &key(i), keys + i, Kind::Put, b"value");
+    }
+    for i in 0..keys * 2 {
+        assert_eq!(is_known(&table, &key(i)), (keys / 2..keys * 3 / 2).contains(&i), "{i}");
+        let expected = if i < keys / 2 { Some(i) } else { (i < keys * 3 / 2).then_some(keys + i) };
+        assert_eq!(newest(&table, &key(i)), expected);
+    }
+    // A small index, which has no place for most keys, gets a late one too.
+    let table = Memtable { expected: 64, ..Memtable::new() };
+    for i in 0..keys {
+        put(&table, &key(i), i, Kind::Put, b"value");
+        if i == keys / 2 {
+            let limit = 8 * table.entry_memory();
+            assert!(table.wants_index(limit));
+            table.begin_index(limit);
+        }
+    }
+    assert!((0..keys).all(|i| newest(&table, &key(i)) == Some(i)));
+    assert!((keys / 2 + 1..keys).all(|i| is_known(&table, &key(i))));
+}
+
+#[test]
+fn versions_that_come_in_any_order_are_found() {
+    let table = Memtable { expected: 64, ..Memtable::new() };
+    let mut rng = Rng::new(1);
+    let mut seqs: Vec<SeqNo> = (1..40).collect();
+    (1..seqs.len()).for_each(|i| seqs.swap(i, rng.index(i + 1)));
+    for (count, &seq) in (1..).zip(&seqs) {
+        put(&table, b"key", seq, Kind::Put, &seq.to_le_bytes());
+        for at in 0..41 {
+            let expected = seqs[..count].iter().copied().filter(|&seq| seq <= at).max();
+            let found = table.get(b"key", hash_key(b"key"), at);
+            assert_eq!(found.map(|(seq, _, _)| seq), expected, "{seqs:?}");
+        }
+    }
 }
 
 /// A memtable with these keys, several versions of some.
@@ -306,7 +388,8 @@ fn threads_insert_while_others_read() {
             for n in (0..count).rev().take(20) {
                 let id = n * writers + writer;
                 assert!(table.may_contain(hash_key(&key(id))));
-                assert!(table.get(&key(id), MAX_SEQ).is_some_and(|(_, _, value)| value == id.to_le_bytes()));
+                let found = table.get(&key(id), hash_key(&key(id)), MAX_SEQ);
+                assert!(found.is_some_and(|(_, _, value)| value == id.to_le_bytes()));
             }
         }
         let (mut cursor, mut seen, mut last) = (table.cursor(), 0, None);
@@ -335,8 +418,9 @@ fn threads_insert_while_others_read() {
                         (table.reserve(sizes.sum()).unwrap(), *seq)
                     };
                     for (&id, &height) in ids.iter().zip(&heights) {
-                        table.insert(&mut region, height, &key(id), seq, Kind::Put, &id.to_le_bytes());
-                        assert!(table.get(&key(id), MAX_SEQ).is_some());
+                        let (key, value) = (key(id), id.to_le_bytes());
+                        table.insert(&mut region, &NewEntry::new(height, &key, seq, Kind::Put, &value));
+                        assert_eq!(newest(table, &key), Some(seq));
                         published[writer].fetch_add(1, Ordering::Release);
                     }
                 }

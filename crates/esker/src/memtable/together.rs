@@ -5,12 +5,12 @@
 //! the next one go on (Chen, Gibbons, Mowry: "Improving Hash Join Performance through Prefetching", 2004, for hash tables;
 //! Kocberber, Falsafi, Grot: "Asynchronous Memory Access Chaining", 2015, for skip lists too).
 
-use super::filter::Mark;
 use super::height::MAX_HEIGHT;
 use super::node::{self, NodePtr, Target, prefetch};
 use super::search::Spot;
 use super::splice::Path;
-use super::{Memtable, Region, hash_key};
+use super::{Memtable, Region};
+use crate::checksum::hash_key;
 use crate::cursor::{Kind, SeqNo};
 use crate::sync::Ordering;
 
@@ -23,19 +23,32 @@ pub(crate) struct NewEntry<'e> {
     /// See [`Memtable::random_height`].
     pub(crate) height: u8,
     pub(crate) key: &'e [u8],
+    /// The key's [`hash_key`].
+    pub(crate) hash: u64,
     pub(crate) seq: SeqNo,
     pub(crate) kind: Kind,
     pub(crate) value: &'e [u8],
 }
 
-impl NewEntry<'_> {
+impl<'e> NewEntry<'e> {
     /// Stands where there is no entry.
-    pub(crate) const NONE: Self = NewEntry { height: 1, key: &[], seq: 0, kind: Kind::Put, value: &[] };
+    pub(crate) const NONE: Self =
+        NewEntry { height: 1, key: &[], hash: 0, seq: 0, kind: Kind::Put, value: &[] };
+
+    pub(crate) fn new(height: u8, key: &'e [u8], seq: SeqNo, kind: Kind, value: &'e [u8]) -> Self {
+        NewEntry { height, key, hash: hash_key(key), seq, kind, value }
+    }
+
+    /// The bytes that it takes.
+    pub(crate) fn size(&self) -> usize {
+        Memtable::entry_size(self.height, self.key.len(), self.value.len())
+    }
 }
 
 /// A search on its way.
 struct Search<'a, 'k> {
     target: Target<'k>,
+    hash: u64,
     /// The height of the entry that will be linked.
     height: usize,
     spot: Spot<'a>,
@@ -66,6 +79,7 @@ impl Memtable {
         let mut searches: [Option<Search<'_, '_>>; TOGETHER] = std::array::from_fn(|place| {
             entries.get(place).map(|entry| Search {
                 target: self.target(entry.key, entry.seq << 8 | entry.kind as u64),
+                hash: entry.hash,
                 height: usize::from(entry.height.max(1)),
                 spot: self.head(),
                 level: top,
@@ -74,9 +88,6 @@ impl Memtable {
                 path: Path::new(),
             })
         });
-        let marks = entries.iter().map(|entry| self.filter().map(|filter| filter.mark(hash_key(entry.key))));
-        let mut marks = marks.fuse();
-        let marks: [_; TOGETHER] = std::array::from_fn(|_| marks.next().flatten());
         let mut under_way: u32 = (1 << entries.len()) - 1;
         while under_way != 0 {
             let mut left = under_way;
@@ -96,9 +107,8 @@ impl Memtable {
             let node = unsafe { node::write(at, search.height, entry.key, search.target.tag, entry.value) };
             // Entries that were linked meanwhile, here or elsewhere, lie behind the nodes of the path.
             self.link(&mut search.path, node, search.height, &search.target);
+            self.index.add(search.hash, node);
         }
-        // No thread looks for the entries before this function returns.
-        marks.into_iter().flatten().for_each(Mark::set);
         self.len.fetch_add(entries.len(), Ordering::Relaxed);
     }
 

@@ -8,7 +8,7 @@ use crate::canary::broken;
 use crate::cursor::{Content, Kind};
 use crate::error::Result;
 use crate::log::replay::{Segments, Visit, Visited};
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, NewEntry};
 use crate::ranges::{KeyRange, RangeTombstone};
 use crate::version::edit::ManifestState;
 use crate::write::batch::{Ops, numbers_taken};
@@ -79,12 +79,13 @@ impl Opening {
                 let what = What::Key(op.key.to_vec());
                 self.lookups.borrow_mut().push(Lookup { tree: Arc::clone(tree), what, seq });
             }
-            let height = Memtable::random_height();
-            let mut region = mem.table.reserve(Memtable::entry_size(height, op.key.len(), op.value.len()))?;
-            mem.table.insert(&mut region, height, op.key, seq, op.kind, op.value);
+            let entry = NewEntry::new(Memtable::random_height(), op.key, seq, op.kind, op.value);
+            let mut region = mem.table.reserve(entry.size())?;
+            mem.table.insert(&mut region, &entry);
             mem.note_write(seq, Some((state.floor, end)));
-            if tree.may_learn() {
-                tree.learn();
+            let limit = self.core.options().memtable_limit();
+            if tree.may_learn(limit) {
+                tree.learn(limit);
             }
         }
         Ok(Visited::Taken(count))

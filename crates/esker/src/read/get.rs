@@ -39,8 +39,8 @@ pub(crate) fn find_at<T>(
 ) -> Result<Option<T>> {
     let hash = hash_key(key);
     let mems = std::iter::once(&state.mem).chain(&state.immutable);
-    for mem in mems.filter(|mem| mem.table.may_contain(hash)) {
-        let found = mem.table.get(key, seq);
+    for mem in mems {
+        let found = mem.table.get(key, hash, seq);
         perf_context::step(|| Step::Memtable { found: found.is_some() });
         if let Some((found, kind, value)) = found {
             let entry = Content::open(kind, value);
@@ -62,12 +62,13 @@ pub(crate) fn version_at(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<Op
         true => (deleted, Kind::Delete, Vec::new()),
         false => (found, kind, value.to_vec()),
     };
+    let hash = hash_key(key);
     for mem in std::iter::once(&state.mem).chain(&state.immutable) {
-        if let Some(found) = mem.table.get(key, seq) {
+        if let Some(found) = mem.table.get(key, hash, seq) {
             return Ok(Some(version(found)));
         }
     }
-    let found = state.levels.get(key, hash_key(key), seq)?;
+    let found = state.levels.get(key, hash, seq)?;
     Ok(found.map(|found| version((found.seq, found.kind, &found.value))))
 }
 

@@ -54,8 +54,8 @@ impl<'a> Newer<'a> {
             return Ok(true);
         }
         let hash = hash_key(key);
-        for mem in self.mems.iter().filter(|mem| mem.table.may_contain(hash)) {
-            if mem.table.get(key, MAX_SEQ).is_some_and(|(seq, _, _)| seq > after) {
+        for mem in &self.mems {
+            if mem.table.get(key, hash, MAX_SEQ).is_some_and(|(seq, _, _)| seq > after) {
                 return Ok(true);
             }
         }

@@ -328,16 +328,20 @@ impl TreeInner {
         });
     }
 
-    /// Whether [`TreeInner::learn`] may make searches faster.
+    /// Whether [`TreeInner::learn`] may make the memtable faster, which is full with `limit` bytes.
     #[inline]
-    pub(crate) fn may_learn(&self) -> bool {
-        self.state.load().mem.table.may_learn()
+    pub(crate) fn may_learn(&self, limit: usize) -> bool {
+        let table = &self.state.load().mem.table;
+        table.may_learn() || table.wants_index(limit)
     }
 
-    /// Puts a copy in the place of the memtable, if its searches are faster. Under the commit lock, while no reservation is
-    /// in progress: the memtable holds all writes that anybody may see, and gets no more.
-    pub(crate) fn learn(&self) {
+    /// Puts a copy in the place of the memtable, or begins an index for it, if that makes it faster. Under the commit lock,
+    /// while no reservation is in progress: the memtable holds all writes that anybody may see, and gets no more.
+    pub(crate) fn learn(&self, limit: usize) {
         let mem = self.mem();
+        if !mem.table.may_learn() {
+            return mem.table.begin_index(limit);
+        }
         if let Some(copy) = mem.learned() {
             // A store that closes takes its memtables away without the lock.
             self.state.rcu(|state| {

@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use crate::blob::{NewBlob, Pointer};
 use crate::canary::broken;
+use crate::checksum::hash_key;
 use crate::codec::{Decoder, put_slice, put_varint, u32_at, u64_at};
 use crate::cursor::{Beside, Content, Kind, MAX_SEQ, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
@@ -85,9 +86,19 @@ pub struct Batch {
 
 /// What an op needs in its tree's memtable.
 #[derive(Debug, Clone, Copy)]
-struct OpPlan {
+pub(crate) struct OpPlan {
     part: u32,
-    height: u8,
+    pub(crate) height: u8,
+    /// The [`hash_key`] of its key.
+    pub(crate) hash: u64,
+}
+
+impl OpPlan {
+    /// The index of its tree's part.
+    #[inline]
+    pub(crate) fn part(self) -> usize {
+        self.part as usize
+    }
 }
 
 /// A put of a huge value.
@@ -354,7 +365,7 @@ impl Batch {
             _ => Memtable::entry_size(height, key.len(), stored_len),
         };
         self.has_ranges |= kind == Kind::DeleteRange;
-        self.ops.push(OpPlan { part: part as u32, height });
+        self.ops.push(OpPlan { part: part as u32, height, hash: hash_key(key) });
         self.payload.push(kind as u8);
         put_varint(&mut self.payload, u64::from(tree.id));
         put_slice(&mut self.payload, key);
@@ -397,9 +408,9 @@ impl Batch {
     /// All ops, each with its tree and its value, if this is a huge one.
     pub(crate) fn whole_ops(&self) -> impl Iterator<Item = (&Arc<TreeInner>, Op<'_>, Option<&HugeValue>)> {
         let mut huge = self.huge.iter().peekable();
-        self.planned_ops().enumerate().map(move |(place, (part, _, op))| {
+        self.planned_ops().enumerate().map(move |(place, (plan, op))| {
             let put = huge.next_if(|put| put.op == place);
-            (&self.parts[part].tree, op, put.map(|put| &put.value))
+            (&self.parts[plan.part()].tree, op, put.map(|put| &put.value))
         })
     }
 
@@ -418,8 +429,8 @@ impl Batch {
     pub(crate) fn separated<'a>(&self, values: impl IntoIterator<Item = Separated<'a>>) -> Result<Batch> {
         let mut separated = Batch { payload: Vec::with_capacity(self.payload.len()), ..Batch::default() };
         let mut huge = self.huge.iter().zip(values).peekable();
-        for (place, (part, height, op)) in self.planned_ops().enumerate() {
-            let tree = &self.parts[part].tree;
+        for (place, (plan, op)) in self.planned_ops().enumerate() {
+            let tree = &self.parts[plan.part()].tree;
             let beside = || Content::open(op.kind, op.value).beside();
             match huge.next_if(|(put, _)| put.op == place) {
                 Some((_, Separated::Blob(pointer))) => {
@@ -428,7 +439,7 @@ impl Batch {
                 Some((_, Separated::Small(value))) => {
                     separated.add_beside(tree, Kind::Put, beside(), op.key, value)?;
                 }
-                None => separated.push(tree, op.kind, op.key, [op.value, &[]], height)?,
+                None => separated.push(tree, op.kind, op.key, [op.value, &[]], plan.height)?,
             }
         }
         for part in &self.parts {
@@ -538,8 +549,9 @@ impl Batch {
     /// The ranges that the batch deletes, each with its place in the batch and the index of its part.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (SeqNo, usize, KeyRange)> {
         let ops = self.has_ranges.then(|| (0..).zip(self.planned_ops()));
-        let ranges = ops.into_iter().flatten().filter(|(_, (_, _, op))| op.kind == Kind::DeleteRange);
-        ranges.filter_map(|(place, (part, _, op))| Some((place, part, KeyRange::decode(op.key, op.value)?)))
+        let ranges = ops.into_iter().flatten().filter(|(_, (_, op))| op.kind == Kind::DeleteRange);
+        ranges
+            .filter_map(|(place, (plan, op))| Some((place, plan.part(), KeyRange::decode(op.key, op.value)?)))
     }
 
     /// Adds the ranges that the batch deletes to their trees' range tombstones. `first_seq` is the batch's first
@@ -559,9 +571,15 @@ impl Batch {
         &self.parts
     }
 
-    /// Each op with the index of its part and the height of its memtable node.
-    pub(crate) fn planned_ops(&self) -> impl Iterator<Item = (usize, u8, Op<'_>)> {
-        self.ops.iter().zip(Ops::of(&self.payload)).map(|(plan, op)| (plan.part as usize, plan.height, op))
+    /// Each op with its plan.
+    pub(crate) fn planned_ops(&self) -> impl Iterator<Item = (OpPlan, Op<'_>)> {
+        self.plans().zip(Ops::of(&self.payload))
+    }
+
+    /// The plan of each op.
+    #[inline]
+    pub(crate) fn plans(&self) -> impl Iterator<Item = OpPlan> {
+        self.ops.iter().copied()
     }
 }
 

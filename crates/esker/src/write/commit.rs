@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::batch::{Batch, GAP_LEN, TreePart, gap};
+use super::batch::{Batch, GAP_LEN, OpPlan, TreePart, gap};
 use super::lookups::{Lookup, LookupQueue};
 use crate::blob::NewBlob;
 use crate::blob::VOLATILE;
@@ -297,6 +297,10 @@ impl Commit {
         batch.note_ranges(reservation.first_seq);
         drop(state);
 
+        // The memtables fetch these places while the record is copied.
+        let mut ahead = batch.plans();
+        let prefetch = |plan: OpPlan| reservation.mems[plan.part()].0.table.prefetch(plan.hash);
+        ahead.by_ref().take(TOGETHER).for_each(prefetch);
         let logged = match (&reservation.logged, header) {
             (Some(place), Some(header)) => {
                 store(place, header, batch.payload(), reservation.first_seq, wal.synced())
@@ -308,7 +312,7 @@ impl Commit {
             // behind it. Nothing from here on is acknowledged or flushed, but writers that wait for their turn go on.
             self.poison();
         }
-        insert(batch, reservation.first_seq, &mut reservation.mems);
+        insert(batch, reservation.first_seq, &mut reservation.mems, ahead);
         let (end, last_seq) = (reservation.end, reservation.first_seq + batch.len() as u64 - 1);
         // This comes before anything can flush the batch: a flush must know its huge values as committed. A batch that
         // skips the log never reaches the disk by way of the log.
@@ -433,12 +437,22 @@ fn reserve(state: &mut CommitState, batch: &Batch, len: Option<usize>) -> Result
 }
 
 /// Copies the entries of `batch`, whose first number is `first_seq`, to the memtables of its parts. Allocates nothing.
-fn insert(batch: &Batch, first_seq: SeqNo, mems: &mut [(Arc<Mem>, Region)]) {
+/// `ahead`: the entries that the memtables do not expect yet.
+fn insert(
+    batch: &Batch,
+    first_seq: SeqNo,
+    mems: &mut [(Arc<Mem>, Region)],
+    mut ahead: impl Iterator<Item = OpPlan>,
+) {
     let mut waiting = [NewEntry::NONE; TOGETHER];
     let (mut count, mut of_part) = (0, 0);
     // Whether entries of the part lie far from each other, and after how many this is asked again.
     let (mut is_scattered, mut ask_after) = (false, 0);
-    for (seq, (part, height, op)) in (first_seq..).zip(batch.planned_ops()) {
+    for (seq, (plan, op)) in (first_seq..).zip(batch.planned_ops()) {
+        if let Some(plan) = ahead.next() {
+            mems[plan.part()].0.table.prefetch(plan.hash);
+        }
+        let (part, height, hash) = (plan.part(), plan.height, plan.hash);
         if let Some(time_us) = op.time_us() {
             mems[part].0.note_time(time_us);
         }
@@ -453,13 +467,13 @@ fn insert(batch: &Batch, first_seq: SeqNo, mems: &mut [(Arc<Mem>, Region)]) {
         if part != of_part {
             (of_part, ask_after) = (part, 0);
         }
-        let entry = NewEntry { height, key: op.key, seq, kind: op.kind, value: op.value };
+        let entry = NewEntry { height, key: op.key, hash, seq, kind: op.kind, value: op.value };
         let (mem, region) = &mut mems[part];
         if ask_after > 0 && is_scattered {
             waiting[count] = entry;
             count += 1;
         } else {
-            mem.table.insert(region, height, op.key, seq, op.kind, op.value);
+            mem.table.insert(region, &entry);
         }
         if ask_after == 0 {
             is_scattered = batch.len() >= TOGETHER / 2 && mem.table.is_scattered();

@@ -337,7 +337,7 @@ impl Flusher {
         // another's.
         let is_large = |tree: &Arc<TreeInner>| {
             let mut mems = immutable.iter().filter(|(other, _)| Arc::ptr_eq(other, tree));
-            mems.any(|(_, mem)| mem.table.memory() >= SMALL)
+            mems.any(|(_, mem)| mem.table.entry_memory() >= SMALL)
         };
         let (large, small): (Vec<Immutable>, Vec<Immutable>) =
             immutable.iter().cloned().partition(|(tree, _)| is_large(tree));

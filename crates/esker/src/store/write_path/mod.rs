@@ -29,8 +29,8 @@ fn check_key_bounds(batch: &Batch) -> Result<()> {
     if bounds.iter().all(|key_bounds| key_bounds.is_whole()) {
         return Ok(());
     }
-    for (part, _, op) in batch.planned_ops().filter(|(_, _, op)| op.kind != Kind::Time) {
-        let (key_bounds, name) = (&bounds[part], &batch.parts()[part].tree.name);
+    for (plan, op) in batch.planned_ops().filter(|(_, op)| op.kind != Kind::Time) {
+        let (key_bounds, name) = (&bounds[plan.part()], &batch.parts()[plan.part()].tree.name);
         match KeyRange::decode(op.key, op.value).filter(|_| op.kind == Kind::DeleteRange) {
             // A range counts as far as the tree has it.
             Some(range) if key_bounds.range.common(&range).is_some() => {}
@@ -42,8 +42,8 @@ fn check_key_bounds(batch: &Batch) -> Result<()> {
 
 /// The tree and key of the first write in `batch`.
 fn subject(batch: &Batch) -> Subject {
-    let first = batch.planned_ops().find(|(_, _, op)| op.kind != Kind::Time);
-    first.map_or_else(Subject::none, |(part, _, op)| Subject::of(&batch.parts()[part].tree.name, op.key))
+    let first = batch.planned_ops().find(|(_, op)| op.kind != Kind::Time);
+    first.map_or_else(Subject::none, |(plan, op)| Subject::of(&batch.parts()[plan.part()].tree.name, op.key))
 }
 
 /// Whether a write may wait.
@@ -330,17 +330,17 @@ impl WritePath {
         self.disk.ensure_writable()
     }
 
-    /// Makes full memtables immutable, has new ones learn the prefix of their keys, and notifies the jobs that the write has
+    /// Makes full memtables immutable, has others learn from their keys, and notifies the jobs that the write has
     /// made work for.
     fn after_write(&self, batch: &Batch) {
         let limit = self.disk.space().memtable_limit();
         for part in batch.parts() {
             if part.tree.memory_to_flush() >= limit {
                 self.flusher.switch_memtable(&part.tree, limit);
-            } else if part.tree.may_learn()
+            } else if part.tree.may_learn(limit)
                 && let Some(_quiet) = self.log.commit().try_lock_quiet()
             {
-                part.tree.learn();
+                part.tree.learn(limit);
             }
         }
         if !self.log.wal().has_spare() {

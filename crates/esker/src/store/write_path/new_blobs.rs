@@ -9,7 +9,7 @@ use crate::cursor::{Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::state::TreeInner;
 use crate::version::edit::TreeId;
-use crate::write::batch::{Batch, HugeValue, Op, Separated};
+use crate::write::batch::{Batch, HugeValue, Op, OpPlan, Separated};
 use crate::write::lookups::{Lookup, What};
 
 fn missing(pointer: &Pointer) -> Error {
@@ -82,15 +82,15 @@ impl WritePath {
         if filter.is_empty() {
             return Vec::new();
         }
-        let ops = (0..).zip(batch.planned_ops()).filter(|(_, (_, _, op))| op.kind != Kind::Time);
+        let ops = (0..).zip(batch.planned_ops()).filter(|(_, (_, op))| op.kind != Kind::Time);
         // A value that operands are merged into stays.
-        let overwriting = ops.filter(|(_, (_, _, op))| op.kind != Kind::Merge || broken("merge-ends"));
+        let overwriting = ops.filter(|(_, (_, op))| op.kind != Kind::Merge || broken("merge-ends"));
         let lineage = |part: usize| batch.parts()[part].tree.lineage;
         let watched =
-            overwriting.filter(|(_, (part, _, op))| filter.may_contain(key_hash(lineage(*part), op.key)));
+            overwriting.filter(|(_, (plan, op))| filter.may_contain(key_hash(lineage(plan.part()), op.key)));
         let tree = |part: usize| Arc::clone(&batch.parts()[part].tree);
-        let lookup = |(place, (part, _, op)): (SeqNo, (usize, u8, Op<'_>))| Lookup {
-            tree: tree(part),
+        let lookup = |(place, (plan, op)): (SeqNo, (OpPlan, Op<'_>))| Lookup {
+            tree: tree(plan.part()),
             what: What::Key(op.key.to_vec()),
             seq: place,
         };
