@@ -1,8 +1,7 @@
 //! Which bits the Bloom filters set for a key.
 //!
 //! A filter is an array of blocks, and all bits of a key lie in one of them, so a look touches one cache line. The
-//! upper half of a key's hash chooses the block, the lower half the bits. A block is a [`Line`] or, in memtables, one
-//! word.
+//! upper half of a key's hash chooses the block, the lower half the bits. A block is a [`Line`].
 //!
 //! ```text
 //! hash   [ 63 .. 32: block ] [ 31 .. 29: word | 28 .. 23: bit | 22 .. 0: further probes ]

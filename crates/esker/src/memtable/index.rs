@@ -8,13 +8,13 @@
 //! ```
 //!
 //! The upper half of a key's hash chooses its first slot; the key has the first slot from there on that was free when it
-//! came, at most [`REACH`] further. A slot once taken stays with its key and only changes to newer entries. So all look
+//! came, less than [`REACH`] further. A slot once taken stays with its key and only changes to newer entries. So all look
 //! for a key at the same slots, and nobody waits. A key that finds no slot makes the table *leaky*: from then on a key that
-//! is not here may be in the list all the same.
+//! meets no free slot may be in the list all the same.
 //!
 //! A table never grows. It is sized for as many keys as the memtable before had. A memtable that has none, or a leaky one,
 //! gets one for the rest of its life when a part of it is full ([`Memtable::begin_index`]): the keys that come then are in
-//! that, and the others in the old one or in the list alone.
+//! that, and the others in the old one or in the list alone. Without an old one, a key that is not there needs a search.
 //!
 //! Relies on: an insert adds its entry when it is linked in and before it returns. So a thread that knows of the entry
 //! finds it, or a newer one, in the slot. Only the holder of the commit lock begins a table, and a late one while no insert
@@ -26,14 +26,19 @@ use super::Memtable;
 use super::node::{Node, NodePtr, NodeRef, prefetch};
 use crate::bloom::block_of;
 use crate::canary::broken;
-use crate::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicPtr, Ordering};
 
 /// Below this many entries, a search is as fast.
 const ENTRIES_MIN: usize = 64;
 
 /// A key is in one of so many slots; mostly in the first or the second. Of 400,000 keys, the one furthest from its first
-/// slot is 67 slots away if that many were expected, and 171 if a quarter more came than were expected (simulated).
+/// slot is 67 slots away if that many were expected, and 171 if a quarter more came than were expected (simulated): a few
+/// find no slot then.
 const REACH: usize = if cfg!(esker_shuttle) { 1 } else { 128 };
+
+/// After so many slots with the mark of a key's hash, but with other keys, the key gets none. By chance one in 65,536 slots is
+/// such a one; keys that someone has chosen to have one hash would fill all slots with them.
+const STRANGERS_MAX: usize = 4;
 
 /// The bit of a slot at which the part of the hash begins. Addresses that reach so far are not taken.
 const TAG_SHIFT: u32 = 48;
@@ -42,9 +47,10 @@ const TAG_SHIFT: u32 = 48;
 const LATE: usize = 8;
 
 /// The tables of a memtable.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct KeyIndex {
-    early: OnceLock<HashTable>,
+    /// Decided by the first reservation: a table that began later would not know the keys before it.
+    early: OnceLock<Option<HashTable>>,
     late: OnceLock<HashTable>,
     /// Whether the memory for a late table was not there.
     is_refused: AtomicBool,
@@ -61,19 +67,23 @@ pub(super) enum Found<'a> {
 }
 
 impl KeyIndex {
-    /// Begins the first table, for about `keys` keys, if it is worth its memory. Does nothing later on.
+    /// Begins the first table, for about `keys` keys, if it is worth its memory and the memory is there. Only the first call
+    /// does anything, which comes before any insert.
     #[inline]
     pub(super) fn begin(&self, keys: usize) {
-        if keys >= ENTRIES_MIN && self.early.get().is_none() && self.late.get().is_none() {
-            let _ = HashTable::for_keys(keys).map(|table| self.early.set(table));
-        }
+        self.early.get_or_init(|| (keys >= ENTRIES_MIN).then(|| HashTable::for_keys(keys)).flatten());
+    }
+
+    #[inline]
+    fn early(&self) -> Option<&HashTable> {
+        self.early.get()?.as_ref()
     }
 
     /// Whether it knows little of the keys that come, and a late table may help.
     #[inline]
     fn wants_late(&self) -> bool {
         self.late.get().is_none()
-            && self.early.get().is_none_or(HashTable::is_leaky)
+            && self.early().is_none_or(HashTable::is_leaky)
             && !self.is_refused.load(Ordering::Relaxed)
     }
 
@@ -84,10 +94,15 @@ impl KeyIndex {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn has_late(&self) -> bool {
+        self.late.get().is_some()
+    }
+
     /// The table for new entries.
     #[inline]
     fn newest(&self) -> Option<&HashTable> {
-        self.late.get().or_else(|| self.early.get())
+        self.late.get().or_else(|| self.early())
     }
 
     /// Fetches what [`KeyIndex::add`] will need for a key of this hash.
@@ -98,12 +113,10 @@ impl KeyIndex {
         }
     }
 
-    /// Adds an entry that is linked in. `hash` is that of its key.
+    /// Adds an entry that is linked in. `hash` is that of its key. Returns whether it met another entry of the key.
     #[inline]
-    pub(super) fn add(&self, hash: u64, node: NodeRef<'_>) {
-        if let Some(table) = self.newest() {
-            table.add(hash, node);
-        }
+    pub(super) fn add(&self, hash: u64, node: NodeRef<'_>) -> bool {
+        self.newest().is_some_and(|table| table.add(hash, node))
     }
 
     #[inline]
@@ -125,32 +138,23 @@ impl KeyIndex {
                 found => return found,
             }
         }
-        self.early.get().map_or(Found::Unknown, |early| early.look(hash, &is_it))
+        self.early().map_or(Found::Unknown, |early| early.look(hash, &is_it))
     }
 
-    /// About how many keys the memtable has, of which there are `entries` entries: too many if it had no index at first.
-    pub(super) fn keys(&self, entries: usize) -> usize {
-        let newer = |table: &HashTable| table.newer.load(Ordering::Relaxed);
-        entries.saturating_sub(self.tables().map(newer).sum())
-    }
-
-    fn tables(&self) -> impl Iterator<Item = &HashTable> {
-        [&self.early, &self.late].into_iter().filter_map(OnceLock::get)
-    }
-
-    /// Bytes of memory. Changes only under the commit lock, and while the memtable takes writes.
+    /// Bytes of memory. Changes only while the memtable takes writes, under the commit lock or in an opening.
     pub(super) fn memory(&self) -> usize {
-        self.tables().map(|table| size_of_val(&*table.slots)).sum()
+        let tables = [self.early(), self.late.get()];
+        tables.into_iter().flatten().map(|table| size_of_val(&*table.slots)).sum()
     }
 }
 
 /// One hash table.
-#[derive(Debug)]
 struct HashTable {
     slots: Box<[AtomicPtr<Node>]>,
-    /// How many entries have taken the place of older ones.
-    newer: AtomicUsize,
+    /// Whether a key has found no slot.
     is_leaky: AtomicBool,
+    /// Whether an entry has an address that no slot holds: the slot of its key may show an older one.
+    is_blind: AtomicBool,
 }
 
 impl HashTable {
@@ -158,11 +162,8 @@ impl HashTable {
     fn for_keys(keys: usize) -> Option<HashTable> {
         // Three fifths full.
         let count = (keys / 3).saturating_mul(5).clamp(1, u32::MAX as usize) + REACH;
-        Some(HashTable {
-            slots: free_slots(count)?,
-            newer: AtomicUsize::new(0),
-            is_leaky: AtomicBool::new(false),
-        })
+        let (is_leaky, is_blind) = (AtomicBool::new(false), AtomicBool::new(false));
+        Some(HashTable { slots: free_slots(count)?, is_leaky, is_blind })
     }
 
     fn is_leaky(&self) -> bool {
@@ -181,52 +182,66 @@ impl HashTable {
         &self.slots[block_of(hash, self.slots.len() - REACH)]
     }
 
+    /// Returns whether there was another entry of the key.
     #[inline]
-    fn add(&self, hash: u64, node: NodeRef<'_>) {
+    fn add(&self, hash: u64, node: NodeRef<'_>) -> bool {
         let Some(marked) = marked(node, hash) else {
-            return self.is_leaky.store(true, Ordering::Release);
+            self.is_blind.store(true, Ordering::Release);
+            return false;
         };
+        let mut strangers = 0;
         for slot in self.slots(hash) {
             let mut held = slot.load(Ordering::Acquire);
             loop {
                 if let Some(other) = NodePtr::new(unmarked(held)) {
+                    if mark_of(held) != mark(hash) {
+                        break;
+                    }
                     // SAFETY: entries stay as long as the memtable, whose table this is.
                     let other = unsafe { other.as_ref() };
-                    if mark_of(held) != mark(hash) || other.key() != node.key() {
+                    if other.key() != node.key() {
+                        strangers += 1;
                         break;
                     }
                     if other.tag() > node.tag() && !broken("index-order") {
-                        return;
+                        return true;
                     }
                 }
                 // It shows the entry, so all who read the slot must find the entry complete and linked in.
                 match slot.compare_exchange(held, marked, Ordering::AcqRel, Ordering::Acquire) {
-                    Ok(old) => {
-                        if !old.is_null() {
-                            self.newer.fetch_add(1, Ordering::Relaxed);
-                        }
-                        return;
-                    }
+                    Ok(old) => return !old.is_null(),
                     Err(now) => held = now,
                 }
             }
+            if strangers == STRANGERS_MAX {
+                break;
+            }
         }
         self.is_leaky.store(true, Ordering::Release);
+        false
     }
 
     #[inline]
     fn look(&self, hash: u64, is_it: impl Fn(NodeRef<'_>) -> bool) -> Found<'_> {
+        if self.is_blind.load(Ordering::Acquire) {
+            return Found::Unknown;
+        }
+        let mut strangers = 0;
         for slot in self.slots(hash) {
             let held = slot.load(Ordering::Acquire);
             let Some(node) = NodePtr::new(unmarked(held)) else {
-                // The key would have taken this slot, unless its address did not fit.
-                break;
+                // The key would have taken this slot.
+                return Found::Nothing;
             };
             if mark_of(held) == mark(hash) {
                 // SAFETY: entries stay as long as the memtable, whose table this is.
                 let node = unsafe { node.as_ref() };
                 if is_it(node) {
                     return Found::Newest(node);
+                }
+                strangers += 1;
+                if strangers == STRANGERS_MAX {
+                    break;
                 }
             }
         }
@@ -287,8 +302,9 @@ impl Memtable {
         if !self.wants_index(limit) {
             return;
         }
-        // As many to a byte as so far, but not at the cost of much memory.
-        let keys = self.len() as u128 * limit as u128 / self.arena.allocated().max(1) as u128;
-        self.index.begin_late((keys as usize).min(limit / 8 / size_of::<AtomicPtr<Node>>()));
+        // As many to a byte as so far, but with slots for at most an eighth of the limit.
+        let (entries, bytes) = (self.len() as u128, self.arena.allocated().max(1));
+        let keys = (entries * limit.saturating_sub(bytes) as u128 / bytes as u128) as usize;
+        self.index.begin_late(keys.min(limit / 8 / size_of::<AtomicPtr<Node>>() / 5 * 3));
     }
 }

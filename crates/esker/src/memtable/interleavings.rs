@@ -133,7 +133,12 @@ const VERSIONED: [&[u8]; 2] = [b"one", b"two"];
 /// Three threads write versions of two keys, in no order. Whoever looks finds one that is as new as those whose inserts
 /// had returned before it looked.
 fn versions(slots: usize) {
-    let table = Memtable::new();
+    // The oldest versions are in the early table.
+    let table = Memtable { expected: 64, ..Memtable::new() };
+    for key in VERSIONED {
+        let mut region = table.reserve(Memtable::entry_size(1, key.len(), 1)).unwrap();
+        table.insert(&mut region, &NewEntry::new(1, key, 0, Kind::Put, &[0]));
+    }
     table.index.begin_late(slots);
     let table = Arc::new(table);
     let reserving = Arc::new(AtomicBool::new(false));

@@ -63,13 +63,22 @@ const SAMPLED: usize = 256;
 /// Prefixes have at most so many bytes.
 const BEGINNING: usize = 1024;
 
+/// In a cache line of their own: each insert changes them.
+#[derive(Default)]
+#[repr(align(64))]
+struct Counts {
+    entries: AtomicUsize,
+    /// Entries of keys that had one in the index.
+    again: AtomicUsize,
+}
+
 /// A sorted set of entries that threads add to and read without locks.
 pub(crate) struct Memtable {
     /// The beginning of every level; the last one is level 0.
     links: [Link; MAX_HEIGHT],
     /// The height of the highest entry; at least 1.
     height: AtomicUsize,
-    len: AtomicUsize,
+    counts: Counts,
     splice: Splice,
     heads: Heads,
     /// Whether nothing was known of the keys when it was made, and nobody has looked at them since.
@@ -125,7 +134,7 @@ impl Memtable {
     /// An empty memtable to follow this one, with the same pool of chunks. It expects such keys and as many as this one has;
     /// any key may be inserted all the same.
     pub(crate) fn successor(&self) -> Memtable {
-        Memtable { expected: self.index.keys(self.len()), ..self.expecting(self.heads_of_keys()) }
+        Memtable { expected: self.keys(), ..self.expecting(self.heads_of_keys()) }
     }
 
     /// An empty memtable with the same pool of chunks.
@@ -183,7 +192,7 @@ impl Memtable {
         if !heads.is_useful() {
             return None;
         }
-        let copy = Memtable { expected: self.expected, ..self.expecting(heads) };
+        let copy = self.expecting(heads);
         let mut next = self.first();
         while let Some(node) = next {
             let entry = NewEntry::new(height::random(), node.key(), node.seq(), node.kind(), node.value());
@@ -204,7 +213,7 @@ impl Memtable {
         Memtable {
             links: std::array::from_fn(|_| Link::new()),
             height: AtomicUsize::new(1),
-            len: AtomicUsize::new(0),
+            counts: Counts::default(),
             splice: Splice::new(),
             is_unlearned: AtomicBool::new(heads.is_blank()),
             heads,
@@ -282,8 +291,20 @@ impl Memtable {
             }
             None => link_in(&mut Path::new(), self.top()),
         };
-        self.index.add(hash, node);
-        self.len.fetch_add(1, Ordering::Relaxed);
+        self.count(1, usize::from(self.index.add(hash, node)));
+    }
+
+    #[inline]
+    fn count(&self, entries: usize, again: usize) {
+        self.counts.entries.fetch_add(entries, Ordering::Relaxed);
+        if again > 0 {
+            self.counts.again.fetch_add(again, Ordering::Relaxed);
+        }
+    }
+
+    /// About how many keys there are; too many if there was no index, or it had no place for all.
+    fn keys(&self) -> usize {
+        self.len().saturating_sub(self.counts.again.load(Ordering::Relaxed))
     }
 
     /// Returns `false` only if there is no entry with the key of this hash (see [`hash_key`](crate::checksum::hash_key)).
@@ -313,7 +334,7 @@ impl Memtable {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.len.load(Ordering::Relaxed)
+        self.counts.entries.load(Ordering::Relaxed)
     }
 
     #[cfg(test)]

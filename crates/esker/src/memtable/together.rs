@@ -100,6 +100,7 @@ impl Memtable {
                 }
             }
         }
+        let mut again = 0;
         for (search, entry) in searches.iter_mut().flatten().zip(entries) {
             let at = region.carve(node::size(search.height, entry.key.len(), entry.value.len()));
             // SAFETY: `carve` gave `size` bytes of this memtable's arena to nobody else; they are aligned, as the arena aligns
@@ -107,9 +108,9 @@ impl Memtable {
             let node = unsafe { node::write(at, search.height, entry.key, search.target.tag, entry.value) };
             // Entries that were linked meanwhile, here or elsewhere, lie behind the nodes of the path.
             self.link(&mut search.path, node, search.height, &search.target);
-            self.index.add(search.hash, node);
+            again += usize::from(self.index.add(search.hash, node));
         }
-        self.len.fetch_add(entries.len(), Ordering::Relaxed);
+        self.count(entries.len(), again);
     }
 
     /// Goes on with a search until it needs memory that has to be fetched. Returns whether it is over. It walks as

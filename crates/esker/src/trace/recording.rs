@@ -98,7 +98,7 @@ pub struct Trace {
     pub took_us: u64,
     /// The first 1,000 steps, in order.
     pub steps: Vec<Step>,
-    /// Memtables searched.
+    /// Memtables asked.
     pub memtables: u64,
     /// Tables that were not read because their filter excludes the key.
     pub filtered: u64,

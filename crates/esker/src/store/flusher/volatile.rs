@@ -40,7 +40,7 @@ impl Flusher {
             let state = tree.state.load();
             bytes += std::iter::once(&state.mem)
                 .chain(&state.immutable)
-                .map(|mem| mem.table.memory() as u64)
+                .map(|mem| mem.table.entry_memory() as u64)
                 .sum::<u64>();
         }
         let more = if names.len() > NAMED_MAX {
