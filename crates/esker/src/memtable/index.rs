@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The upper half of a key's hash chooses its first slot; the key has the first slot from there on that was free when it
-//! came, less than [`REACH`] further. A slot once taken stays with its key and only changes to newer entries. So all look
+//! came, at most [`REACH`] slots on. A slot once taken stays with its key and only changes to newer entries. So all look
 //! for a key at the same slots, and nobody waits. A key that finds no slot makes the table *leaky*: from then on a key that
 //! meets no free slot may be in the list all the same.
 //!
@@ -36,6 +36,9 @@ const ENTRIES_MIN: usize = 64;
 /// find no slot then.
 const REACH: usize = if cfg!(esker_shuttle) { 1 } else { 128 };
 
+/// A small table has a reach of an eighth of its slots, but of so many.
+const REACH_MIN: usize = if cfg!(esker_shuttle) { 1 } else { 16 };
+
 /// After so many slots with the mark of a key's hash, but with other keys, the key gets none. By chance one in 65,536 slots is
 /// such a one; keys that someone has chosen to have one hash would fill all slots with them.
 const STRANGERS_MAX: usize = 4;
@@ -51,7 +54,7 @@ const LATE: usize = 8;
 pub(super) struct KeyIndex {
     /// Decided by the first reservation: a table that began later would not know the keys before it.
     early: OnceLock<Option<HashTable>>,
-    late: OnceLock<HashTable>,
+    late: OnceLock<Box<HashTable>>,
     /// Whether the memory for a late table was not there.
     is_refused: AtomicBool,
 }
@@ -89,7 +92,7 @@ impl KeyIndex {
 
     pub(super) fn begin_late(&self, keys: usize) {
         match HashTable::for_keys(keys) {
-            Some(table) => drop(self.late.set(table)),
+            Some(table) => drop(self.late.set(Box::new(table))),
             None => self.is_refused.store(true, Ordering::Relaxed),
         }
     }
@@ -102,14 +105,14 @@ impl KeyIndex {
     /// The table for new entries.
     #[inline]
     fn newest(&self) -> Option<&HashTable> {
-        self.late.get().or_else(|| self.early())
+        self.late.get().map(Box::as_ref).or_else(|| self.early())
     }
 
     /// Fetches what [`KeyIndex::add`] will need for a key of this hash.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(table) = self.newest() {
-            prefetch(std::ptr::from_ref(table.first_slot(hash)).cast());
+            prefetch(std::ptr::from_ref(&table.slots[table.first_slot(hash)]).cast());
         }
     }
 
@@ -143,7 +146,7 @@ impl KeyIndex {
 
     /// Bytes of memory. Changes only while the memtable takes writes, under the commit lock or in an opening.
     pub(super) fn memory(&self) -> usize {
-        let tables = [self.early(), self.late.get()];
+        let tables = [self.early(), self.late.get().map(Box::as_ref)];
         tables.into_iter().flatten().map(|table| size_of_val(&*table.slots)).sum()
     }
 }
@@ -151,6 +154,8 @@ impl KeyIndex {
 /// One hash table.
 struct HashTable {
     slots: Box<[AtomicPtr<Node>]>,
+    /// A key is in one of so many slots.
+    reach: u32,
     /// Whether a key has found no slot.
     is_leaky: AtomicBool,
     /// Whether an entry has an address that no slot holds: the slot of its key may show an older one.
@@ -161,9 +166,14 @@ impl HashTable {
     /// `None` if memory is short.
     fn for_keys(keys: usize) -> Option<HashTable> {
         // Three fifths full.
-        let count = (keys / 3).saturating_mul(5).clamp(1, u32::MAX as usize) + REACH;
-        let (is_leaky, is_blind) = (AtomicBool::new(false), AtomicBool::new(false));
-        Some(HashTable { slots: free_slots(count)?, is_leaky, is_blind })
+        let count = (keys / 3).saturating_mul(5).clamp(1, u32::MAX as usize);
+        let reach = (count / 8).clamp(REACH_MIN, REACH);
+        Some(HashTable {
+            slots: free_slots(count + reach)?,
+            reach: reach as u32,
+            is_leaky: AtomicBool::new(false),
+            is_blind: AtomicBool::new(false),
+        })
     }
 
     fn is_leaky(&self) -> bool {
@@ -173,13 +183,13 @@ impl HashTable {
     /// The slots of keys with this hash.
     #[inline]
     fn slots(&self, hash: u64) -> &[AtomicPtr<Node>] {
-        let first = block_of(hash, self.slots.len() - REACH);
-        &self.slots[first..first + REACH]
+        let first = self.first_slot(hash);
+        &self.slots[first..first + self.reach as usize]
     }
 
     #[inline]
-    fn first_slot(&self, hash: u64) -> &AtomicPtr<Node> {
-        &self.slots[block_of(hash, self.slots.len() - REACH)]
+    fn first_slot(&self, hash: u64) -> usize {
+        block_of(hash, self.slots.len() - self.reach as usize)
     }
 
     /// Returns whether there was another entry of the key.
@@ -276,7 +286,7 @@ fn marked(node: NodeRef<'_>, hash: u64) -> Option<*mut Node> {
 fn free_slots(count: usize) -> Option<Box<[AtomicPtr<Node>]>> {
     use std::alloc::{Layout, alloc_zeroed};
     let layout = Layout::array::<AtomicPtr<Node>>(count).ok()?;
-    // SAFETY: the layout is not empty: a table has at least `REACH` slots.
+    // SAFETY: the layout is not empty: a table has more than `REACH_MIN` slots.
     let at = std::ptr::NonNull::new(unsafe { alloc_zeroed(layout) })?;
     let slots = std::ptr::slice_from_raw_parts_mut(at.as_ptr().cast::<AtomicPtr<Node>>(), count);
     // SAFETY: allocated with the layout that the box frees it with; zeros are null pointers.

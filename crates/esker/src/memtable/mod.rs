@@ -63,9 +63,8 @@ const SAMPLED: usize = 256;
 /// Prefixes have at most so many bytes.
 const BEGINNING: usize = 1024;
 
-/// In a cache line of their own: each insert changes them.
+/// Each insert changes them.
 #[derive(Default)]
-#[repr(align(64))]
 struct Counts {
     entries: AtomicUsize,
     /// Entries of keys that had one in the index.
@@ -73,22 +72,25 @@ struct Counts {
 }
 
 /// A sorted set of entries that threads add to and read without locks.
+///
+/// In this order, what each get reads shares no cache line with what each insert changes.
+#[repr(C)]
 pub(crate) struct Memtable {
-    /// The beginning of every level; the last one is level 0.
-    links: [Link; MAX_HEIGHT],
-    /// The height of the highest entry; at least 1.
-    height: AtomicUsize,
-    counts: Counts,
-    splice: Splice,
+    /// Its first hash table is begun by the first reservation, before any insert.
+    index: KeyIndex,
     heads: Heads,
     /// Whether nothing was known of the keys when it was made, and nobody has looked at them since.
     is_unlearned: AtomicBool,
     /// The expected number of keys: that of the previous memtable.
     expected: usize,
-    /// Its first hash table is begun by the first reservation, before any insert.
-    index: KeyIndex,
     /// Identifies this memtable to a [`Region`].
     id: u64,
+    /// The height of the highest entry; at least 1.
+    height: AtomicUsize,
+    /// The beginning of every level; the last one is level 0.
+    links: [Link; MAX_HEIGHT],
+    splice: Splice,
+    counts: Counts,
     arena: Arena,
 }
 
@@ -211,15 +213,15 @@ impl Memtable {
     fn with(heads: Heads, pool: Option<Arc<ChunkPool>>) -> Memtable {
         static IDS: AtomicU64 = AtomicU64::new(0);
         Memtable {
-            links: std::array::from_fn(|_| Link::new()),
-            height: AtomicUsize::new(1),
-            counts: Counts::default(),
-            splice: Splice::new(),
+            index: KeyIndex::default(),
             is_unlearned: AtomicBool::new(heads.is_blank()),
             heads,
             expected: 0,
-            index: KeyIndex::default(),
             id: IDS.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            height: AtomicUsize::new(1),
+            links: std::array::from_fn(|_| Link::new()),
+            splice: Splice::new(),
+            counts: Counts::default(),
             arena: Arena::new(pool),
         }
     }
