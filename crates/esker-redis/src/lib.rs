@@ -23,6 +23,7 @@ pub mod model;
 pub mod numbers;
 pub mod resp;
 pub mod session;
+pub mod writes;
 
 mod context;
 mod cursors;
@@ -33,4 +34,5 @@ pub use context::{Class, Context, Event, Stamp, Wants};
 pub use cursors::Cursors;
 pub use fault::{Fault, ReadError};
 pub use resp::reply::{Part, Reply};
-pub use session::{Base, Bounds, Entry, Huge, Long, Op, Session, Slot, Space, Value, Visit, Writes};
+pub use session::{Base, Bounds, Entry, Huge, Long, Session, Slot, Space, Value, Visit};
+pub use writes::{Op, Writes};

@@ -9,7 +9,8 @@ use crate::context::{Context, Event, Stamp};
 use crate::cursors::Cursors;
 use crate::fault::ReadError;
 use crate::resp::reply::Reply;
-use crate::session::{Base, Bounds, Entry, Op, Session, Slot, Visit, Writes};
+use crate::session::{Base, Bounds, Entry, Session, Slot, Visit};
+use crate::writes::{Op, Writes};
 
 /// A store in memory.
 #[derive(Debug, Default)]

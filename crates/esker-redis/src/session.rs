@@ -5,14 +5,11 @@
 //! ```
 
 use std::any::Any;
-use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::fault::{Fault, ReadError};
-use crate::model::key_of_element;
+use crate::writes::{Op, Writes};
 
 /// Which of a database's two trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -176,176 +173,6 @@ pub trait Base {
     ) -> Result<(), ReadError>;
 }
 
-/// A write to one key.
-#[derive(Debug, Clone)]
-pub enum Op {
-    /// The key gets this entry.
-    Put(Entry),
-    /// The key and its entry go.
-    Delete,
-}
-
-/// What was written to a state of the store: a batch that has not been committed.
-#[derive(Debug, Clone, Default)]
-pub struct Writes {
-    /// These trees are emptied first.
-    cleared: Vec<Slot>,
-    ops: BTreeMap<Slot, BTreeMap<Arc<[u8]>, Op>>,
-    /// Ranges that are deleted, each of which nobody reads any more: elements of a collection that is gone.
-    ranges: Vec<(Slot, Vec<u8>, Option<Vec<u8>>)>,
-    /// What undoes the writes since the last [`Writes::begin`], newest last.
-    journal: Vec<Undo>,
-    bytes: usize,
-    /// What `bytes` was at the last [`Writes::begin`].
-    begun_bytes: usize,
-    /// See [`Writes::take_relied_on`].
-    is_relied_on: Cell<bool>,
-}
-
-/// About how many bytes of memory a write to `key` takes.
-fn memory_of(key: &[u8], op: &Op) -> usize {
-    let value_bytes = match op {
-        Op::Put(entry) => {
-            entry.attributes.len() + if let Value::Bytes(bytes) = &entry.value { bytes.len() } else { 0 }
-        }
-        Op::Delete => 0,
-    };
-    key.len() + value_bytes + 64
-}
-
-#[derive(Debug, Clone)]
-enum Undo {
-    Key(Slot, Arc<[u8]>, Option<Op>),
-    Cleared(Slot, BTreeMap<Arc<[u8]>, Op>),
-    Range,
-}
-
-impl Writes {
-    /// Whether nothing was written.
-    pub fn is_empty(&self) -> bool {
-        self.cleared.is_empty() && self.ranges.is_empty() && self.ops.values().all(BTreeMap::is_empty)
-    }
-
-    /// Whether a command since the last call has written, or has read something that was written: its reply counts only
-    /// if the writes are committed.
-    pub fn take_relied_on(&self) -> bool {
-        self.is_relied_on.take()
-    }
-
-    /// About how much memory the writes take, in bytes.
-    pub fn memory_bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// The trees that are emptied before the rest takes place.
-    pub fn cleared(&self) -> &[Slot] {
-        &self.cleared
-    }
-
-    /// The ranges that are deleted, each from a key on and below another one.
-    pub fn ranges(&self) -> impl Iterator<Item = (Slot, Bounds<'_>)> {
-        self.ranges.iter().map(|(slot, lower, upper)| (*slot, Bounds { lower, upper: upper.as_deref() }))
-    }
-
-    /// The writes to keys.
-    pub fn ops(&self) -> impl Iterator<Item = (Slot, &[u8], &Op)> {
-        self.ops.iter().flat_map(|(slot, ops)| ops.iter().map(|(key, op)| (*slot, &**key, op)))
-    }
-
-    /// The keys that were written to, and those of collections with elements that were.
-    pub fn keys(&self) -> Vec<Vec<u8>> {
-        let key_of = |(slot, key, _): (Slot, &[u8], _)| match slot.space {
-            Space::Keys => Some(key.to_vec()),
-            Space::Elements => key_of_element(key),
-        };
-        let mut keys: Vec<Vec<u8>> = self.ops().filter_map(key_of).collect();
-        keys.dedup();
-        keys
-    }
-
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        *self = Writes::default();
-    }
-
-    /// Begins a command: [`Writes::undo`] goes back to here.
-    fn begin(&mut self) {
-        self.journal.clear();
-        self.begun_bytes = self.bytes;
-    }
-
-    /// Takes back what was written since [`Writes::begin`].
-    fn undo(&mut self) {
-        self.bytes = self.begun_bytes;
-        while let Some(undo) = self.journal.pop() {
-            match undo {
-                Undo::Key(slot, key, Some(op)) => drop(self.ops.entry(slot).or_default().insert(key, op)),
-                Undo::Key(slot, key, None) => drop(self.ops.entry(slot).or_default().remove(&key)),
-                Undo::Cleared(slot, ops) => {
-                    self.cleared.pop();
-                    self.ops.insert(slot, ops);
-                }
-                Undo::Range => drop(self.ranges.pop()),
-            }
-        }
-    }
-
-    fn write(&mut self, slot: Slot, key: &[u8], op: Op) {
-        self.is_relied_on.set(true);
-        self.bytes += memory_of(key, &op);
-        let ops = self.ops.entry(slot).or_default();
-        let same = (Bound::Included(key), Bound::Included(key));
-        let (key, before) = match ops.range_mut::<[u8], _>(same).next() {
-            Some((key, there)) => (Arc::clone(key), Some(std::mem::replace(there, op))),
-            None => {
-                let key = Arc::from(key);
-                ops.insert(Arc::clone(&key), op);
-                (key, None)
-            }
-        };
-        // What it replaces goes as soon as the command cannot be undone any more.
-        self.bytes -= before.as_ref().map_or(0, |before| memory_of(&key, before)).min(self.bytes);
-        self.journal.push(Undo::Key(slot, key, before));
-    }
-
-    fn delete_range(&mut self, slot: Slot, lower: Vec<u8>, upper: Option<Vec<u8>>) {
-        self.is_relied_on.set(true);
-        // Ranges are deleted first, so what was put into this one goes here.
-        let ops = self.ops.entry(slot).or_default();
-        let end = upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let within = ops.range::<[u8], _>((Bound::Included(lower.as_slice()), end));
-        let keys: Vec<Arc<[u8]>> = within.map(|(key, _)| Arc::clone(key)).collect();
-        for key in keys {
-            let op = ops.remove(&key);
-            self.journal.push(Undo::Key(slot, key, op));
-        }
-        self.bytes += lower.len() + upper.as_ref().map_or(0, Vec::len) + 64;
-        self.ranges.push((slot, lower, upper));
-        self.journal.push(Undo::Range);
-    }
-
-    fn empty(&mut self, slot: Slot) {
-        self.is_relied_on.set(true);
-        let ops = self.ops.remove(&slot).unwrap_or_default();
-        self.cleared.push(slot);
-        self.journal.push(Undo::Cleared(slot, ops));
-    }
-
-    fn op(&self, slot: Slot, key: &[u8]) -> Option<&Op> {
-        let op = self.ops.get(&slot)?.get(key)?;
-        self.is_relied_on.set(true);
-        Some(op)
-    }
-
-    fn hides_all(&self, slot: Slot) -> bool {
-        let is_cleared = self.cleared.contains(&slot);
-        if is_cleared {
-            self.is_relied_on.set(true);
-        }
-        is_cleared
-    }
-}
-
 /// A state of the store and the writes on top of it, at one time.
 pub struct Session<'a> {
     base: &'a dyn Base,
@@ -468,16 +295,13 @@ impl<'a> Session<'a> {
         if bounds.upper.is_some_and(|upper| upper <= bounds.lower) {
             return Ok(());
         }
-        let upper = bounds.upper.map_or(Bound::Unbounded, Bound::Excluded);
-        let none = BTreeMap::new();
-        let own = self.writes.ops.get(&slot).unwrap_or(&none);
-        let own = own.range::<[u8], _>((Bound::Included(bounds.lower), upper));
-        if own.clone().next().is_some() {
-            self.writes.is_relied_on.set(true);
-        }
+        let own = self.writes.range(slot, bounds);
         let mut own: Box<dyn Iterator<Item = (&Arc<[u8]>, &Op)>> =
             if reverse { Box::new(own.rev()) } else { Box::new(own) };
         let mut next = own.next();
+        if next.is_some() {
+            self.writes.rely();
+        }
         let mut goes_on = true;
         let mut show =
             |key: &[u8], entry: Entry| if self.lives(&entry) { visit(key, entry) } else { Ok(true) };
@@ -513,7 +337,10 @@ impl<'a> Session<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+
     const KEYS: Slot = Slot { database: 0, space: Space::Keys };
 
     fn entry(value: &[u8]) -> Entry {
@@ -576,18 +403,5 @@ mod tests {
         assert!(relies(&mut writes, read(b"c")) && relies(&mut writes, walk(b"c")));
         let other = Slot { database: 1, space: Space::Keys };
         assert!(!relies(&mut writes, |session| drop(session.get(other, b"b").unwrap())));
-    }
-
-    #[test]
-    fn the_keys_of_writes_are_also_those_of_elements() {
-        let mut writes = Writes::default();
-        let elements = Slot { database: 0, space: Space::Elements };
-        relies(&mut writes, |session| {
-            session.put(KEYS, b"string", entry(b"1"));
-            session.put(elements, b"hash\0\x01\0\0\0\0\0\0\0\x07a", entry(b"1"));
-            session.delete(elements, b"hash\0\x01\0\0\0\0\0\0\0\x07b");
-            session.put(elements, b"zero\0\xff\0\x01\0\0\0\0\0\0\0\x08a", entry(b"1"));
-        });
-        assert_eq!(writes.keys(), [&b"string"[..], b"hash", b"zero\0"]);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::clients::End;
 use crate::latency::Histogram;
-use crate::monitor::Monitor;
+use crate::latency_monitor::Monitor;
 use crate::why::{ToPool, Why};
 
 /// The most arguments of a slow command that are kept, and the most bytes of each.

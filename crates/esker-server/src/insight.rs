@@ -5,7 +5,7 @@ use esker_redis::numbers::integer;
 
 use crate::connection::Connection;
 use crate::figures::{Calls, Slow};
-use crate::monitor::Event;
+use crate::latency_monitor::Event;
 use crate::own::no_subcommand;
 
 impl Connection {
@@ -107,7 +107,7 @@ impl Connection {
         if monitor.all().len() == 0 {
             return format!("Nothing has taken {least_ms} ms or more.\n");
         }
-        let line = |(kind, series): (crate::monitor::Kind, &crate::monitor::Series)| {
+        let line = |(kind, series): (crate::latency_monitor::Kind, &crate::latency_monitor::Series)| {
             let count = series.events().len() as u64;
             let sum: u64 = series.events().map(|event| event.ms).sum();
             let (name, longest, average) = (kind.name(), series.longest_ms, sum / count.max(1));

@@ -35,9 +35,9 @@ use crate::expiries::Expiries;
 use crate::figures::{Figures, Times, add};
 use crate::http::Http;
 use crate::latches::{Latched, Latches};
+use crate::latency_monitor::{self, Kind};
 use crate::logins::Logins;
 use crate::memory::Budget;
-use crate::monitor::{self, Kind};
 use crate::pool::{Pool, Ran};
 use crate::reports::Reports;
 use crate::settings::Settings;
@@ -291,7 +291,7 @@ impl Server {
     pub(crate) fn note_event(&self, kind: Kind, took: Duration) {
         let (ms, least_ms) = (took.as_millis() as u64, self.settings.borrow().latency_ms);
         if least_ms > 0 && ms >= least_ms {
-            let event = monitor::Event { at_s: self.now_us() / 1_000_000, ms };
+            let event = latency_monitor::Event { at_s: self.now_us() / 1_000_000, ms };
             self.figures.monitor.borrow_mut().add(kind, event);
         }
     }

@@ -86,7 +86,8 @@ pub(in crate::commands) mod tests {
     use crate::commands::{evaluate, spec};
     use crate::context::{Context, Stamp};
     use crate::cursors::Cursors;
-    use crate::session::{Base, Bounds, Entry, Huge, Session, Slot, Visit, Writes};
+    use crate::session::{Base, Bounds, Entry, Huge, Session, Slot, Visit};
+    use crate::writes::Writes;
 
     /// A value that notes what was read of it: for each time the offset and the length.
     struct Watched {

@@ -8,7 +8,8 @@ use crate::cursors::Cursors;
 use crate::memory::Memory;
 use crate::model::{Collection, Kind, SMALL_ENTRIES};
 use crate::resp::reply::Reply;
-use crate::session::{Entry, Op, Session, Slot, Space, Writes};
+use crate::session::{Entry, Session, Slot, Space};
+use crate::writes::{Op, Writes};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
