@@ -21,11 +21,21 @@ fn field(text: &str, name: &str) -> u64 {
 
 /// Seconds of CPU that this process has used, all threads, user and system.
 pub(crate) fn cpu_seconds() -> f64 {
+    own_ticks(11, 12) / TICKS_PER_SECOND
+}
+
+/// Seconds of CPU that children of this process have used that it has waited for.
+pub(crate) fn children_cpu_seconds() -> f64 {
+    own_ticks(13, 14) / TICKS_PER_SECOND
+}
+
+/// The sum of two of this process' times, by their places behind its name.
+fn own_ticks(one: usize, other: usize) -> f64 {
     let stat = read("/proc/self/stat");
     // The program's name, in parentheses, may hold anything; fields are counted behind it.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
     let ticks = |i: usize| fields.get(i).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
-    (ticks(11) + ticks(12)) / TICKS_PER_SECOND
+    ticks(one) + ticks(other)
 }
 
 /// Seconds of CPU that anything on the machine has used, or that its host has taken from it.

@@ -141,7 +141,8 @@ fn table(rows: &[Row]) -> String {
 }
 
 fn plot(rows: &[Row], out: &std::path::Path) -> Result<()> {
-    let figures: [(&str, &str, fn(&Row) -> f64); 3] = [
+    type Figure = fn(&Row) -> f64;
+    let figures: [(&str, &str, Figure); 3] = [
         ("put", "Put, pairs/s, by data", |row| row.put),
         ("get", "Get, pairs/s, by data", |row| row.get),
         ("scan", "Scan, pairs/s, by data", |row| row.scan),

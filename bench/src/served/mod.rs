@@ -4,6 +4,7 @@
 //! idle     connections that do nothing: memory for each
 //! open     gets at a fixed rate over many connections, beside one client that scans and one that moves large values
 //! mixed    a mix of commands for long: throughput and latencies by windows
+//! commands what redis-benchmark sends: each command by itself, a core for the server and one for the client
 //! larger   skewed gets, of data that is a tenth of the store's memory budget, and of ten times as much as the budget
 //! ```
 
@@ -15,9 +16,10 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use target::{Server, call, command, drain, read_reply};
+use target::{Manner, Server, call, command, drain, read_reply};
 
 mod closed_loop;
+mod commands;
 mod histogram;
 mod open_loop;
 mod target;
@@ -27,18 +29,23 @@ esker-bench served [OPTIONS]
 
   --esker PROGRAM      to be measured (default ../target/release/esker)
   --redis PROGRAM      to be measured beside it; none unless it is named
-  --parts A,B,...      of idle, open, mixed, larger (default: the first three)
+  --parts A,B,...      of idle, open, mixed, larger, commands (default: the first three)
   --seconds N          how long `open`, `mixed` and each half of `larger` take (default 60)
   --window N           seconds of each line of the tables (default 10)
   --idle N             connections of `idle` (default 10,000)
   --busy N             connections of `open` (default 1,000) beside those of --idle
   --rate N             gets a second of `open` (default 20,000)
-  --clients N          connections of `mixed` and `larger` (default 100)
+  --clients N          connections of `mixed` and `larger` (default 100), and of `commands` (default 50)
   --keys N             keys that are there before (default 1,000,000), but in `larger`
-  --value BYTES        length of their values (default 100)
+  --value BYTES        length of their values (default 100), and of those of `commands` (default 1024)
   --large BYTES        length of the value that one client writes and reads in `open` (default 256 MiB)
   --alone              `open` without those two clients
-  --memory SIZE        of Esker's caches and buffers (default 256MiB)
+  --pipelines A,B,...  how many commands a connection of `commands` sends at once (default 1,16)
+  --requests N         of each run of `commands` (default 300,000)
+  --rounds N           runs of each of `commands` (default 3)
+  --spread N           `commands` draws from so many keys, fields and members (default: one is all there is)
+  --synced             `commands` with every write synced before its reply
+  --memory SIZE        of Esker's caches and buffers (default 256MiB; in `commands` its own default)
   --dir DIR            where the data goes (default: esker-bench-served in the temporary directory)
 
 Use release builds. The limit of descriptors must be above --idle and --busy together.
@@ -53,12 +60,17 @@ struct Options {
     idle: usize,
     busy: usize,
     rate: u64,
-    clients: usize,
+    clients: Option<usize>,
     keys: u64,
-    value: usize,
+    value: Option<usize>,
     large: usize,
     alone: bool,
-    memory: String,
+    pipelines: Vec<u64>,
+    requests: u64,
+    rounds: usize,
+    spread: Option<u64>,
+    is_synced: bool,
+    memory: Option<String>,
     dir: PathBuf,
 }
 
@@ -73,42 +85,73 @@ impl Options {
             idle: 10_000,
             busy: 1000,
             rate: 20_000,
-            clients: 100,
+            clients: None,
             keys: 1_000_000,
-            value: 100,
+            value: None,
             large: 256 << 20,
             alone: false,
-            memory: "256MiB".to_owned(),
+            pipelines: vec![1, 16],
+            requests: 300_000,
+            rounds: 3,
+            spread: None,
+            is_synced: false,
+            memory: None,
             dir: std::env::temp_dir().join("esker-bench-served"),
         };
         let mut words = words.iter();
         while let Some(name) = words.next() {
-            if name == "--alone" {
-                options.alone = true;
-                continue;
-            }
-            let value = words.next().ok_or_else(|| format!("{name} has no value\n\n{USAGE}"))?;
-            let number = || value.replace([',', '_'], "").parse::<u64>().ok().filter(|number| *number > 0);
-            let number = || number().ok_or_else(|| format!("{name}: {value:?} is no number above 0"));
             match name.as_str() {
-                "--esker" => options.esker = PathBuf::from(value),
-                "--redis" => options.redis = Some(PathBuf::from(value)),
-                "--parts" => options.parts = value.split(',').map(str::to_owned).collect(),
-                "--seconds" => options.seconds = number()?,
-                "--window" => options.window = number()?,
-                "--idle" => options.idle = number()? as usize,
-                "--busy" => options.busy = number()? as usize,
-                "--rate" => options.rate = number()?,
-                "--clients" => options.clients = number()? as usize,
-                "--keys" => options.keys = number()?,
-                "--value" => options.value = number()? as usize,
-                "--large" => options.large = number()? as usize,
-                "--memory" => options.memory.clone_from(value),
-                "--dir" => options.dir = PathBuf::from(value),
-                _ => return Err(format!("no option {name:?}\n\n{USAGE}").into()),
+                "--alone" => options.alone = true,
+                "--synced" => options.is_synced = true,
+                _ => options.set(name, words.next())?,
             }
         }
         Ok(options)
+    }
+
+    /// Sets the option that takes a value.
+    fn set(&mut self, name: &str, value: Option<&String>) -> Result<()> {
+        let value = value.ok_or_else(|| format!("{name} has no value\n\n{USAGE}"))?;
+        let number = |text: &str| {
+            let number = text.replace([',', '_'], "").parse::<u64>().ok().filter(|number| *number > 0);
+            number.ok_or_else(|| format!("{name}: {text:?} is no number above 0"))
+        };
+        match name {
+            "--esker" => self.esker = PathBuf::from(value),
+            "--redis" => self.redis = Some(PathBuf::from(value)),
+            "--parts" => self.parts = value.split(',').map(str::to_owned).collect(),
+            "--seconds" => self.seconds = number(value)?,
+            "--window" => self.window = number(value)?,
+            "--idle" => self.idle = number(value)? as usize,
+            "--busy" => self.busy = number(value)? as usize,
+            "--rate" => self.rate = number(value)?,
+            "--clients" => self.clients = Some(number(value)? as usize),
+            "--keys" => self.keys = number(value)?,
+            "--value" => self.value = Some(number(value)? as usize),
+            "--large" => self.large = number(value)? as usize,
+            "--pipelines" => {
+                self.pipelines = value.split(',').map(number).collect::<std::result::Result<_, _>>()?;
+            }
+            "--requests" => self.requests = number(value)?,
+            "--rounds" => self.rounds = number(value)? as usize,
+            "--spread" => self.spread = Some(number(value)?),
+            "--memory" => self.memory = Some(value.clone()),
+            "--dir" => self.dir = PathBuf::from(value),
+            _ => return Err(format!("no option {name:?}\n\n{USAGE}").into()),
+        }
+        Ok(())
+    }
+
+    fn memory(&self) -> &str {
+        self.memory.as_deref().unwrap_or("256MiB")
+    }
+
+    fn value(&self) -> usize {
+        self.value.unwrap_or(100)
+    }
+
+    fn clients(&self) -> usize {
+        self.clients.unwrap_or(100)
     }
 }
 
@@ -120,6 +163,11 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     let options = Options::parse(words)?;
     std::fs::create_dir_all(&options.dir)?;
     for part in &options.parts {
+        if part == "commands" {
+            commands(&options)?;
+            continue;
+        }
+        let manner = Manner { memory: Some(options.memory()), ..Manner::default() };
         let measure = match part.as_str() {
             "idle" => idle,
             "open" => open,
@@ -127,13 +175,31 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
             "larger" => larger,
             _ => return Err(format!("no part {part:?}\n\n{USAGE}").into()),
         };
-        measure(&Server::esker(&options.esker, &options.dir, &options.memory)?, &options)?;
+        measure(&Server::esker(&options.esker, &options.dir, manner)?, &options)?;
         if let Some(program) = &options.redis {
-            measure(&Server::redis(program, &options.dir)?, &options)?;
+            measure(&Server::redis(program, &options.dir, manner)?, &options)?;
         }
     }
     std::fs::remove_dir_all(&options.dir)?;
     Ok(())
+}
+
+/// Both servers are there all the time, and each has its turn.
+fn commands(options: &Options) -> Result<()> {
+    let manner = Manner { memory: options.memory.as_deref(), has_core: true, is_synced: options.is_synced };
+    let mut servers = vec![Server::esker(&options.esker, &options.dir, manner)?];
+    if let Some(program) = &options.redis {
+        servers.push(Server::redis(program, &options.dir, manner)?);
+    }
+    let plan = commands::Plan {
+        pipelines: &options.pipelines,
+        rounds: options.rounds,
+        requests: options.requests,
+        connections: options.clients.unwrap_or(50),
+        value_bytes: options.value.unwrap_or(1024),
+        spread: options.spread,
+    };
+    commands::run(&servers, &plan)
 }
 
 /// Puts the keys there, many in each command.
@@ -230,7 +296,7 @@ fn stream(server: &Server, len: usize, is_over: &AtomicBool) -> Result<u64> {
 }
 
 fn open(server: &Server, options: &Options) -> Result<()> {
-    load(server, 0..options.keys, options.value)?;
+    load(server, 0..options.keys, options.value())?;
     // What clients make the server take is asked for, not how its caches fill up to their budget.
     warm(server, options.keys)?;
     let mut idle = Vec::new();
@@ -250,7 +316,7 @@ fn open(server: &Server, options: &Options) -> Result<()> {
         time: Duration::from_secs(options.seconds),
         window: Duration::from_secs(options.window),
         keys: options.keys,
-        value_bytes: options.value,
+        value_bytes: options.value(),
     };
     let cpu = server.cpu_seconds();
     let measured = std::thread::scope(|scope| {
@@ -290,10 +356,10 @@ fn open(server: &Server, options: &Options) -> Result<()> {
 }
 
 fn mixed(server: &Server, options: &Options) -> Result<()> {
-    load(server, 0..options.keys, options.value)?;
-    let value = vec![b'v'; options.value];
+    load(server, 0..options.keys, options.value())?;
+    let value = vec![b'v'; options.value()];
     let plan = closed_loop::Plan {
-        connections: options.clients,
+        connections: options.clients(),
         time: Duration::from_secs(options.seconds),
         window: Duration::from_secs(options.window),
         draw: &|number| closed_loop::mixed(number, options.keys, &value),
@@ -303,7 +369,7 @@ fn mixed(server: &Server, options: &Options) -> Result<()> {
     println!(
         "{}: a mix over {} connections; processor {:.0} %; {:.0} MiB at the end",
         server.name,
-        options.clients,
+        options.clients(),
         100.0 * (server.cpu_seconds() - cpu) / options.seconds as f64,
         mib(server.memory_bytes())
     );
@@ -322,16 +388,16 @@ fn mixed(server: &Server, options: &Options) -> Result<()> {
 
 /// Rates of gets while the data fits into the memory and while it does not, each in the last four fifths of its time.
 fn larger(server: &Server, options: &Options) -> Result<()> {
-    let memory = parse_mib(&options.memory)?;
-    let keys_of = |bytes: u64| (bytes / (options.value as u64 + 16)).max(1);
+    let memory = parse_mib(options.memory())?;
+    let keys_of = |bytes: u64| (bytes / (options.value() as u64 + 16)).max(1);
     let (few, many) = (keys_of(memory / 10), keys_of(memory * 10));
     let mut rates = Vec::new();
     for keys in [0..few, few..many] {
         let end = keys.end;
-        load(server, keys, options.value)?;
+        load(server, keys, options.value())?;
         let fifth = Duration::from_secs(options.seconds) / 5;
         let plan = closed_loop::Plan {
-            connections: options.clients,
+            connections: options.clients(),
             time: 5 * fifth,
             window: fifth,
             draw: &|number| closed_loop::skewed_get(number, end),

@@ -16,6 +16,28 @@ pub(super) struct Server {
     pub(super) address: SocketAddr,
 }
 
+/// How a server is started.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Manner<'a> {
+    /// Of Esker's caches and buffers; `None`: its default.
+    pub(super) memory: Option<&'a str>,
+    /// Whether it has the machine's first core and no other.
+    pub(super) has_core: bool,
+    /// Whether writes are synced before their replies.
+    pub(super) is_synced: bool,
+}
+
+impl Manner<'_> {
+    fn command(self, program: &Path) -> Command {
+        if !self.has_core {
+            return Command::new(program);
+        }
+        let mut command = Command::new("taskset");
+        command.args(["-c", "0"]).arg(program);
+        command
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         self.child.kill().ok();
@@ -25,12 +47,25 @@ impl Drop for Server {
 
 impl Server {
     /// `esker serve` of the program `program` on an empty store in `dir`.
-    pub(super) fn esker(program: &Path, dir: &Path, memory: &str) -> Result<Server> {
+    pub(super) fn esker(program: &Path, dir: &Path, manner: Manner<'_>) -> Result<Server> {
         std::fs::remove_dir_all(dir.join("esker")).ok();
-        let mut child = Command::new(program)
-            .args(["--memory", memory, "--db"])
+        let durability = if manner.is_synced { "power" } else { "process" };
+        let mut child = manner
+            .command(program)
+            .args(manner.memory.iter().flat_map(|memory| ["--memory", memory]))
+            .arg("--db")
             .arg(dir.join("esker"))
-            .args(["serve", "--resp", "127.0.0.1:0", "--max-clients", "15000", "--max-argument", "16GiB"])
+            .args([
+                "serve",
+                "--durability",
+                durability,
+                "--resp",
+                "127.0.0.1:0",
+                "--max-clients",
+                "15000",
+                "--max-argument",
+                "16GiB",
+            ])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -48,15 +83,22 @@ impl Server {
         Ok(Server { name: "esker", address: address.ok_or("esker serve has no address")?, child })
     }
 
-    /// `redis-server` that logs every change without fsync, as Esker does with `--durability process`.
-    pub(super) fn redis(program: &Path, dir: &Path) -> Result<Server> {
+    /// `redis-server` that logs every change, and rewrites its log as it does by default.
+    pub(super) fn redis(program: &Path, dir: &Path, manner: Manner<'_>) -> Result<Server> {
         let dir = dir.join("redis");
         std::fs::remove_dir_all(&dir).ok();
         std::fs::create_dir_all(&dir)?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let child = Command::new(program)
+        let child = manner
+            .command(program)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"])
-            .args(["--appendfsync", "no", "--maxclients", "15000", "--dir"])
+            .args([
+                "--appendfsync",
+                if manner.is_synced { "always" } else { "no" },
+                "--maxclients",
+                "15000",
+                "--dir",
+            ])
             .arg(&dir)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -81,12 +123,12 @@ impl Server {
         line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
     }
 
-    /// The processor time that it has taken, in seconds.
+    /// The processor time that it and its children that have ended have taken, in seconds.
     pub(super) fn cpu_seconds(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
         let ticks = |i: usize| fields.get(i).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
-        (ticks(11) + ticks(12)) / 100.0
+        (11..=14).map(ticks).sum::<f64>() / 100.0
     }
 
     pub(super) fn connect(&self) -> Result<TcpStream> {

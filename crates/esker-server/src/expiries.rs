@@ -72,11 +72,6 @@ impl Known {
         }
     }
 
-    /// Whether nothing is known of any key, and nobody looks for what is.
-    fn is_empty(&self) -> bool {
-        self.by_place.is_empty() && self.written.is_none()
-    }
-
     fn forget_all(&mut self, database: u16) {
         self.by_time.retain(|(_, place)| place.0 != database);
         self.by_place.retain(|place, _| place.0 != database);
@@ -102,14 +97,11 @@ impl Expiries {
             }
         }
         for (slot, key, op) in writes.ops().filter(|(slot, _, _)| slot.space == Space::Keys) {
-            let expires_us = if let Op::Put(Entry { expires_us, .. }) = op { *expires_us } else { None };
-            if expires_us.is_none() && known.is_empty() {
-                continue;
-            }
             let place = (slot.database, key.to_vec());
             if let Some((written, _)) = &mut known.written {
                 written.insert(place.clone());
             }
+            let expires_us = if let Op::Put(Entry { expires_us, .. }) = op { *expires_us } else { None };
             known.set(place, expires_us);
         }
         if known.next_us() != next_us {

@@ -73,7 +73,7 @@ struct Counts {
 
 /// A sorted set of entries that threads add to and read without locks.
 ///
-/// In this order, what each get reads shares no cache line with what each insert changes.
+/// In this order, what a get by the index reads lies far from what each insert changes, so in other cache lines.
 #[repr(C)]
 pub(crate) struct Memtable {
     /// Its first hash table is begun by the first reservation, before any insert.

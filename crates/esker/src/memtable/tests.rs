@@ -248,12 +248,16 @@ fn a_successor_knows_its_keys_without_a_search() {
 
 #[test]
 fn an_index_has_room_for_a_tenth_more_keys_than_expected() {
-    let keys = if cfg!(miri) { 200 } else { 300_000 };
-    let table = Memtable { expected: keys as usize * 10 / 11, ..Memtable::new() };
-    for i in 0..keys {
-        put(&table, format!("user{i:010}").as_bytes(), i, Kind::Put, b"");
+    let sizes: &[u64] = if cfg!(miri) { &[80, 220] } else { &[80, 110, 220, 330, 1100, 300_000] };
+    for &keys in sizes {
+        for set in 0..if cfg!(miri) || keys > 10_000 { 1 } else { 20 } {
+            let table = Memtable { expected: keys as usize * 10 / 11, ..Memtable::new() };
+            for i in 0..keys {
+                put(&table, format!("user{set:05}{i:05}").as_bytes(), i, Kind::Put, b"");
+            }
+            assert!(is_known(&table, b"another"), "{keys} keys, set {set}");
+        }
     }
-    assert!(is_known(&table, b"another"));
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn a_repair_that_is_cancelled_is_done_by_the_next_or_is_done() {
         let mut ends = [0; 2];
         let questions = asked.load(Ordering::Relaxed);
         // One in so many has a turn; which ones, is another set for each kind of damage.
-        for n in (0..questions).step_by(questions as usize / 61 + 1) {
+        for n in (0..questions).step_by(questions as usize / 97 + 1) {
             let disk = disk.fork();
             let cancelled = esker::repair_until(STORE, &options(&disk), from_question(n).1);
             ends[usize::from(cancelled.is_ok())] += 1;
