@@ -49,6 +49,8 @@ impl Server {
     /// `esker serve` of the program `program` on an empty store in `dir`.
     pub(super) fn esker(program: &Path, dir: &Path, manner: Manner<'_>) -> Result<Server> {
         std::fs::remove_dir_all(dir.join("esker")).ok();
+        // Kept beside the data if the measurement fails.
+        let log = std::fs::File::create(dir.join("esker.log"))?;
         let durability = if manner.is_synced { "power" } else { "process" };
         let mut child = manner
             .command(program)
@@ -68,6 +70,7 @@ impl Server {
             ])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(log)
             .spawn()
             .map_err(|error| format!("{}: {error}", program.display()))?;
         let mut address = None;
