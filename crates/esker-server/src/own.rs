@@ -818,11 +818,17 @@ impl Connection {
 
     fn config_set(&mut self, pairs: &[&[u8]]) {
         let mut settings = self.server.settings.borrow_mut();
-        let before = settings.clone();
+        let (before, mut named) = (settings.clone(), HashSet::new());
         for pair in pairs.chunks_exact(2) {
             let (name, value) =
                 (String::from_utf8_lossy(pair[0]).to_ascii_lowercase(), String::from_utf8_lossy(pair[1]));
-            let Err(refused) = settings.set(&name, &value) else { continue };
+            let is_again = !named.insert(name.clone());
+            let refused = if is_again {
+                Err(Refused::Wrong("duplicate parameter"))
+            } else {
+                settings.set(&name, &value)
+            };
+            let Err(refused) = refused else { continue };
             *settings = before;
             let shown = String::from_utf8_lossy(pair[0]);
             self.reply.error(&match refused {

@@ -157,7 +157,15 @@ impl Settings {
                 self.clients_max = count;
             }
             "timeout" => self.idle_s = seconds(value).ok_or(SECONDS)?,
-            "slowlog-log-slower-than" => self.slow_us = value.parse().map_err(|_| NUMBER)?,
+            "slowlog-log-slower-than" => {
+                let us = value.parse().map_err(|_| NUMBER)?;
+                if us < -1 {
+                    return Err(Refused::Wrong(
+                        "argument must be between -1 and 9223372036854775807 inclusive",
+                    ));
+                }
+                self.slow_us = us;
+            }
             "latency-monitor-threshold" => self.latency_ms = value.parse().map_err(|_| NUMBER)?,
             "send-timeout" => self.send_s = seconds(value).ok_or(SECONDS)?,
             "maxmemory-clients" => {

@@ -71,3 +71,21 @@ fn subcommands_are_checked_before_they_are_queued() {
         EXEC => -EXECABORT Transaction discarded because of previous errors.",
     );
 }
+
+#[test]
+fn settings_change_all_together_or_not_at_all() {
+    let host = Host::start();
+    let mut client = host.client();
+    let because = |name| format!("-ERR CONFIG SET failed (possibly related to argument '{name}') -");
+    let range = "argument must be between -1 and 9223372036854775807 inclusive";
+    client.check(&format!(
+        "CONFIG SET timeout 7 TIMEOUT 8 => {} duplicate parameter
+        CONFIG SET timeout 7 slowlog-log-slower-than -2 => {} {range}
+        CONFIG SET timeout 7 nosuch 1 => -ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'
+        CONFIG GET timeout => [timeout 0]
+        CONFIG SET timeout 7 slowlog-log-slower-than -1 => +OK
+        CONFIG GET timeout => [timeout 7]",
+        because("TIMEOUT"),
+        because("slowlog-log-slower-than")
+    ));
+}
