@@ -12,18 +12,26 @@ use crate::process::memory_bytes;
 /// How often the memory is looked at.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Free memory is given back when the process has so much more than after the last time.
+/// The longest pause, where giving back has brought little: the memory is in use, by the store's caches, say.
+const PAUSE_MAX: Duration = Duration::from_secs(40);
+
+/// Free memory is given back when the process has so much more than it ever had at least.
 const GROWTH_BYTES: u64 = 64 << 20;
 
-/// Gives back free memory, now and then.
+/// Gives back free memory, now and then. What is in use at one time may be free a little later without the process getting
+/// any larger, so it is tried again as long as there is much.
 pub(crate) async fn give_back() {
-    let mut least = memory_bytes();
+    let (mut least, mut pause) = (memory_bytes(), EVERY);
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(pause).await;
         let now = memory_bytes();
         least = least.min(now);
-        if now > least + GROWTH_BYTES && spawn_blocking(esker::give_back_free_memory).await.is_ok() {
-            least = memory_bytes();
-        }
+        pause = if now <= least + GROWTH_BYTES {
+            EVERY
+        } else {
+            let is_done = spawn_blocking(esker::give_back_free_memory).await.is_ok();
+            let has_helped = is_done && memory_bytes() + GROWTH_BYTES <= now;
+            if has_helped { EVERY } else { PAUSE_MAX.min(2 * pause) }
+        };
     }
 }
