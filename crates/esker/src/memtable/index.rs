@@ -1,16 +1,20 @@
 //! Knows the newest entry of each key, so that a get need not search the list.
 //!
-//! A search of a full memtable costs about ten cache misses, one after the other. A look at this hash table costs one, and
-//! one more for the entry, if the key is there.
+//! A search of a full memtable costs about ten cache misses, one after the other. A look at this hash table costs one for the
+//! slot and one for the entry, if the key is there. If it is not, it mostly costs none: then the marks alone are read, 1.7 bytes
+//! a key, and most gets ask for keys that are elsewhere.
 //!
 //! ```text
-//! slot = 0 or [ 63 .. 48: lower 16 bits of the key's hash | 47 .. 0: address of the newest entry of the key ]
+//! group = 8 slots: [ marks: 8 bytes, a slot without a key has 0 ]   [ 8 addresses of the newest entries of the keys ]
 //! ```
 //!
-//! The upper half of a key's hash chooses its first slot; the key has the first slot from there on that was free when it
-//! came, fewer than the table's `reach` on. A slot once taken stays with its key and only changes to newer entries. So all look
-//! for a key at the same slots, and nobody waits. A key that finds no slot makes the table *leaky*: from then on a key that
-//! meets no free slot may be in the list all the same.
+//! The upper half of a key's hash chooses its first group; the key has the first slot from there on that was free when it
+//! came, fewer than the table's `reach` groups on. The slots of a group are taken in order. A slot once taken stays with its key
+//! and only changes to newer entries. So all look for a key at the same slots, and nobody waits. A key that finds no slot makes
+//! the table *leaky*: from then on a key that meets no free slot may be in the list all the same.
+//!
+//! An insert takes a slot in two steps: it sets the mark, then the address. In between, another key with this mark may set its
+//! address, and the first one goes on to the next slot.
 //!
 //! A table never grows. It is sized for as many keys as the memtable before had. A memtable that has none, or a leaky one,
 //! gets one for the rest of its life when a part of it is full ([`Memtable::begin_index`]): the keys that come then are in
@@ -26,26 +30,25 @@ use super::Memtable;
 use super::node::{Node, NodePtr, NodeRef, prefetch};
 use crate::bloom::block_of;
 use crate::canary::broken;
-use crate::sync::{AtomicBool, AtomicPtr, Ordering};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 /// Below this many entries, a search is as fast.
 const ENTRIES_MIN: usize = 64;
 
-/// A key is in one of so many slots at most; mostly in the first or the second. Of 400,000 keys, the one furthest from its first
-/// slot is 67 slots away if that many were expected, and 171 if a quarter more came than were expected (simulated): a few
-/// find no slot then.
-const REACH: usize = if cfg!(esker_shuttle) { 1 } else { 128 };
+/// The slots of a group: as many addresses as lie in one cache line. The scheduler of the tests has less to do with one.
+const GROUP: usize = if cfg!(esker_shuttle) { 1 } else { 8 };
 
-/// A small table has a reach of an eighth of its slots, but at least of so many: with a tenth more keys than were expected,
-/// one table in a hundred has no place for all of them then (simulated).
-const REACH_MIN: usize = if cfg!(esker_shuttle) { 1 } else { 48 };
+/// A key is in one of so many groups at most; mostly in the first. Of 400,000 keys, the one furthest from its first group is 7
+/// away if that many were expected, and 18 if a quarter more came than were expected (simulated).
+const REACH: usize = if cfg!(esker_shuttle) { 2 } else { 24 };
 
-/// After so many slots with the mark of a key's hash, but with other keys, the key gets none. By chance one in 65,536 slots is
-/// such a one; keys that someone has chosen to have one hash would fill all slots with them.
-const STRANGERS_MAX: usize = 4;
+/// A small table has a reach of an eighth of its groups, but at least of so many: with a tenth more keys than were expected,
+/// fewer than one table in a hundred has no place for all of them then (simulated).
+const REACH_MIN: usize = if cfg!(esker_shuttle) { 2 } else { 6 };
 
-/// The bit of a slot at which the part of the hash begins. Addresses that reach so far are not taken.
-const TAG_SHIFT: u32 = 48;
+/// After so many slots with its mark, but with other keys, a key gets none. By chance one slot in 255 is such a one; keys that
+/// someone has chosen to have one hash would fill all slots with them.
+const STRANGERS_MAX: usize = 8;
 
 /// The part of a full memtable after which it gets a late table, if it has no good one.
 const LATE: usize = 8;
@@ -113,7 +116,9 @@ impl KeyIndex {
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(table) = self.newest() {
-            prefetch(std::ptr::from_ref(&table.slots[table.first_slot(hash)]).cast());
+            let first = table.first_group(hash);
+            prefetch(std::ptr::from_ref(&table.marks[first]).cast());
+            prefetch(std::ptr::from_ref(&table.slots[first]).cast());
         }
     }
 
@@ -148,83 +153,88 @@ impl KeyIndex {
     /// Bytes of memory. Changes only while the memtable takes writes, under the commit lock or in an opening.
     pub(super) fn memory(&self) -> usize {
         let tables = [self.early(), self.late.get().map(Box::as_ref)];
-        tables.into_iter().flatten().map(|table| size_of_val(&*table.slots)).sum()
+        tables.into_iter().flatten().map(HashTable::memory).sum()
     }
 }
 
 /// One hash table.
 struct HashTable {
-    slots: Box<[AtomicPtr<Node>]>,
-    /// A key is in one of so many slots.
+    /// The marks of each group, its first slot in the lowest byte.
+    marks: Box<[AtomicU64]>,
+    slots: Box<[Slots]>,
+    /// A key is in one of so many groups.
     reach: u32,
     /// Whether a key has found no slot.
     is_leaky: AtomicBool,
-    /// Whether an entry has an address that no slot holds: the slot of its key may show an older one.
-    is_blind: AtomicBool,
 }
+
+/// The newest entries of the keys of a group; null where none is yet.
+#[repr(align(64))]
+struct Slots([AtomicPtr<Node>; GROUP]);
 
 impl HashTable {
     /// `None` if memory is short.
     fn for_keys(keys: usize) -> Option<HashTable> {
         // Three fifths full.
-        let count = (keys / 3).saturating_mul(5).clamp(1, u32::MAX as usize);
+        let count = (keys / (3 * GROUP)).saturating_mul(5).clamp(1, u32::MAX as usize);
         let reach = (count / 8).clamp(REACH_MIN, REACH);
         Some(HashTable {
-            slots: free_slots(count + reach)?,
+            marks: zeros::marks(count + reach)?,
+            slots: zeros::slots(count + reach)?,
             reach: reach as u32,
             is_leaky: AtomicBool::new(false),
-            is_blind: AtomicBool::new(false),
         })
+    }
+
+    /// Bytes.
+    fn memory(&self) -> usize {
+        size_of_val(&*self.marks) + size_of_val(&*self.slots)
     }
 
     fn is_leaky(&self) -> bool {
         self.is_leaky.load(Ordering::Acquire)
     }
 
-    /// The slots of keys with this hash.
+    /// The groups of keys with this hash.
     #[inline]
-    fn slots(&self, hash: u64) -> &[AtomicPtr<Node>] {
-        let first = self.first_slot(hash);
-        &self.slots[first..first + self.reach as usize]
+    fn groups(&self, hash: u64) -> impl Iterator<Item = (&AtomicU64, &[AtomicPtr<Node>; GROUP])> {
+        let first = self.first_group(hash);
+        let groups = first..first + self.reach as usize;
+        self.marks[groups.clone()].iter().zip(self.slots[groups].iter().map(|slots| &slots.0))
     }
 
     #[inline]
-    fn first_slot(&self, hash: u64) -> usize {
-        block_of(hash, self.slots.len() - self.reach as usize)
+    fn first_group(&self, hash: u64) -> usize {
+        block_of(hash, self.marks.len() - self.reach as usize)
     }
 
     /// Returns whether there was another entry of the key.
     #[inline]
     fn add(&self, hash: u64, node: NodeRef<'_>) -> bool {
-        let Some(marked) = marked(node, hash) else {
-            self.is_blind.store(true, Ordering::Release);
-            return false;
-        };
+        let mark = mark(hash);
         let mut strangers = 0;
-        for slot in self.slots(hash) {
-            let mut held = slot.load(Ordering::Acquire);
+        for (marks, slots) in self.groups(hash) {
+            let (mut held, mut passed) = (marks.load(Ordering::Acquire), 0);
             loop {
-                if let Some(other) = NodePtr::new(unmarked(held)) {
-                    if mark_of(held) != mark(hash) {
-                        break;
-                    }
-                    // SAFETY: entries stay as long as the memtable, whose table this is.
-                    let other = unsafe { other.as_ref() };
-                    if other.key() != node.key() {
-                        strangers += 1;
-                        break;
-                    }
-                    if other.tag() > node.tag() && !broken("index-order") {
-                        return true;
+                let taken = taken(held);
+                for place in places(held, mark).filter(|&place| place >= passed) {
+                    match offer(&slots[place], node) {
+                        Some(again) => return again,
+                        None => strangers += 1,
                     }
                 }
-                // It shows the entry, so all who read the slot must find the entry complete and linked in.
-                match slot.compare_exchange(held, marked, Ordering::AcqRel, Ordering::Acquire) {
-                    Ok(old) => return !old.is_null(),
-                    Err(now) => held = now,
+                if strangers >= STRANGERS_MAX || taken == GROUP {
+                    break;
                 }
+                passed = taken;
+                // The slot that this takes is looked at like one that was taken before.
+                let more = held | (mark << (8 * taken));
+                held = match marks.compare_exchange(held, more, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(_) => more,
+                    Err(now) => now,
+                };
             }
-            if strangers == STRANGERS_MAX {
+            if strangers >= STRANGERS_MAX {
                 break;
             }
         }
@@ -234,70 +244,127 @@ impl HashTable {
 
     #[inline]
     fn look(&self, hash: u64, is_it: impl Fn(NodeRef<'_>) -> bool) -> Found<'_> {
-        if self.is_blind.load(Ordering::Acquire) {
-            return Found::Unknown;
-        }
+        let mark = mark(hash);
         let mut strangers = 0;
-        for slot in self.slots(hash) {
-            let held = slot.load(Ordering::Acquire);
-            let Some(node) = NodePtr::new(unmarked(held)) else {
-                // The key would have taken this slot.
+        for (marks, slots) in self.groups(hash) {
+            let held = marks.load(Ordering::Acquire);
+            for place in places(held, mark) {
+                // If it is null, the insert that has taken it has not returned.
+                if let Some(node) = NodePtr::new(slots[place].load(Ordering::Acquire)) {
+                    // SAFETY: entries stay as long as the memtable, whose table this is.
+                    let node = unsafe { node.as_ref() };
+                    if is_it(node) {
+                        return Found::Newest(node);
+                    }
+                    strangers += 1;
+                }
+            }
+            if taken(held) < GROUP {
+                // The key would have taken the next slot.
                 return Found::Nothing;
-            };
-            if mark_of(held) == mark(hash) {
-                // SAFETY: entries stay as long as the memtable, whose table this is.
-                let node = unsafe { node.as_ref() };
-                if is_it(node) {
-                    return Found::Newest(node);
-                }
-                strangers += 1;
-                if strangers == STRANGERS_MAX {
-                    break;
-                }
+            }
+            if strangers >= STRANGERS_MAX {
+                break;
             }
         }
         if self.is_leaky() { Found::Unknown } else { Found::Nothing }
     }
 }
 
+/// Puts an entry into a slot with the mark of its key, if no other key has the slot and it holds no newer entry. Returns whether
+/// there was another entry of the key; `None`: another key has the slot.
 #[inline]
-fn mark(hash: u64) -> usize {
-    hash as usize & 0xffff
+fn offer(slot: &AtomicPtr<Node>, node: NodeRef<'_>) -> Option<bool> {
+    let mut held = slot.load(Ordering::Acquire);
+    loop {
+        if let Some(other) = NodePtr::new(held) {
+            // SAFETY: entries stay as long as the memtable, whose table this is.
+            let other = unsafe { other.as_ref() };
+            if other.key() != node.key() {
+                return None;
+            }
+            if other.tag() > node.tag() && !broken("index-order") {
+                return Some(true);
+            }
+        }
+        // It shows the entry, so all who read the slot must find the entry complete and linked in.
+        match slot.compare_exchange(held, node.ptr().as_ptr(), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(old) => return Some(!old.is_null()),
+            Err(now) => held = now,
+        }
+    }
 }
 
+/// The mark of a key with this hash; never 0.
 #[inline]
-fn mark_of(slot: *mut Node) -> usize {
-    slot.addr() >> TAG_SHIFT
+fn mark(hash: u64) -> u64 {
+    (hash & 0xff).max(1)
 }
 
+/// How many slots of a group are taken, given its marks.
 #[inline]
-fn unmarked(slot: *mut Node) -> *mut Node {
-    slot.map_addr(|addr| addr & ((1 << TAG_SHIFT) - 1))
+fn taken(marks: u64) -> usize {
+    8 - marks.leading_zeros() as usize / 8
 }
 
-/// A slot for `node`, with a key of this hash. `None` if its address is too large.
+/// The slots of a group that have this mark, in order.
 #[inline]
-fn marked(node: NodeRef<'_>, hash: u64) -> Option<*mut Node> {
-    let node = node.ptr().as_ptr();
-    (node.addr() >> TAG_SHIFT == 0).then(|| node.map_addr(|addr| addr | mark(hash) << TAG_SHIFT))
+fn places(marks: u64, mark: u64) -> impl Iterator<Item = usize> {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let differing = marks ^ (mark * 0x0101_0101_0101_0101);
+    // The upper bit of each byte that is 0.
+    let mut equal = !(((differing & LOW) + LOW) | differing | LOW);
+    std::iter::from_fn(move || {
+        let place = (equal != 0).then(|| equal.trailing_zeros() as usize / 8)?;
+        equal &= equal - 1;
+        Some(place)
+    })
 }
 
 /// Memory that the system gives as zeros is touched only where it is used.
 #[cfg(not(esker_shuttle))]
-fn free_slots(count: usize) -> Option<Box<[AtomicPtr<Node>]>> {
+mod zeros {
     use std::alloc::{Layout, alloc_zeroed};
-    let layout = Layout::array::<AtomicPtr<Node>>(count).ok()?;
-    // SAFETY: the layout is not empty: a table has more than `REACH_MIN` slots.
-    let at = std::ptr::NonNull::new(unsafe { alloc_zeroed(layout) })?;
-    let slots = std::ptr::slice_from_raw_parts_mut(at.as_ptr().cast::<AtomicPtr<Node>>(), count);
-    // SAFETY: allocated with the layout that the box frees it with; zeros are null pointers.
-    Some(unsafe { Box::from_raw(slots) })
+
+    use super::{AtomicU64, Slots};
+
+    pub(super) fn marks(count: usize) -> Option<Box<[AtomicU64]>> {
+        // SAFETY: zeros are a number.
+        unsafe { zeroed(count) }
+    }
+
+    pub(super) fn slots(count: usize) -> Option<Box<[Slots]>> {
+        // SAFETY: zeros are null pointers.
+        unsafe { zeroed(count) }
+    }
+
+    /// `None` if memory is short or `count` is 0.
+    ///
+    /// # Safety
+    ///
+    /// A `T` may be all zeros, and has a size.
+    unsafe fn zeroed<T>(count: usize) -> Option<Box<[T]>> {
+        let layout = Layout::array::<T>(count).ok().filter(|layout| layout.size() > 0)?;
+        // SAFETY: the layout is not empty.
+        let at = std::ptr::NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let all = std::ptr::slice_from_raw_parts_mut(at.as_ptr().cast::<T>(), count);
+        // SAFETY: allocated with the layout that the box frees it with; the caller vouches for the zeros.
+        Some(unsafe { Box::from_raw(all) })
+    }
 }
 
 /// The scheduler's atomics are not made of zeros.
 #[cfg(esker_shuttle)]
-fn free_slots(count: usize) -> Option<Box<[AtomicPtr<Node>]>> {
-    Some((0..count).map(|_| AtomicPtr::default()).collect())
+mod zeros {
+    use super::{AtomicPtr, AtomicU64, Slots};
+
+    pub(super) fn marks(count: usize) -> Option<Box<[AtomicU64]>> {
+        Some((0..count).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    pub(super) fn slots(count: usize) -> Option<Box<[Slots]>> {
+        Some((0..count).map(|_| Slots(std::array::from_fn(|_| AtomicPtr::default()))).collect())
+    }
 }
 
 impl Memtable {
@@ -316,6 +383,7 @@ impl Memtable {
         // As many to a byte as so far, but with slots for at most an eighth of the limit.
         let (entries, bytes) = (self.len() as u128, self.arena.allocated().max(1));
         let keys = (entries * limit.saturating_sub(bytes) as u128 / bytes as u128) as usize;
-        self.index.begin_late(keys.min(limit / 8 / size_of::<AtomicPtr<Node>>() / 5 * 3));
+        let groups_max = limit / 8 / (size_of::<Slots>() + size_of::<AtomicU64>());
+        self.index.begin_late(keys.min(groups_max * GROUP / 5 * 3));
     }
 }

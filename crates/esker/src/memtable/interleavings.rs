@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Memtable, NewEntry};
+use super::{Found, KeyIndex, Memtable, NewEntry};
 use crate::checksum::hash_key;
 use crate::cursor::{Cursor, Kind, MAX_SEQ};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
@@ -183,4 +183,45 @@ fn interleavings_of_versions_show_the_newest() {
         shuttle::check_random(move || versions(slots), 3000);
         shuttle::check_pct(move || versions(slots), 3000, 3);
     }
+}
+
+/// Three threads enter two versions of a key and another key of the same hash. Each may take the slot whose mark another has
+/// set.
+fn one_hash() {
+    let table = Memtable::new();
+    for (key, seq) in [(b"a", 2), (b"a", 1), (b"b", 3)] {
+        let entry = NewEntry::new(1, key, seq, Kind::Put, b"");
+        let mut region = table.reserve(entry.size()).unwrap();
+        table.insert(&mut region, &entry);
+    }
+    let index = KeyIndex::default();
+    index.begin(64);
+    let shared = Arc::new((table, index));
+    let enter = |place| {
+        let shared = Arc::clone(&shared);
+        shuttle::thread::spawn(move || {
+            let (table, index) = &*shared;
+            let entries = std::iter::successors(table.first(), |node| node.next());
+            let entry = entries.into_iter().nth(place).unwrap();
+            index.add(7, entry);
+            let found = index.find(entry.key(), 7);
+            assert!(
+                matches!(found, Found::Newest(node) if node.key() == entry.key() && node.seq() >= entry.seq())
+            );
+        })
+    };
+    for thread in [0, 1, 2].map(enter) {
+        thread.join().unwrap();
+    }
+    let newest = |key| match shared.1.find(key, 7) {
+        Found::Newest(node) => Some(node.seq()),
+        Found::Nothing | Found::Unknown => None,
+    };
+    assert_eq!((newest(b"a"), newest(b"b")), (Some(2), Some(3)));
+}
+
+#[test]
+fn interleavings_of_keys_with_one_hash_lose_none() {
+    shuttle::check_random(one_hash, 20_000);
+    shuttle::check_pct(one_hash, 20_000, 3);
 }

@@ -319,7 +319,7 @@ fn keys_with_one_hash_take_few_slots() {
         Found::Nothing | Found::Unknown => false,
     };
     for hash in [7, 7 << 48 | 8] {
-        assert_eq!((0..keys).filter(|&i| found(&[i], hash)).count(), 4);
+        assert_eq!((0..keys).filter(|&i| found(&[i], hash)).count(), 8);
         assert!(matches!(index.find(&[keys], hash), Found::Unknown));
     }
     assert!(matches!(index.find(&[keys], u64::MAX), Found::Nothing), "a free slot");
