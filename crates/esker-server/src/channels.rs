@@ -6,6 +6,7 @@ use std::rc::Rc;
 use esker_redis::{Reply, glob};
 
 use crate::clients::{Client, ClientId};
+use crate::memory;
 
 /// See the module's comment.
 #[derive(Default)]
@@ -38,7 +39,7 @@ impl Channels {
         listeners.remove(&client);
         if listeners.is_empty() {
             match by {
-                By::Name => drop(self.by_name.remove(name)),
+                By::Name => drop(memory::remove(&mut self.by_name, name)),
                 By::Pattern => drop(self.by_pattern.remove(name)),
             }
         }

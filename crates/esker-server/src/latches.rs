@@ -7,6 +7,7 @@ use std::rc::Rc;
 use tokio::sync::Notify;
 
 use crate::canary::broken;
+use crate::memory;
 
 /// The keys of all databases that are held. A key is held in all databases at once: commands that write to two of them
 /// are rare.
@@ -122,7 +123,7 @@ impl Drop for Latched {
                     if let Some(times) = held.get_mut(key) {
                         *times -= 1;
                         if *times == 0 {
-                            held.remove(key);
+                            memory::remove(&mut held, key);
                         }
                     }
                 }

@@ -1,7 +1,27 @@
 //! The memory that connections take for what clients send and do not read, of each and of all.
 
+use std::borrow::Borrow;
 use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::rc::Rc;
+
+/// A map of so few entries keeps its room.
+const ROOM_KEPT: usize = 1024;
+
+/// Removes an entry that a client has brought. The map gives most of its room back when little of it is in use: a client may
+/// make it large once, and each entry pays for a part of the move.
+pub(crate) fn remove<K, V, Q>(map: &mut HashMap<K, V>, key: &Q) -> Option<V>
+where
+    K: Borrow<Q> + Eq + Hash,
+    Q: ?Sized + Eq + Hash,
+{
+    let removed = map.remove(key);
+    if map.capacity() > ROOM_KEPT && map.len() < map.capacity() / 16 {
+        map.shrink_to(2 * map.len());
+    }
+    removed
+}
 
 /// What all connections together take, and may take.
 #[derive(Debug, Default)]
@@ -99,6 +119,20 @@ impl Drop for Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_map_that_was_large_keeps_little() {
+        let mut map = HashMap::new();
+        let names = |count: usize| (0..count).map(|number| format!("name{number}"));
+        map.extend(names(100_000).map(|name| (name, ())));
+        for (removed, name) in (1..).zip(names(100_000)) {
+            assert_eq!(remove(&mut map, name.as_str()), Some(()));
+            let (room, left) = (map.capacity(), map.len());
+            assert_eq!(left, 100_000 - removed);
+            assert!(room < (16 * (left + 1)).max(ROOM_KEPT + 1), "room for {room}, {left} are left");
+        }
+        assert_eq!(remove(&mut map, "name"), None);
+    }
 
     #[test]
     fn what_is_dropped_is_given_back() {

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::clients::Client;
 use crate::connection::is_move;
+use crate::memory;
 
 /// The number of a wait.
 pub(crate) type WaiterId = u64;
@@ -78,7 +79,7 @@ impl Waiters {
             if let Some(queue) = self.by_key.get_mut(&place) {
                 queue.retain(|other| *other != id);
                 if queue.is_empty() {
-                    self.by_key.remove(&place);
+                    memory::remove(&mut self.by_key, &place);
                 }
             }
         }

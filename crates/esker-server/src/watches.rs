@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
+use crate::memory;
+
 /// A key that a client watches.
 #[derive(Debug, Clone)]
 pub(crate) struct Watched {
@@ -41,7 +43,7 @@ impl Watches {
             let own = Rc::downgrade(changed);
             watchers.retain(|watcher| watcher.changed.strong_count() > 0 && !watcher.changed.ptr_eq(&own));
             if watchers.is_empty() {
-                self.by_key.remove(&place);
+                memory::remove(&mut self.by_key, &place);
             }
         }
     }
