@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::cursors::Cursors;
 use crate::fault::{Fault, ReadError};
 use crate::model::{Collection, Kind};
-use crate::session::{Entry, Long, Session, Slot, Space, Value};
+use crate::session::{Entry, Lending, Long, Session, Slot, Space, Value};
 
 /// What evaluation would otherwise have to ask the world for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,6 +207,17 @@ impl<'a> Context<'a> {
     /// The entry of `key`.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Entry>, ReadError> {
         self.session.get(self.keys(), key)
+    }
+
+    /// Calls `use_bytes` with the string at `key`, which is not copied, if it can be lent: [`Base::lend`].
+    ///
+    /// [`Base::lend`]: crate::Base::lend
+    pub(crate) fn lend_string(
+        &self,
+        key: &[u8],
+        mut use_bytes: impl FnMut(&[u8]),
+    ) -> Result<Lending, ReadError> {
+        self.session.lend(self.keys(), key, &mut use_bytes)
     }
 
     /// Whether there is `key`.

@@ -34,5 +34,5 @@ pub use context::{Class, Context, Event, Stamp, Wants};
 pub use cursors::Cursors;
 pub use fault::{Fault, ReadError};
 pub use resp::reply::{Part, Reply};
-pub use session::{Base, Bounds, Entry, Huge, Long, Session, Slot, Space, Value, Visit};
+pub use session::{Base, Bounds, Entry, Huge, Lending, Long, Session, Slot, Space, UseValue, Value, Visit};
 pub use writes::{Op, Writes};

@@ -9,7 +9,7 @@ use crate::context::{Context, Event, Stamp};
 use crate::cursors::Cursors;
 use crate::fault::ReadError;
 use crate::resp::reply::Reply;
-use crate::session::{Base, Bounds, Entry, Session, Slot, Visit};
+use crate::session::{Base, Bounds, Entry, Lending, Session, Slot, UseValue, Value, Visit};
 use crate::writes::{Op, Writes};
 
 /// A store in memory.
@@ -35,6 +35,17 @@ pub struct Memory {
 impl Base for BTreeMap<Slot, BTreeMap<Vec<u8>, Entry>> {
     fn get(&self, slot: Slot, key: &[u8]) -> Result<Option<Entry>, ReadError> {
         Ok(BTreeMap::get(self, &slot).and_then(|tree| tree.get(key)).cloned())
+    }
+
+    fn lend(&self, slot: Slot, key: &[u8], use_value: &mut UseValue<'_>) -> Result<Lending, ReadError> {
+        Ok(match BTreeMap::get(self, &slot).and_then(|tree| tree.get(key)) {
+            None => Lending::Absent,
+            Some(Entry { value: Value::Bytes(bytes), attributes, expires_us }) if attributes.is_empty() => {
+                use_value(bytes, *expires_us);
+                Lending::Lent
+            }
+            Some(_) => Lending::Refused,
+        })
     }
 
     fn walk(
@@ -83,6 +94,11 @@ impl Base for Cold<'_> {
     fn get(&self, slot: Slot, key: &[u8]) -> Result<Option<Entry>, ReadError> {
         self.read()?;
         Base::get(self.trees, slot, key)
+    }
+
+    fn lend(&self, slot: Slot, key: &[u8], use_value: &mut UseValue<'_>) -> Result<Lending, ReadError> {
+        self.read()?;
+        self.trees.lend(slot, key, use_value)
     }
 
     fn walk(

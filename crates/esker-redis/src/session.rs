@@ -134,6 +134,20 @@ impl Bounds<'_> {
 /// Is called with the entries of a walk in order, until it returns `false`.
 pub type Visit<'a> = dyn FnMut(&[u8], Entry) -> Result<bool, ReadError> + 'a;
 
+/// Takes the bytes of a value, and when it expires.
+pub type UseValue<'a> = dyn FnMut(&[u8], Option<u64>) + 'a;
+
+/// What has become of a value that was asked for to be lent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lending {
+    /// It was lent.
+    Lent,
+    /// There is none.
+    Absent,
+    /// There may be one, which is not lent. A get finds it.
+    Refused,
+}
+
 /// A state of the store. Nothing changes it while commands are evaluated against it.
 pub trait Base {
     /// The entry of `key`, if there is one that has not expired.
@@ -141,6 +155,16 @@ pub trait Base {
     /// # Errors
     /// [`ReadError`] when it cannot be read.
     fn get(&self, slot: Slot, key: &[u8]) -> Result<Option<Entry>, ReadError>;
+
+    /// Calls `use_value` with the value of `key`, which is not copied, and its expiry, in microseconds since 1970, if it is short
+    /// and has no attributes.
+    ///
+    /// # Errors
+    /// [`ReadError`] when it cannot be read.
+    fn lend(&self, slot: Slot, key: &[u8], use_value: &mut UseValue<'_>) -> Result<Lending, ReadError> {
+        let _ = (slot, key, use_value);
+        Ok(Lending::Refused)
+    }
 
     /// When the entry of `key` expires, in microseconds since 1970, if there is one that has not. Its value is not copied.
     ///
@@ -227,6 +251,39 @@ impl<'a> Session<'a> {
             None => self.base.get(slot, key)?,
         };
         Ok(found.filter(|entry| self.lives(entry)))
+    }
+
+    /// [`Base::lend`], with the writes on top.
+    ///
+    /// # Errors
+    /// [`ReadError`] when it cannot be read.
+    pub(crate) fn lend(
+        &self,
+        slot: Slot,
+        key: &[u8],
+        use_bytes: &mut dyn FnMut(&[u8]),
+    ) -> Result<Lending, ReadError> {
+        let mut has_expired = false;
+        let mut use_value = |bytes: &[u8], expires_us| {
+            if self.is_later(expires_us) {
+                use_bytes(bytes);
+            } else {
+                has_expired = true;
+            }
+        };
+        let lending = match self.writes.op(slot, key) {
+            Some(Op::Put(Entry { value: Value::Bytes(bytes), attributes, expires_us }))
+                if attributes.is_empty() =>
+            {
+                use_value(bytes, *expires_us);
+                Lending::Lent
+            }
+            Some(Op::Put(_)) => Lending::Refused,
+            Some(Op::Delete) => Lending::Absent,
+            None if self.writes.hides_all(slot) => Lending::Absent,
+            None => self.base.lend(slot, key, &mut use_value)?,
+        };
+        Ok(if has_expired { Lending::Absent } else { lending })
     }
 
     /// Whether there is an entry of `key` that has not expired. Its value is neither read nor copied.

@@ -228,6 +228,8 @@ pub(crate) struct Connection {
     clock: Instant,
     /// The time when the commands that are being done began.
     begun: Begun,
+    /// The last command's.
+    last: Option<&'static Spec>,
     /// What the command that is being done has waited for.
     why: Option<Box<Why>>,
     /// The memory of a command that waits, and of replies and messages that are being written.
@@ -297,6 +299,7 @@ pub(crate) fn begin(
         replies: Replies::All,
         clock: Instant::now(),
         begun: Begun::now(server),
+        last: None,
         why: None,
         held_bytes: 0,
         is_within_reply: false,
@@ -581,9 +584,14 @@ impl Connection {
         next
     }
 
+    fn begin_step(&mut self) {
+        self.begun = Begun::now(&self.server);
+        self.client.last_used_s.set(self.server.uptime_s_at(self.begun.us));
+    }
+
     /// Does the commands in `bytes`. Returns how many of the bytes these are.
     fn step_on(&mut self, bytes: &[u8]) -> (usize, Next) {
-        self.begun = Begun::now(&self.server);
+        self.begin_step();
         let begun = self.begun.at;
         self.clock = begun;
         if bytes.first() == Some(&TLS_HANDSHAKE) {
@@ -691,7 +699,9 @@ impl Connection {
 
     fn try_command(&mut self, arguments: &[&[u8]]) -> Option<Next> {
         let name = arguments.first()?;
-        let Some(spec) = spec(name) else {
+        // Often the next command is the same.
+        let last = self.last.filter(|last| name.eq_ignore_ascii_case(last.name.as_bytes()));
+        let Some(spec) = last.or_else(|| spec(name)) else {
             if name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:") {
                 // A browser that was made to send a request here. It must get no further.
                 self.client.why_ended.set(Some(End::Protocol));
@@ -702,6 +712,7 @@ impl Connection {
             self.refuse(None, &unknown(arguments));
             return None;
         };
+        self.last = Some(spec);
         if !spec.takes(arguments.len()) {
             let message = format!("ERR wrong number of arguments for '{}' command", spec.name);
             self.refuse(Some(spec), &message);
@@ -720,7 +731,6 @@ impl Connection {
             return None;
         }
         self.client.command.set(spec.name);
-        self.client.last_used_s.set(self.server.uptime_s_at(self.now_us()));
         if !self.is_unrestricted()
             && let Some(message) = self.refusal(spec, arguments)
         {
@@ -1107,7 +1117,7 @@ impl Connection {
     /// Does a command again that had to wait, and those behind it.
     fn again(&mut self, command: &Owned) -> Next {
         self.long.clone_from(&command.long);
-        self.begun = Begun::now(&self.server);
+        self.begin_step();
         let before = self.server.turn.borrow().extent();
         match self.command(&command.arguments()) {
             Some(next) => next,

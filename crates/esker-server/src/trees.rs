@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
 use esker::{Batch, Db, ErrorKind, PutOptions, Scan, ScanRange, Snapshot, StoredValue, Tree, ValueWriter};
-use esker_redis::{Base, Bounds, Entry, Huge, Op, ReadError, Slot, Space, Value, Writes};
+use esker_redis::{Base, Bounds, Entry, Huge, Lending, Op, ReadError, Slot, Space, UseValue, Value, Writes};
 
 /// The tag of a tree of elements: what lies in it, and in which version of the layout.
 const ELEMENTS_TAG: &str = "redis elements 1";
@@ -348,6 +348,26 @@ impl Base for View<'_> {
         };
         let place = Found { tree, key, in_snapshot: self.snapshot.is_some() };
         found.map_err(|error| failed(&error))?.map(|value| place.entry(value)).transpose()
+    }
+
+    fn lend(&self, slot: Slot, key: &[u8], use_value: &mut UseValue<'_>) -> Result<Lending, ReadError> {
+        if self.snapshot.is_some() {
+            return Ok(Lending::Refused);
+        }
+        let Some(tree) = self.trees.find(slot) else { return Ok(Lending::Absent) };
+        let lent = tree.get_lent(key, |lent| match lent.bytes {
+            Some(bytes) if bytes.len() as u64 <= COPIED_BYTES && lent.attributes.is_empty() => {
+                use_value(bytes, lent.expires_us);
+                Lending::Lent
+            }
+            _ => Lending::Refused,
+        });
+        let lending = lent.map_err(|error| failed(&error))?.unwrap_or(Lending::Absent);
+        // The get that follows a refusal counts it.
+        if lending != Lending::Refused {
+            self.step()?;
+        }
+        Ok(lending)
     }
 
     fn expiry(&self, slot: Slot, key: &[u8]) -> Result<Option<Option<u64>>, ReadError> {

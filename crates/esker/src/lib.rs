@@ -170,7 +170,7 @@ pub use typed::{
     KeyCodec, KeyElement, KeyPrefix, Pair, TypedBatch, TypedCursor, TypedRange, TypedSnapshot, TypedTree,
     TypedTxn, TypedTxnRange, ValueCodec,
 };
-pub use value::{Metadata, PinnedValue, PutOptions, Value, ValueMap, ValueReader};
+pub use value::{Lent, Metadata, PinnedValue, PutOptions, Value, ValueMap, ValueReader};
 pub use write::batch::{AwaitedValue, Batch, KEY_LEN_MAX};
 
 /// The example of the README, compiled.

@@ -166,6 +166,14 @@ impl Value {
         self.rare.as_ref().map_or(&[], |rare| &rare.attributes)
     }
 
+    pub(crate) fn lend(&self) -> Lent<'_> {
+        let bytes = match &self.place {
+            Place::Inline(bytes) => Some(&bytes[..]),
+            Place::Blob(..) => None,
+        };
+        Lent { bytes, expires_us: self.expires_us(), attributes: self.attributes() }
+    }
+
     /// What is known of the value without its bytes.
     pub fn metadata(&self) -> Metadata {
         Metadata {
@@ -400,6 +408,6 @@ mod pinned;
 mod tests;
 
 pub(crate) use beside::check_attributes;
-pub use beside::{Metadata, PutOptions};
+pub use beside::{Lent, Metadata, PutOptions};
 pub use map::ValueMap;
 pub use pinned::PinnedValue;

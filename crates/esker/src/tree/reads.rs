@@ -20,7 +20,7 @@ use crate::read::view::View;
 use crate::state::TreeState;
 use crate::table::BlockSlice;
 use crate::trace::{Operation, Subject, perf_context};
-use crate::value::{Metadata, PinnedValue, Value};
+use crate::value::{Lent, Metadata, PinnedValue, Value};
 use crate::version::read_cost::ReadCost;
 
 /// A tree's content at a read point, with its number and time.
@@ -265,6 +265,40 @@ impl Tree {
             None => Ok(None),
             Some(Answer::Small(made)) => Ok(made),
             Some(Answer::Whole(value)) => Ok(used(&value.bytes()?)),
+        }
+    }
+
+    /// Calls `use_value` with the value of `key` and what is stored beside it, and returns what it returns; `None` if the key is
+    /// absent. Nothing is copied, and a huge value is not read.
+    ///
+    /// The call counts as a part of the read, also in the statistics.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let pages = db.tree("pages")?;
+    /// pages.put_opts("index", "<p>hello", &esker::PutOptions::default().attributes("text/html"))?;
+    /// let is_html = pages.get_lent("index", |page| page.attributes == b"text/html" && page.bytes.is_some())?;
+    /// assert_eq!(is_html, Some(true));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn get_lent<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        use_value: impl FnOnce(Lent<'_>) -> T,
+    ) -> Result<Option<T>> {
+        let mut use_value = Some(use_value);
+        let mut used = |lent: Lent<'_>| use_value.take().map(|use_value| use_value(lent));
+        match self.get_now(key.as_ref(), |entry, _| used(Lent::of_entry(entry)))? {
+            None => Ok(None),
+            Some(Answer::Small(made)) => Ok(made),
+            Some(Answer::Whole(value)) => Ok(used(value.lend())),
         }
     }
 

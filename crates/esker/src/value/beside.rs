@@ -92,6 +92,28 @@ impl PutOptions {
     }
 }
 
+/// A value that [`Tree::get_lent`] lends, with what is stored beside it.
+///
+/// [`Tree::get_lent`]: crate::Tree::get_lent
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lent<'a> {
+    /// `None` for a huge value: [`Tree::get`](crate::Tree::get) has a handle of it.
+    pub bytes: Option<&'a [u8]>,
+    /// When the value expires, in microseconds since 1970; `None` if it does not.
+    pub expires_us: Option<u64>,
+    /// Empty if there are none.
+    pub attributes: &'a [u8],
+}
+
+impl<'a> Lent<'a> {
+    /// A small value.
+    #[inline]
+    pub(crate) fn of_entry(entry: &Content<'a>) -> Lent<'a> {
+        Lent { bytes: Some(entry.value), expires_us: entry.expiry, attributes: entry.attributes }
+    }
+}
+
 /// What is known of a value without its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -434,6 +434,16 @@ impl Session {
                     "what is known of {key:?}"
                 );
                 same!(handle.get_with(&**key, <[u8]>::to_vec)?, got, "{key:?} lent");
+                let lent = handle.get_lent(&**key, |lent| {
+                    let bytes = lent.bytes.map(<[u8]>::to_vec);
+                    (bytes, lent.expires_us, lent.attributes.to_vec())
+                })?;
+                let expected = value.as_ref().zip(got.as_ref()).map(|(value, got)| {
+                    // A huge value is not lent.
+                    let bytes = value.stored_us().is_none().then(|| got.clone());
+                    (bytes, value.expires_us(), value.attributes().to_vec())
+                });
+                same!(lent, expected, "{key:?} lent with what is beside it");
                 same!(handle.get_pinned(&**key)?.as_deref(), got.as_deref(), "{key:?} pinned");
                 return Ok(digest(got));
             }

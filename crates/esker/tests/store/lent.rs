@@ -32,6 +32,10 @@ fn small_values_in_memory_are_read_without_an_allocation() {
     for place in ["memtable", "table"] {
         let lent = allocations_of(tree, |key| tree.get_with(key, <[u8]>::len).unwrap().unwrap());
         assert_eq!(lent, 0, "get_with, {place}");
+        let lent = allocations_of(tree, |key| {
+            tree.get_lent(key, |value| value.bytes.map_or(0, <[u8]>::len)).unwrap().unwrap()
+        });
+        assert_eq!(lent, 0, "get_lent, {place}");
         let snapshot = db.snapshot();
         let lent = allocations_of(tree, |key| snapshot.get_with(tree, key, <[u8]>::len).unwrap().unwrap());
         assert_eq!(lent, 0, "get_with of a snapshot, {place}");
@@ -81,6 +85,7 @@ fn what_is_pinned_stays_whatever_becomes_of_the_store() {
                 kept.push((value, pinned));
             }
             assert_eq!(tree.get_with("absent", <[u8]>::len).unwrap(), None);
+            assert_eq!(tree.get_lent("absent", |_| ()).unwrap(), None);
             assert!(tree.get_pinned("absent").unwrap().is_none());
         }
         db.flush().unwrap();

@@ -10,7 +10,7 @@ use crate::context::{Class, Context, Overwritten};
 use crate::fault::Fault;
 use crate::model::Kind;
 use crate::resp::reply::Reply;
-use crate::session::{Entry, Value};
+use crate::session::{Entry, Lending, Value};
 
 mod counters;
 pub(super) mod parts;
@@ -75,9 +75,14 @@ pub(super) fn check_len(begin: u64, len: u64) -> Result<(), Fault> {
 pub(super) fn read(ctx: &mut Context<'_>, key: &[u8]) -> Result<Option<Entry>, Fault> {
     let entry = ctx.get_string(key)?;
     if entry.is_none() {
-        ctx.notify(Class::Missed, "keymiss", key);
+        missed(ctx, key);
     }
     Ok(entry)
+}
+
+/// Tells that a read has found no `key`.
+fn missed(ctx: &mut Context<'_>, key: &[u8]) {
+    ctx.notify(Class::Missed, "keymiss", key);
 }
 
 /// `key`, which had `old`, gets a string.
@@ -130,10 +135,16 @@ impl Changed {
 }
 
 fn get(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
-    match read(ctx, args[1])? {
-        Some(entry) => parts::answer(reply, &entry.value)?,
-        None => reply.null(),
+    match ctx.lend_string(args[1], |bytes| reply.bulk(bytes))? {
+        Lending::Lent => return Ok(()),
+        Lending::Absent => missed(ctx, args[1]),
+        Lending::Refused => {
+            if let Some(entry) = read(ctx, args[1])? {
+                return Ok(parts::answer(reply, &entry.value)?);
+            }
+        }
     }
+    reply.null();
     Ok(())
 }
 
@@ -141,11 +152,16 @@ fn mget(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), 
     let keys = &args[1..];
     reply.array(keys.len());
     for key in keys {
-        match ctx.get(key)? {
+        let found = match ctx.lend_string(key, |bytes| reply.bulk(bytes))? {
+            Lending::Lent => continue,
+            Lending::Absent => None,
+            Lending::Refused => ctx.get(key)?,
+        };
+        match found {
             Some(entry) if Kind::of(&entry)? == Kind::String => parts::answer(reply, &entry.value)?,
             Some(_) => reply.null(),
             None => {
-                ctx.notify(Class::Missed, "keymiss", key);
+                missed(ctx, key);
                 reply.null();
             }
         }
