@@ -156,8 +156,8 @@ pub trait Base {
     /// [`ReadError`] when it cannot be read.
     fn get(&self, slot: Slot, key: &[u8]) -> Result<Option<Entry>, ReadError>;
 
-    /// Calls `use_value` with the value of `key`, which is not copied, and its expiry, in microseconds since 1970, if it is short
-    /// and has no attributes.
+    /// Lends the value of `key`: calls `use_value` once with its bytes and its expiry, in microseconds since 1970, which may have
+    /// passed. A base may refuse, and does for long values and for those with attributes.
     ///
     /// # Errors
     /// [`ReadError`] when it cannot be read.
@@ -435,6 +435,11 @@ mod tests {
             for ((slot, key), expected) in places.into_iter().zip(expected) {
                 assert_eq!(session.contains(slot, key).unwrap(), expected, "{key:?} at {now_us}");
                 assert_eq!(session.get(slot, key).unwrap().is_some(), expected, "{key:?} at {now_us}");
+                let mut lent = Vec::new();
+                let lending = session.lend(slot, key, &mut |bytes| lent.push(bytes.to_vec())).unwrap();
+                let all =
+                    if expected { (Lending::Lent, vec![vec![1]]) } else { (Lending::Absent, Vec::new()) };
+                assert_eq!((lending, lent), all, "{key:?} at {now_us}");
             }
         }
     }
@@ -453,6 +458,7 @@ mod tests {
         assert!(!relies(&mut writes, read(b"b")));
         assert!(relies(&mut writes, |session| session.put(KEYS, b"b", entry(b"1"))));
         assert!(relies(&mut writes, read(b"b")) && !relies(&mut writes, read(b"a")));
+        assert!(relies(&mut writes, |session| drop(session.lend(KEYS, b"b", &mut |_| ()).unwrap())));
         assert!(relies(&mut writes, walk(b"a")) && !relies(&mut writes, walk(b"c")));
         assert!(relies(&mut writes, |session| session.delete(KEYS, b"a")));
         assert!(relies(&mut writes, read(b"a")), "that it is absent was written");

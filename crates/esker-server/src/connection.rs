@@ -228,7 +228,7 @@ pub(crate) struct Connection {
     clock: Instant,
     /// The time when the commands that are being done began.
     begun: Begun,
-    /// The last command's.
+    /// The entry of the last command in the table of commands.
     last: Option<&'static Spec>,
     /// What the command that is being done has waited for.
     why: Option<Box<Why>>,
@@ -584,6 +584,7 @@ impl Connection {
         next
     }
 
+    /// Reads the clocks, and notes that the client is active.
     fn begin_step(&mut self) {
         self.begun = Begun::now(&self.server);
         self.client.last_used_s.set(self.server.uptime_s_at(self.begun.us));

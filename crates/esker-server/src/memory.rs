@@ -1,4 +1,4 @@
-//! The memory that connections take for what clients send and do not read, of each and of all.
+//! The memory that connections take for what clients send and do not read, of each and of all; and maps that clients fill.
 
 use std::borrow::Borrow;
 use std::cell::Cell;
@@ -9,8 +9,8 @@ use std::rc::Rc;
 /// A map of so few entries keeps its room.
 const ROOM_KEPT: usize = 1024;
 
-/// Removes an entry that a client has brought. The map gives most of its room back when little of it is in use: a client may
-/// make it large once, and each entry pays for a part of the move.
+/// Removes an entry that a client has brought. A client may make a map large once, so the map gives most of its room back when
+/// it uses little of it. At most a sixteenth of the entries is moved then, so a removal costs the same on average.
 pub(crate) fn remove<K, V, Q>(map: &mut HashMap<K, V>, key: &Q) -> Option<V>
 where
     K: Borrow<Q> + Eq + Hash,

@@ -492,7 +492,8 @@ impl Connection {
     /// Forgets the watched keys.
     pub(crate) fn unwatch(&mut self) {
         let mut watches = self.server.watches.borrow_mut();
-        self.watched.drain(..).for_each(|watched| watches.unwatch(&watched, &self.changed));
+        let watched = std::mem::take(&mut self.watched);
+        watched.iter().for_each(|watched| watches.unwatch(watched, &self.changed));
         self.watched_keys = HashSet::new();
         self.watched_bytes = 0;
         self.changed.set(false);

@@ -355,6 +355,9 @@ impl Base for View<'_> {
             return Ok(Lending::Refused);
         }
         let Some(tree) = self.trees.find(slot) else { return Ok(Lending::Absent) };
+        if self.steps_left.get() == Some(0) {
+            return Err(ReadError::NeedsIo);
+        }
         let lent = tree.get_lent(key, |lent| match lent.bytes {
             Some(bytes) if bytes.len() as u64 <= COPIED_BYTES && lent.attributes.is_empty() => {
                 use_value(bytes, lent.expires_us);

@@ -306,23 +306,32 @@ fn an_index_that_was_refused_at_first_is_not_begun_later() {
 
 #[test]
 fn keys_with_one_hash_take_few_slots() {
-    let (table, index, keys) = (Memtable::new(), KeyIndex::default(), 10);
-    (0..keys).for_each(|i: u8| put(&table, &[i], u64::from(i), Kind::Put, b""));
-    index.begin(64);
-    let mut next = table.first();
-    while let Some(node) = next {
-        assert!(!index.add(7, node) && !index.add(7 << 48 | 8, node));
-        next = node.next();
+    let keys = 20;
+    // Other keys, whose marks differ, have the first slots.
+    for others in 0..8 {
+        let (table, index) = (Memtable::new(), KeyIndex::default());
+        (0..others + keys).for_each(|i: u8| put(&table, &[i], u64::from(i), Kind::Put, b""));
+        index.begin(64);
+        let hash = |i: u8| if i < others { u64::from(100 + i) } else { 7 };
+        let mut next = table.first();
+        while let Some(node) = next {
+            assert!(!index.add(hash(node.key()[0]), node));
+            next = node.next();
+        }
+        let mut known = 0;
+        for i in 0..others + keys {
+            match index.find(&[i], hash(i)) {
+                Found::Newest(node) => {
+                    assert_eq!(node.key(), [i]);
+                    known += 1;
+                }
+                Found::Unknown => assert!(i >= others + 8, "key {i} behind {others} others"),
+                Found::Nothing => panic!("key {i} behind {others} others is lost"),
+            }
+        }
+        assert_eq!(known, others + 8, "behind {others} others");
+        assert!(matches!(index.find(b"absent", u64::MAX), Found::Nothing), "a free slot");
     }
-    let found = |key: &[u8], hash| match index.find(key, hash) {
-        Found::Newest(node) => node.key() == key,
-        Found::Nothing | Found::Unknown => false,
-    };
-    for hash in [7, 7 << 48 | 8] {
-        assert_eq!((0..keys).filter(|&i| found(&[i], hash)).count(), 8);
-        assert!(matches!(index.find(&[keys], hash), Found::Unknown));
-    }
-    assert!(matches!(index.find(&[keys], u64::MAX), Found::Nothing), "a free slot");
 }
 
 #[test]
