@@ -2,6 +2,7 @@
 //! client can have files written elsewhere.
 
 use std::cell::Cell;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -9,17 +10,27 @@ use crate::connection::Connection;
 use crate::figures::add;
 use crate::server::Server;
 
-/// The backups of this server since it began.
+/// The backups that this server makes.
 #[derive(Default)]
 pub(crate) struct Backups {
     pub(crate) is_running: Cell<bool>,
     /// Whether the last one failed.
     pub(crate) has_failed: Cell<bool>,
-    /// When the last one that succeeded began, in seconds since 1970; 0: none has.
+    /// When the newest one was made, also by a server before this one, in seconds since 1970; 0: there is none.
     pub(crate) last_s: Cell<u64>,
     pub(crate) last_took: Cell<Duration>,
     pub(crate) made: Cell<u64>,
     pub(crate) failed: Cell<u64>,
+}
+
+impl Backups {
+    /// For this directory. One that cannot be read has no backup that anybody could count on.
+    pub(crate) fn into(dir: Option<&Path>) -> Backups {
+        let found = dir.map(|dir| esker::backups(dir, &esker::Options::default()).unwrap_or_default());
+        let newest = found.unwrap_or_default().pop();
+        let last_s = newest.map_or(0, |newest| newest.made_us / 1_000_000);
+        Backups { last_s: Cell::new(last_s), ..Backups::default() }
+    }
 }
 
 impl Connection {

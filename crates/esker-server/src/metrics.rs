@@ -81,7 +81,7 @@ impl Snapshot {
                 ),
                 (
                     "last_backup_timestamp_seconds",
-                    "When the last backup began, since 1970; 0: this server has made none.",
+                    "When the newest backup was made, since 1970; 0: there is none.",
                     server.backups.last_s.get(),
                 ),
                 ("databases", "Databases.", u64::from(server.trees.count())),

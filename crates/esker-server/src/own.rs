@@ -809,7 +809,7 @@ impl Connection {
                 self.server.figures.reset();
                 self.reply.ok();
             }
-            (b"rewrite", []) => self.reply.error("ERR The server is running without a config file"),
+            (b"rewrite", []) => self.reply.error("ERR this server does not write its configuration"),
             (sub @ (b"get" | b"set" | b"resetstat" | b"rewrite"), _) => {
                 self.reply.error(&wrong_count("config", &String::from_utf8_lossy(sub)));
             }

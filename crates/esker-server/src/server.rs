@@ -202,6 +202,7 @@ impl Server {
     ) -> esker::Result<Rc<Server>> {
         let trees = Arc::new(Trees::open(db, config.databases)?);
         let (settings, budget) = (Settings::new(&config), Rc::default());
+        let backups = Backups::into(config.backup_dir.as_deref());
         settings.apply(&budget);
         Ok(Rc::new(Server {
             db: db.clone(),
@@ -228,7 +229,7 @@ impl Server {
             buffers: Buffers::default(),
             pool: Pool::default(),
             http: Http::default(),
-            backups: Backups::default(),
+            backups,
             to_pool: Cell::default(),
             short_steps: Cell::default(),
             is_ending: Cell::new(false),

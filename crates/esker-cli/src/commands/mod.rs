@@ -85,7 +85,7 @@ fn refuse_files(command: &Command) -> Outcome {
         Command::Checkpoint(_) => ("checkpoint", ""),
         Command::ExportTree(_) => ("export-tree", "; `esker export` writes the rows of a database"),
         Command::ImportTree(_) => ("import-tree", "; `esker import` puts rows into a database"),
-        Command::Backup(_) => ("backup", ""),
+        Command::Backup(_) => ("backup", "; `BGSAVE` has the server make a backup"),
         Command::Repair => ("repair", ""),
         Command::Destroy(_) => ("destroy", "; `esker delete --all` empties a database"),
         Command::Serve(_) => ("serve", ""),

@@ -38,6 +38,12 @@ fn backups_are_made_while_clients_write() {
     let db = Db::open(&restored, Options::default()).unwrap();
     assert_eq!(db.get_vec("round").unwrap().as_deref(), Some(&b"3"[..]));
     assert_eq!(db.get_vec("huge").unwrap().map(|value| value.len()), Some(1 << 20));
+    // The next server knows of them.
+    let last = client.call("LASTSAVE").integer();
+    drop((client, host));
+    let host = Host::of(&store, |config| config.backup_dir = Some(backups.clone()));
+    let known = host.client().call("LASTSAVE").integer();
+    assert!(known > 1_600_000_000 && known.abs_diff(last) <= 60, "{known} instead of {last}");
 }
 
 #[test]
