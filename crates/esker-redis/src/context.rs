@@ -72,7 +72,7 @@ impl Wants {
 pub struct Context<'a> {
     session: Session<'a>,
     /// The server's cursors of `SCAN`.
-    pub cursors: &'a mut Cursors,
+    pub cursors: &'a Cursors,
     stamp: Stamp,
     database: u16,
     random: u64,
@@ -96,7 +96,7 @@ impl<'a> Context<'a> {
     /// For a command of a client that has selected `database`, of `databases` that there are.
     pub fn new(
         session: Session<'a>,
-        cursors: &'a mut Cursors,
+        cursors: &'a Cursors,
         stamp: Stamp,
         database: u16,
         databases: u16,

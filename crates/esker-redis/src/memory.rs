@@ -135,7 +135,7 @@ impl Memory {
         let cold = Cold { trees: &self.trees, left: Cell::new(self.reads_in_memory.unwrap_or(u64::MAX)) };
         for base in [&cold as &dyn Base, &self.trees] {
             let session = Session::new(base, &mut writes, self.now_us);
-            let mut ctx = Context::new(session, &mut self.cursors, stamp, self.database, 16);
+            let mut ctx = Context::new(session, &self.cursors, stamp, self.database, 16);
             match evaluate(&mut ctx, spec, arguments, &mut reply) {
                 Err(ReadError::NeedsIo) => continue,
                 Err(error) => reply.error(&format!("{error:?}")),

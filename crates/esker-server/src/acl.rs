@@ -87,14 +87,18 @@ pub(crate) fn redacted(spec: &Spec, arguments: &[&[u8]]) -> Vec<Vec<u8>> {
         _ => 0..0,
     };
     let is_secret = |place: usize| {
-        // Of settings, only passwords are secret.
-        hidden.contains(&place)
-            && (spec.name != "config" || arguments[place - 1].to_ascii_lowercase().ends_with(b"pass"))
+        hidden.contains(&place) && (spec.name != "config" || is_secret_setting(arguments[place - 1]))
     };
     let shown = |(place, argument): (usize, &&[u8])| {
         if is_secret(place) { b"(redacted)".to_vec() } else { argument.to_vec() }
     };
     arguments.iter().enumerate().map(shown).collect()
+}
+
+/// Of settings, passwords are secret: `requirepass`, `masterauth`.
+fn is_secret_setting(name: &[u8]) -> bool {
+    let end = &name[name.len().saturating_sub(4)..];
+    end.eq_ignore_ascii_case(b"pass") || end.eq_ignore_ascii_case(b"auth")
 }
 
 fn note_denied(figures: &Figures, denied: &Denied) {

@@ -685,8 +685,9 @@ impl Connection {
         if self.replies == Replies::All {
             return;
         }
-        // What tells of subscriptions is no reply.
-        let tells = arguments.first().and_then(|name| spec(name)).is_some_and(is_subscription);
+        // What tells of subscriptions is no reply, but an error is one.
+        let failed = self.reply.bytes.get(begin) == Some(&b'-');
+        let tells = !failed && arguments.first().and_then(|name| spec(name)).is_some_and(is_subscription);
         if matches!(self.replies, Replies::None | Replies::SkipThis) && !tells {
             self.reply.truncate(begin);
             self.doubtful.iter_mut().for_each(|reply| reply.end = reply.end.min(begin));

@@ -13,7 +13,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use esker::{Batch, Db, ErrorKind, Snapshot};
@@ -153,7 +153,7 @@ pub(crate) struct Server {
     pub(crate) trees: Arc<Trees>,
     pub(crate) config: Config,
     pub(crate) settings: RefCell<Settings>,
-    cursors: Arc<Mutex<Cursors>>,
+    cursors: Arc<Cursors>,
     pub(crate) latches: Rc<Latches>,
     /// What commands have written that is not committed.
     pub(crate) turn: RefCell<Turn>,
@@ -209,7 +209,7 @@ impl Server {
             trees,
             settings: RefCell::new(settings),
             config,
-            cursors: Arc::new(Mutex::new(Cursors::new(seed))),
+            cursors: Arc::new(Cursors::new(seed)),
             latches: Rc::default(),
             turn: RefCell::default(),
             apart_until: Cell::default(),
@@ -395,21 +395,8 @@ impl Server {
         }
         let view = View::inline(&self.trees, steps.get());
         let stamp = self.stamp(now_us);
-        let (mut own, mut shared);
-        let cursors = if has_cursor(spec) {
-            shared = match self.cursors.try_lock() {
-                Ok(cursors) => cursors,
-                Err(TryLockError::Poisoned(cursors)) => cursors.into_inner(),
-                // The pool has them: this has to wait too, and not on this thread.
-                Err(TryLockError::WouldBlock) => return Err(self.needs_pool(ToPool::Busy)),
-            };
-            &mut *shared
-        } else {
-            own = Cursors::default();
-            &mut own
-        };
         let session = Session::new(&view, &mut pending.writes, stamp.now_us);
-        let mut ctx = Context::new(session, cursors, stamp, database, self.trees.count());
+        let mut ctx = Context::new(session, &self.cursors, stamp, database, self.trees.count());
         ctx.set_long(long);
         ctx.set_wants(self.wants());
         esker::without_io(|| evaluate(&mut ctx, spec, arguments, reply)).map_err(|error| match error {
@@ -846,11 +833,6 @@ pub(crate) fn is_about_all(spec: &Spec) -> bool {
     spec.flags.writes && spec.keys == esker_redis::Keys::None
 }
 
-/// Whether a command goes on where an earlier one has stopped.
-fn has_cursor(spec: &Spec) -> bool {
-    spec.name.ends_with("scan")
-}
-
 impl Job {
     /// [`Job::run`], with what it has spent.
     fn run_traced(
@@ -858,7 +840,7 @@ impl Job {
         db: &Db,
         snapshot: &Snapshot,
         trees: &Trees,
-        cursors: &Mutex<Cursors>,
+        cursors: &Cursors,
     ) -> (esker::Result<Done>, Spent) {
         let begun = Instant::now();
         let mut spent = Spent::default();
@@ -873,7 +855,7 @@ impl Job {
         db: &Db,
         snapshot: &Snapshot,
         trees: &Trees,
-        cursors: &Mutex<Cursors>,
+        cursors: &Cursors,
         committed: &mut Duration,
     ) -> esker::Result<Done> {
         let view = View::of_pool(trees, snapshot);
@@ -882,14 +864,6 @@ impl Job {
         for (place, command) in self.commands.iter().enumerate() {
             let mut reply = Reply::new(self.resp3);
             let stamp = Stamp { seed: mixed(self.stamp.seed.wrapping_add(place as u64)), ..self.stamp };
-            let (mut own, mut shared);
-            let cursors = if has_cursor(command.spec) {
-                shared = cursors.lock().unwrap_or_else(PoisonError::into_inner);
-                &mut *shared
-            } else {
-                own = Cursors::default();
-                &mut own
-            };
             let session = Session::new(&view, &mut pending.writes, stamp.now_us);
             let mut ctx = Context::new(session, cursors, stamp, command.database, trees.count());
             ctx.set_long(&command.long);

@@ -135,9 +135,8 @@ impl Settings {
             ("slowlog-max-len", self.slow_kept.to_string()),
             ("timeout", self.idle_s.to_string()),
         ]);
-        all.retain(|name, _| {
-            patterns.iter().any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
-        });
+        let patterns: Vec<Vec<u8>> = patterns.iter().map(|pattern| pattern.to_ascii_lowercase()).collect();
+        all.retain(|name, _| patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes())));
         all
     }
 

@@ -94,9 +94,9 @@ pub(crate) fn piece(
 ) -> Result<(u64, Vec<Pair>), ReadError> {
     let least = [prefix, options.prefix()].concat();
     let upper = behind(&least);
-    let place = ctx.cursors.place(cursor).unwrap_or(&[]);
+    let place = ctx.cursors.place(cursor);
     let (lower, mut left) = if collection.is_large() {
-        (least.as_slice().max(place), options.count)
+        (least.as_slice().max(&place), options.count)
     } else {
         (least.as_slice(), u64::MAX)
     };

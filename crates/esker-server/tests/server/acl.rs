@@ -254,6 +254,7 @@ fn passwords_are_shown_nowhere() {
     admin.check("ACL SETUSER u on >secret ~* +@all => +OK");
     admin.check("AUTH u secret => +OK\n HELLO 2 AUTH u wrongsecret => -WRONGPASS invalid username-password pair or user is disabled.");
     admin.call("CONFIG SET requirepass secret");
+    admin.call("CONFIG SET masterauth secret");
     admin.call("ACL SETUSER u >othersecret <nosecret");
     admin.call("ACL SETUSER u #secret");
     for command in

@@ -282,3 +282,19 @@ fn what_is_remembered_for_a_client_counts() {
         watching.figure("closed_memory_connections") == 1
     });
 }
+
+/// However few members there are to repeat.
+#[test]
+fn long_replies_of_random_members_are_work_for_the_pool() {
+    let host = Host::start();
+    let mut client = host.client();
+    client.check("HSET h f v => :1\n SADD s a => :1\n ZADD z 1 a => :1");
+    for (number, command) in
+        (1..).zip(["HRANDFIELD h -100000 WITHVALUES", "SRANDMEMBER s -100000", "ZRANDMEMBER z -100000"])
+    {
+        assert!(!client.call(command).is_error());
+        assert_eq!(client.figure("commands_in_pool"), number, "{command}");
+    }
+    assert!(!client.call("SRANDMEMBER s -1000").is_error());
+    assert_eq!(client.figure("commands_in_pool"), 3);
+}

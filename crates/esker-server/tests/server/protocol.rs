@@ -135,6 +135,12 @@ fn client_reply_off_and_skip() {
     assert_eq!(client.read().to_string(), "1");
     client.send_bytes(b"CLIENT REPLY SKIP\r\nCLIENT REPLY SKIP\r\nPING\r\nECHO b\r\n");
     assert_eq!(client.read().to_string(), "b");
+    // Errors of commands about channels are replies, what tells of subscriptions is none.
+    client.send_bytes(b"CLIENT REPLY SKIP\r\nSUBSCRIBE\r\nECHO c\r\n");
+    assert_eq!(client.read().to_string(), "c");
+    client.send_bytes(b"CLIENT REPLY SKIP\r\nUNSUBSCRIBE d\r\nECHO e\r\n");
+    assert_eq!(client.read().to_string(), "[unsubscribe d :0]");
+    assert_eq!(client.read().to_string(), "e");
     // Errors and QUEUED are replies too.
     client.send_bytes(b"CLIENT REPLY OFF\r\nSET a 2\r\nNOSUCH\r\nGET\r\nMULTI\r\nINCR a\r\nEXEC\r\nPING\r\n");
     client.send_bytes(b"CLIENT REPLY ON\r\nGET a\r\n");

@@ -22,7 +22,8 @@ pub(super) fn scan(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> 
     let cursor = scan::cursor(args[1])?;
     let options = scan::options(&args[2..], true)?;
     let upper = options.pattern.and_then(upper);
-    let lower = ctx.cursors.place(cursor).unwrap_or(&[]).max(options.prefix());
+    let place = ctx.cursors.place(cursor);
+    let lower = place.as_slice().max(options.prefix());
     let (mut found, mut next, mut left) = (Vec::new(), None, options.count);
     let bounds = Bounds { lower, upper: upper.as_deref() };
     ctx.session().walk(ctx.keys(), bounds, false, &mut |key, entry| {

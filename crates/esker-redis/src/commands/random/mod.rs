@@ -21,6 +21,9 @@ use crate::session::Bounds;
 /// So many elements are passed for each one that is chosen, before drawing is cheaper.
 const PASSED_MAX: u64 = 4096;
 
+/// What an element of a reply costs, in bytes that are made.
+const REPEATED_BYTES: u64 = 64;
+
 /// How many elements that may repeat are chosen in one walk.
 const REPEATED_AT_ONCE: u64 = 1 << 16;
 
@@ -97,6 +100,8 @@ impl<'a> Choice<'a> {
         if count > REPLY_MAX / 6 {
             return Err(TOO_LONG);
         }
+        // However few elements there are, the reply may be long.
+        ctx.session().may_make(count * REPEATED_BYTES)?;
         let begin = reply.bytes.len();
         let mut answer = |element: &[u8], value: &[u8]| {
             push(reply, element, value);

@@ -132,10 +132,10 @@ pub(in crate::commands) mod tests {
     pub(in crate::commands) fn ask_huge(bytes: &[u8], line: &str) -> (String, Vec<(u64, usize)>) {
         let huge = Arc::new(Watched { bytes: bytes.to_vec(), reads: Mutex::default() });
         let base = OneHuge(Arc::clone(&huge));
-        let (mut writes, mut cursors, mut reply) = (Writes::default(), Cursors::default(), Reply::new(false));
+        let (mut writes, cursors, mut reply) = (Writes::default(), Cursors::default(), Reply::new(false));
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         let stamp = Stamp { now_us: 0, seed: 0 };
-        let mut ctx = Context::new(Session::new(&base, &mut writes, 0), &mut cursors, stamp, 0, 16);
+        let mut ctx = Context::new(Session::new(&base, &mut writes, 0), &cursors, stamp, 0, 16);
         evaluate(&mut ctx, spec(words[0]).unwrap(), &words, &mut reply).unwrap();
         let reads = huge.reads.lock().unwrap().clone();
         let whole = reply.into_whole().unwrap();

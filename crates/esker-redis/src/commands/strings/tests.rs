@@ -36,10 +36,10 @@ fn events(memory: &mut Memory) -> Vec<String> {
 /// elements.
 fn ask_with_set(members: u64, line: &str) -> (String, usize) {
     let base: BTreeMap<Slot, BTreeMap<Vec<u8>, Entry>> = BTreeMap::new();
-    let (mut writes, mut cursors, mut reply) = (Writes::default(), Cursors::default(), Reply::new(false));
+    let (mut writes, cursors, mut reply) = (Writes::default(), Cursors::default(), Reply::new(false));
     let stamp = Stamp { now_us: NOW_MS * 1000, seed: 1 };
     let session = Session::new(&base, &mut writes, stamp.now_us);
-    let mut ctx = Context::new(session, &mut cursors, stamp, 0, 16);
+    let mut ctx = Context::new(session, &cursors, stamp, 0, 16);
     let mut set = Collection::new(&ctx, b"set", Kind::Set);
     for member in 0..members {
         set.insert(&mut ctx, &member.to_be_bytes(), b"").unwrap();
