@@ -58,7 +58,7 @@ pub fn float(bytes: &[u8]) -> Option<f64> {
 }
 
 /// A number as C writes it with `%a`: `0x1.8p3`. The outer `None`: it does not begin like one. What does not fit is refused.
-fn hexadecimal(text: &str) -> Option<Option<f64>> {
+pub(crate) fn hexadecimal(text: &str) -> Option<Option<f64>> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let digits = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X"))?;
     let magnitude = || {

@@ -2,6 +2,7 @@
 
 use super::set::{by_member, by_score, ordered};
 use crate::fault::Fault;
+use crate::numbers::hexadecimal;
 use crate::session::Bounds;
 
 const NOT_SCORES: Fault = Fault::told("ERR min or max is not a float");
@@ -74,6 +75,9 @@ fn number(text: &[u8]) -> Option<f64> {
     }
     let text = std::str::from_utf8(text).ok()?;
     let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
+    if let Some(number) = hexadecimal(text) {
+        return number;
+    }
     text.parse().ok().filter(|number: &f64| !number.is_nan())
 }
 

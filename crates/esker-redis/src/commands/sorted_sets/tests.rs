@@ -250,6 +250,8 @@ fn ranges_of_scores_know_their_ends() {
             ("ZRANGE z (2 -inf REV BYSCORE LIMIT 0 2 WITHSCORES", "c 1 b 1"),
             ("ZCOUNT z -inf inf", ":6|"),
             ("ZCOUNT z (1 3.5", ":2|"),
+            ("ZCOUNT z (0x1 0x1.cp1", ":2|"),
+            ("ZCOUNT z 0x 1", NOT_SCORES),
             ("ZCOUNT z 3 2", ":0|"),
             ("ZCOUNT none 0 1", ":0|"),
             ("ZRANGEBYSCORE z x 1", NOT_SCORES),
