@@ -2,7 +2,7 @@
 //!
 //! A key expires in the store by itself: whoever reads it later does not find it. So as long as somebody asks, the server
 //! remembers which keys expire when, and tells at that time. It looks through the databases when it is first asked, and
-//! notes what is committed from then on. It remembers the next [`KEPT`] keys. When those are over, it looks again.
+//! notes what is committed from then on. It remembers the next [`KEPT`] keys, or fewer long ones. When those are over, it looks again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -20,8 +20,11 @@ use crate::trees::Trees;
 /// So long after a look through the databases that failed the next one begins: each walks over all keys.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// About so many keys are remembered.
+/// At most so many keys are remembered.
 const KEPT: usize = 1 << 20;
+
+/// At most so many bytes of keys are remembered.
+const BYTES_KEPT: usize = 64 << 20;
 
 /// So many keys are told of until others have their turn.
 const TOLD_AT_ONCE: usize = 256;
@@ -40,6 +43,8 @@ pub(crate) struct Expiries {
 struct Known {
     by_time: BTreeSet<(u64, Rc<Place>)>,
     by_place: HashMap<Rc<Place>, u64>,
+    /// The bytes of all keys.
+    bytes: usize,
     /// Keys that expire from this time on, in microseconds since 1970, may be missing.
     until_us: u64,
     /// Which keys, or all of a database, were written since the look through the databases began, if it is under way.
@@ -51,6 +56,7 @@ impl Known {
         Known {
             by_time: BTreeSet::new(),
             by_place: HashMap::new(),
+            bytes: 0,
             until_us: u64::MAX,
             written: Some(Default::default()),
         }
@@ -58,23 +64,38 @@ impl Known {
 
     fn set(&mut self, place: Place, expires_us: Option<u64>) {
         if let Some((place, before)) = self.by_place.remove_entry(&place) {
+            self.bytes -= place.1.len();
             self.by_time.remove(&(before, place));
         }
         let Some(expires_us) = expires_us.filter(|us| *us < self.until_us) else { return };
         let place = Rc::new(place);
         self.by_place.insert(Rc::clone(&place), expires_us);
+        self.bytes += place.1.len();
         self.by_time.insert((expires_us, place));
-        if self.by_place.len() > KEPT
+        while (self.by_place.len() > KEPT || self.bytes > BYTES_KEPT)
             && let Some((last_us, place)) = self.by_time.pop_last()
         {
             self.by_place.remove(&place);
+            self.bytes -= place.1.len();
             self.until_us = last_us;
         }
+    }
+
+    /// Takes out the key that expires first, if it has expired.
+    fn take_due(&mut self, now_us: u64) -> Option<Rc<Place>> {
+        if self.by_time.first().is_none_or(|(us, _)| *us > now_us) {
+            return None;
+        }
+        let (_, place) = self.by_time.pop_first()?;
+        self.by_place.remove(&place);
+        self.bytes -= place.1.len();
+        Some(place)
     }
 
     fn forget_all(&mut self, database: u16) {
         self.by_time.retain(|(_, place)| place.0 != database);
         self.by_place.retain(|place, _| place.0 != database);
+        self.bytes = self.by_place.keys().map(|place| place.1.len()).sum();
     }
 
     /// When there is something to do.
@@ -122,15 +143,7 @@ impl Expiries {
     fn take_due(&self, now_us: u64) -> Vec<Rc<Place>> {
         let mut known = self.known.borrow_mut();
         let Some(known) = known.as_mut() else { return Vec::new() };
-        let mut due = Vec::new();
-        while due.len() < TOLD_AT_ONCE
-            && known.by_time.first().is_some_and(|(us, _)| *us <= now_us)
-            && let Some((_, place)) = known.by_time.pop_first()
-        {
-            known.by_place.remove(&place);
-            due.push(place);
-        }
-        due
+        std::iter::from_fn(|| known.take_due(now_us)).take(TOLD_AT_ONCE).collect()
     }
 
     /// Adds what a look through the databases has found.
@@ -156,15 +169,18 @@ struct Found {
 /// Looks for the keys that expire next.
 fn look(trees: &Trees, snapshot: &esker::Snapshot) -> esker::Result<Found> {
     let mut found = Found { places: BTreeSet::new(), until_us: u64::MAX };
+    let mut bytes = 0;
     for database in 0..trees.count() {
         let Some(tree) = trees.keys(database) else { continue };
         let mut scan = snapshot.scan(tree, ScanRange::all())?;
         while scan.advance()? {
             let Some(expires_us) = scan.expires_us().filter(|us| *us < found.until_us) else { continue };
+            bytes += scan.key().len();
             found.places.insert((expires_us, (database, scan.key().to_vec())));
-            if found.places.len() > KEPT
-                && let Some((last_us, _)) = found.places.pop_last()
+            while (found.places.len() > KEPT || bytes > BYTES_KEPT)
+                && let Some((last_us, (_, key))) = found.places.pop_last()
             {
+                bytes -= key.len();
                 found.until_us = last_us;
             }
         }
@@ -221,5 +237,27 @@ pub(crate) async fn tell(server: Rc<Server>) {
             () = wait => {}
             () = expiries.changed.notified() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_long_keys_few_are_remembered() {
+        let key = |i: u64| (0, [&i.to_be_bytes()[..], &[0; 100_000]].concat());
+        let (mut known, count) = (Known::new(), (BYTES_KEPT / 100_008) as u64);
+        // The later ones come first, and some twice.
+        for i in (0..count + 50).rev().chain(0..10) {
+            known.set(key(i), Some(1000 + i));
+        }
+        assert_eq!((known.by_place.len() as u64, known.until_us), (count, 1000 + count));
+        known.set(key(0), None);
+        assert!(known.take_due(1000).is_none());
+        assert_eq!(known.take_due(1001).map(|place| place.1.clone()), Some(key(1).1));
+        assert_eq!(known.bytes as u64, (count - 2) * 100_008);
+        known.forget_all(0);
+        assert_eq!((known.bytes, known.by_place.len(), known.by_time.len()), (0, 0, 0));
     }
 }
