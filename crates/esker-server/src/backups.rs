@@ -6,6 +6,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use esker::ErrorKind;
+
 use crate::connection::Connection;
 use crate::figures::add;
 use crate::server::Server;
@@ -24,10 +26,17 @@ pub(crate) struct Backups {
 }
 
 impl Backups {
-    /// For this directory. One that cannot be read has no backup that anybody could count on.
+    /// For this directory. If it cannot be read, there is no backup that anybody could count on, and the log says so.
     pub(crate) fn into(dir: Option<&Path>) -> Backups {
-        let found = dir.map(|dir| esker::backups(dir, &esker::Options::default()).unwrap_or_default());
-        let newest = found.unwrap_or_default().pop();
+        let found = dir.map(|dir| esker::backups(dir, &esker::Options::default()));
+        let newest = match found {
+            Some(Ok(mut backups)) => backups.pop(),
+            Some(Err(error)) if error.kind() != ErrorKind::NotFound => {
+                tracing::warn!(%error, "the backups of earlier servers cannot be read");
+                None
+            }
+            Some(Err(_)) | None => None,
+        };
         let last_s = newest.map_or(0, |newest| newest.made_us / 1_000_000);
         Backups { last_s: Cell::new(last_s), ..Backups::default() }
     }

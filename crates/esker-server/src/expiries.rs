@@ -2,7 +2,8 @@
 //!
 //! A key expires in the store by itself: whoever reads it later does not find it. So as long as somebody asks, the server
 //! remembers which keys expire when, and tells at that time. It looks through the databases when it is first asked, and
-//! notes what is committed from then on. It remembers the next [`KEPT`] keys, or fewer long ones. When those are over, it looks again.
+//! notes what is committed from then on. It remembers the next [`KEPT`] keys, or fewer long ones. When those are over, it
+//! looks again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -15,7 +15,7 @@ const EVERY: Duration = Duration::from_secs(10);
 /// The longest pause, where giving back has brought little: the memory is in use, by the store's caches, say.
 const PAUSE_MAX: Duration = Duration::from_secs(40);
 
-/// Free memory is given back when the process has so much more than it ever had at least.
+/// Free memory is given back when the process has so much more than the least that it had so far.
 const GROWTH_BYTES: u64 = 64 << 20;
 
 /// Gives back free memory, now and then. What is in use at one time may be free a little later without the process getting
