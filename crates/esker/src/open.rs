@@ -92,7 +92,7 @@ pub(crate) fn open(dir: &Path, mut options: Options, read_only: bool) -> Result<
     let purpose = if read_only { Purpose::Read } else { Purpose::Write };
     let opening = Opening::new(dir, &options, &found, purpose)?;
     let replayed = opening.replay(&found.segments, &found.state)?;
-    let store = opening.finish(&found, replayed, purpose, Some(Arc::clone(&lock)))?;
+    let store = opening.finish(found, replayed, purpose, Some(Arc::clone(&lock)))?;
     store.blobs().note_lock(lock);
     store.start()?;
     event!(INFO, "opened", {
@@ -198,7 +198,7 @@ impl Opening {
 
     fn finish(
         self,
-        found: &OnDisk,
+        mut found: OnDisk,
         replayed: Replayed,
         purpose: Purpose,
         lock: Option<Arc<dyn DirLock>>,
@@ -211,7 +211,8 @@ impl Opening {
             blobs_to_go.append(&mut self.unneeded.damaged.take());
         }
         let unclaimed = unclaimed(self.unneeded, blobs, purpose);
-        let (listing, mut state, read_only) = (&found.listing, found.state.clone(), purpose == Purpose::Read);
+        let (mut state, read_only) = (std::mem::take(&mut found.state), purpose == Purpose::Read);
+        let (found, listing) = (&found, &found.listing);
         let reuse = match purpose {
             Purpose::Write => reusable(env, found, &replayed.report, options.segment_len_max())?,
             Purpose::Read | Purpose::Shorten => None,

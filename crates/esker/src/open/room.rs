@@ -60,6 +60,6 @@ fn shorten(dir: &Path, options: &Options, found: &OnDisk, bytes: u64) -> Result<
     if replayed.report.position != next.start || replayed.report.last_id + 1 != next.segment {
         return Ok(false);
     }
-    let store = opening.finish(&part, replayed, Purpose::Shorten, None)?;
+    let store = opening.finish(part, replayed, Purpose::Shorten, None)?;
     store.close().map(|()| true)
 }

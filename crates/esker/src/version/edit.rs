@@ -3,6 +3,7 @@
 //! One record of the manifest holds a list of edits that take effect together. Each edit begins with its tag byte.
 //! Numbers are LEB128; the length of a byte string precedes it.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -270,10 +271,10 @@ impl Edit {
     }
 
     /// The payload of a manifest record that makes `edits` take effect together.
-    pub(crate) fn encode_all(edits: &[Edit]) -> Vec<u8> {
+    pub(crate) fn encode_all<E: Borrow<Edit>>(edits: impl IntoIterator<Item = E>) -> Vec<u8> {
         let mut out = Vec::new();
         for edit in edits {
-            edit.encode(&mut out);
+            edit.borrow().encode(&mut out);
         }
         out
     }
@@ -381,28 +382,22 @@ impl ManifestState {
     }
 
     /// Edits that add up to this state.
-    pub(crate) fn to_edits(&self) -> Vec<Edit> {
-        let mut edits = vec![
+    pub(crate) fn to_edits(&self) -> impl Iterator<Item = Edit> + '_ {
+        let whole = [
             Edit::Counters { next_file: self.next_file, next_tree: self.next_tree, last_seq: self.last_seq },
             Edit::Floor(self.floor),
             Edit::LogSynced { position: self.log_synced },
             Edit::Clock { us: self.clock_us },
             Edit::Identity { identity: self.identity },
         ];
-        edits.extend(self.blobs.to_edits().map(Edit::Blob));
-        self.trees.keys().for_each(|&tree| self.add_edits_of(tree, &mut edits));
-        edits
+        let trees = self.trees.keys().flat_map(|&tree| self.edits_of(tree));
+        whole.into_iter().chain(self.blobs.to_edits().map(Edit::Blob)).chain(trees)
     }
 
     /// Edits that add up to one tree's part of this state.
     pub(crate) fn edits_of(&self, tree: TreeId) -> Vec<Edit> {
         let mut edits = Vec::new();
-        self.add_edits_of(tree, &mut edits);
-        edits
-    }
-
-    fn add_edits_of(&self, tree: TreeId, edits: &mut Vec<Edit>) {
-        let Some(record) = self.trees.get(&tree) else { return };
+        let Some(record) = self.trees.get(&tree) else { return edits };
         let (name, options) = (record.name.clone(), record.options.clone());
         edits.push(Edit::CreateTree { tree, name, options });
         if record.lineage != tree || record.range != KeyRange::default() {
@@ -416,6 +411,7 @@ impl ManifestState {
         edits.extend(ranges.map(|one| Edit::DeleteRange { tree, seq: one.seq, range: one.range }));
         let tables = self.tables_of(tree);
         edits.extend(tables.map(|(level, table)| Edit::AddTable { tree, level, table: table.clone() }));
+        edits
     }
 
     /// Whether the tree was split, or was split off another one.

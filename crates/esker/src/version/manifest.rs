@@ -78,7 +78,7 @@ fn write_new(
     number: u64,
     state: &ManifestState,
 ) -> Result<(StreamWriter, Option<StreamWriter>)> {
-    let (payload, epoch) = (Edit::encode_all(&state.to_edits()), env.random.next_u64());
+    let (payload, epoch) = (Edit::encode_all(state.to_edits()), env.random.next_u64());
     let (path, copy_path) = (manifest_path(dir, number), copy_path(dir, number));
     let manifest = write_unnamed(env, &path, epoch, &payload)?;
     // Only a repair needs the copy, so a full disk does not stop the manifest.
