@@ -40,6 +40,10 @@ pub const SMALL_BYTES: usize = 4096;
 /// until they are merged away.
 const DELETED_SINGLY: u64 = 1024;
 
+/// A command or transaction that has written more, in bytes of memory, leaves the elements of collections that it deletes to
+/// the server's sweep.
+const WRITTEN_BEFORE_LEFT: usize = 16 << 20;
+
 const LARGE: u8 = 0x80;
 
 /// The most bytes of a bound of a collection's elements. Longer ones are shortened.
@@ -628,9 +632,13 @@ impl Collection {
         true
     }
 
-    /// Deletes the elements, if they are in a tree of their own. The key's entry is overwritten or deleted by the caller.
+    /// Deletes the elements, if they are in a tree of their own, or leaves them to the server's sweep. The key's entry is
+    /// overwritten or deleted by the caller.
     pub(crate) fn delete_elements(&self, ctx: &mut Context<'_>) -> Result<(), ReadError> {
         let Place::Tree(prefix) = &self.place else { return Ok(()) };
+        if ctx.session().written_bytes() > WRITTEN_BEFORE_LEFT {
+            return Ok(());
+        }
         let upper = behind(prefix);
         if self.head.entries > DELETED_SINGLY {
             ctx.session_mut().delete_unread(self.slot, prefix.clone(), upper);

@@ -206,6 +206,9 @@ pub struct Session<'a> {
     refused: Option<Fault>,
 }
 
+/// The most memory, in bytes, of what a command or a transaction writes.
+const WRITTEN_MAX: usize = 1 << 30;
+
 /// The most bytes of a key, and of an element with its key.
 const KEY_BYTES_MAX: usize = 128 << 10;
 
@@ -315,7 +318,22 @@ impl<'a> Session<'a> {
         } else if matches!(&entry.value, Value::Huge(huge) if !huge.is_ready()) {
             self.refused = Some(Fault::Unread(ReadError::NeedsIo));
         }
-        self.writes.write(slot, key, Op::Put(entry));
+        self.write(slot, key, Op::Put(entry));
+    }
+
+    fn write(&mut self, slot: Slot, key: &[u8], op: Op) {
+        if self.written_bytes() <= WRITTEN_MAX {
+            self.writes.write(slot, key, op);
+        } else {
+            let message =
+                format!("a command or a transaction writes at most {WRITTEN_MAX} bytes; nothing was written");
+            self.refused = Some(Fault::Unread(ReadError::Failed(message)));
+        }
+    }
+
+    /// The memory, in bytes, of what was written: of the whole transaction.
+    pub(crate) fn written_bytes(&self) -> usize {
+        self.writes.memory_bytes()
     }
 
     /// `key` and its entry go.
@@ -324,7 +342,7 @@ impl<'a> Session<'a> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return;
         }
-        self.writes.write(slot, key, Op::Delete);
+        self.write(slot, key, Op::Delete);
     }
 
     /// The keys from `lower` on and below `upper` go. No later read of this session may meet the range.
@@ -411,6 +429,27 @@ mod tests {
         session.begin();
         command(&mut session);
         writes.take_relied_on()
+    }
+
+    #[test]
+    fn what_is_written_takes_a_bounded_memory() {
+        let (base, mut writes) = (BTreeMap::new(), Writes::default());
+        let mut session = Session::new(&base, &mut writes, 1);
+        session.begin();
+        for number in 0..2048u32 {
+            // Nobody touches these zeros, so that they take no memory here.
+            let value = Value::Bytes(vec![0; 1 << 20]);
+            session.put(
+                KEYS,
+                &number.to_be_bytes(),
+                Entry { value, attributes: Vec::new(), expires_us: None },
+            );
+        }
+        assert!(session.written_bytes() <= WRITTEN_MAX + (2 << 20));
+        assert!(matches!(session.take_refused(), Some(Fault::Unread(ReadError::Failed(_)))));
+        session.undo();
+        session.put(KEYS, b"small", entry(b"1"));
+        assert!(session.take_refused().is_none());
     }
 
     #[test]

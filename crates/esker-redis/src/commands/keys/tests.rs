@@ -597,3 +597,21 @@ fn events_are_told_as_redis_tells_them() {
         assert_eq!(events(&mut memory), expected, "{line}");
     }
 }
+
+/// To delete many collections takes no more memory than to delete some: the elements of the others are left to the server's
+/// sweep.
+#[test]
+fn a_large_transaction_leaves_elements_to_the_sweep() {
+    let mut memory = at(1);
+    fill(&mut memory, 200);
+    let all = memory.elements();
+    memory.ask("DEL set");
+    let left = memory.elements();
+    assert!(left < all);
+    memory.in_transaction = true;
+    memory.reply(&[b"SET", b"large", &vec![0; 17 << 20]], false);
+    check(&mut memory, &[("DEL hash", ":1|"), ("EXISTS hash", ":0|"), ("HSET hash f 1", ":1|")]);
+    memory.in_transaction = false;
+    check(&mut memory, &[("DEL list", ":1|"), ("HGETALL hash", "*2|$1|f|$1|1|")]);
+    assert_eq!(memory.elements(), left, "no element of the hash and the list was deleted");
+}
