@@ -163,13 +163,13 @@ impl Writes {
         self.ops.get(&slot).into_iter().flat_map(move |ops| ops.range(bounds))
     }
 
-    /// The keys that were written to, and those of collections with elements that were.
-    pub fn keys(&self) -> Vec<Vec<u8>> {
+    /// The keys that were written to, and those of collections with elements that were, each with its database.
+    pub fn keys(&self) -> Vec<(u16, Vec<u8>)> {
         let key_of = |(slot, key, _): (Slot, &[u8], _)| match slot.space {
-            Space::Keys => Some(key.to_vec()),
-            Space::Elements => key_of_element(key),
+            Space::Keys => Some((slot.database, key.to_vec())),
+            Space::Elements => key_of_element(key).map(|key| (slot.database, key)),
         };
-        let mut keys: Vec<Vec<u8>> = self.ops().filter_map(key_of).collect();
+        let mut keys: Vec<(u16, Vec<u8>)> = self.ops().filter_map(key_of).collect();
         keys.sort_unstable();
         keys.dedup();
         keys
@@ -268,7 +268,7 @@ mod tests {
         writes.write(KEYS, b"string", put(1));
         writes.write(ELEMENTS, b"hash\0\x01\0\0\0\0\0\0\0\x07b", Op::Delete);
         writes.write(ELEMENTS, b"zero\0\xff\0\x01\0\0\0\0\0\0\0\x08a", put(1));
-        assert_eq!(writes.keys(), [&b"hash"[..], b"string", b"zero\0"]);
+        assert_eq!(writes.keys(), [&b"hash"[..], b"string", b"zero\0"].map(|key| (0, key.to_vec())));
     }
 
     type Model = BTreeMap<Vec<u8>, String>;

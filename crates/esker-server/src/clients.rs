@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_redis::Reply;
 
@@ -84,8 +86,8 @@ pub(crate) struct Client {
     outbox: RefCell<Vec<u8>>,
     /// Is told of messages, and of the end.
     pub(crate) told: LocalNotify,
-    /// Whether the connection is to end.
-    pub(crate) is_ended: Cell<bool>,
+    /// Whether the connection is to end. A job in the pool looks at it too.
+    is_ended: Arc<AtomicBool>,
     /// Why, if the server ends it because of a limit.
     pub(crate) why_ended: Cell<Option<End>>,
     /// The memory that the connection takes.
@@ -96,7 +98,7 @@ impl Client {
     /// Puts a message into the outbox.
     pub(crate) fn send(&self, write: impl FnOnce(&mut Reply)) {
         // One that has had too many may have subscribed to the same message a thousand times.
-        if self.is_ended.get() {
+        if self.is_ended() {
             return;
         }
         let mut reply = Reply::new(self.resp3.get());
@@ -123,9 +125,18 @@ impl Client {
         !self.outbox.borrow().is_empty()
     }
 
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Relaxed)
+    }
+
+    /// What [`Client::is_ended`] tells, for another thread.
+    pub(crate) fn ended_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_ended)
+    }
+
     /// The connection ends as soon as its task comes to it.
     pub(crate) fn end(&self) {
-        self.is_ended.set(true);
+        self.is_ended.store(true, Ordering::Relaxed);
         self.told.notify();
     }
 
@@ -216,7 +227,7 @@ impl Clients {
             is_blocked: Cell::new(false),
             outbox: RefCell::default(),
             told: LocalNotify::default(),
-            is_ended: Cell::new(false),
+            is_ended: Arc::default(),
             why_ended: Cell::new(None),
             share: Share::of(budget),
         });
@@ -240,7 +251,7 @@ impl Clients {
     #[cold]
     pub(crate) fn shed(&self, budget: &Budget) {
         while budget.excess() > 0 {
-            let going_on = self.all().filter(|client| !client.is_ended.get());
+            let going_on = self.all().filter(|client| !client.is_ended());
             let largest = going_on.max_by_key(|client| client.share.bytes());
             let Some(client) = largest.filter(|client| client.share.bytes() > 0) else { return };
             client.share.doom();
@@ -274,6 +285,6 @@ mod tests {
         });
         assert_eq!((count, peak >> 20), (50, 10), "one message more than there may be");
         assert_eq!(clients.all().filter(|client| client.has_messages()).count(), 9);
-        assert_eq!(clients.all().filter(|client| client.is_ended.get()).count(), 41);
+        assert_eq!(clients.all().filter(|client| client.is_ended()).count(), 41);
     }
 }

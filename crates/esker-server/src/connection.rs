@@ -30,7 +30,7 @@ use crate::clients::{Client, End};
 use crate::figures::{Slow, add, shortened};
 use crate::latency_monitor::Kind;
 use crate::listen::Stream;
-use crate::server::{At, Owned, Server, is_about_all};
+use crate::server::{At, Owned, Server};
 use crate::trees::STEPS_INLINE;
 use crate::turn::{Extent, Outcome};
 use crate::waiters::Waiter;
@@ -122,7 +122,7 @@ pub(crate) enum Wait {
     /// The pool does it.
     Pool(Owned),
     /// The pool does these commands of a transaction.
-    Exec(Vec<Queued>, Vec<Owned>),
+    Exec(Vec<Queued>, Vec<Arc<Owned>>),
     /// An element comes, or the time is over.
     Element(Owned),
     /// The password that it carries is compared. If it is right, the command is done.
@@ -154,9 +154,8 @@ impl Next {
             Next::Do(Wait::Long(_)) => LONG_MEMORY,
             // Those that wait are found by their keys too.
             Next::Do(Wait::Element(command)) => 4 * bytes_of(&command.arguments),
-            Next::Do(Wait::Exec(queue, commands)) => {
-                queue.iter().map(|command| bytes_of(&command.arguments)).sum::<usize>()
-                    + commands.iter().map(|command| bytes_of(&command.arguments)).sum::<usize>()
+            Next::Do(Wait::Exec(queue, _)) => {
+                queue.iter().map(|queued| bytes_of(&queued.command.arguments)).sum::<usize>()
             }
             _ => 0,
         }
@@ -165,9 +164,8 @@ impl Next {
 
 /// A command that waits for `EXEC`.
 pub(crate) struct Queued {
-    pub(crate) spec: &'static Spec,
-    pub(crate) arguments: Vec<Vec<u8>>,
-    pub(crate) long: Vec<Long>,
+    /// With the database that is selected when it is done, as soon as `EXEC` has come.
+    pub(crate) command: Arc<Owned>,
     /// Why the client may not do it any more.
     pub(crate) refusal: Option<String>,
 }
@@ -230,6 +228,8 @@ pub(crate) struct Connection {
     begun: Begun,
     /// The entry of the last command in the table of commands.
     last: Option<&'static Spec>,
+    /// Whether the command that is being done has waited for its turn.
+    has_waited: bool,
     /// What the command that is being done has waited for.
     why: Option<Box<Why>>,
     /// The memory of a command that waits, and of replies and messages that are being written.
@@ -297,6 +297,7 @@ pub(crate) fn begin(
         patterns: BTreeSet::new(),
         subscribed_bytes: 0,
         replies: Replies::All,
+        has_waited: false,
         clock: Instant::now(),
         begun: Begun::now(server),
         last: None,
@@ -341,7 +342,7 @@ impl Connection {
         let mut next = Next::Input;
         loop {
             self.commit().await;
-            if self.client.is_ended.get() && matches!(next, Next::Do(_)) {
+            if self.client.is_ended() && matches!(next, Next::Do(_)) {
                 // What has not begun does not begin any more.
                 return self.leave(&next);
             }
@@ -361,7 +362,7 @@ impl Connection {
                 Next::Do(wait) => self.wait(wait).await,
             };
             match went_on {
-                Ok(Some(then)) if self.client.is_ended.get() => return self.leave(&then),
+                Ok(Some(then)) if self.client.is_ended() => return self.leave(&then),
                 Ok(Some(then)) => {
                     next = then;
                     if self.server.commits_apart(self.clock) {
@@ -480,7 +481,7 @@ impl Connection {
 
     /// Whether the connection is to end.
     fn is_over(&self) -> bool {
-        self.client.is_ended.get() || self.server.is_ending.get()
+        self.client.is_ended() || self.server.is_ending.get()
     }
 
     /// Writes the replies, after what they promise is true, and messages behind them.
@@ -558,7 +559,7 @@ impl Connection {
                         }
                         () = self.client.told.notified() => {
                             // When the server ends, replies are still written.
-                            if self.client.is_ended.get() {
+                            if self.client.is_ended() {
                                 return Err(io::ErrorKind::ConnectionAborted.into());
                             }
                         }
@@ -764,8 +765,9 @@ impl Connection {
                 return None;
             }
             let arguments = arguments.iter().map(|argument| argument.to_vec()).collect();
-            let long = std::mem::take(&mut self.long);
-            queue.commands.push(Queued { spec, arguments, long, refusal: None });
+            let (long, database) = (std::mem::take(&mut self.long), self.client.database.get());
+            let command = Arc::new(Owned { spec, arguments, long, database });
+            queue.commands.push(Queued { command, refusal: None });
             self.client.queued.set(Some(queue.commands.len()));
             self.reply.simple("QUEUED");
             return None;
@@ -868,9 +870,14 @@ impl Connection {
         Owned { spec, arguments, long: self.long.clone(), database: self.client.database.get() }
     }
 
+    /// Whether the latches let a command run now.
+    pub(crate) fn may_run(&self, spec: &Spec, arguments: &[&[u8]]) -> bool {
+        self.server.may_run(spec, arguments, self.client.database.get(), self.has_waited)
+    }
+
     /// Does a command that is evaluated.
     fn evaluated(&mut self, spec: &'static Spec, arguments: &[&[u8]]) -> Option<Next> {
-        if !self.server.may_run(spec, arguments) {
+        if !self.may_run(spec, arguments) {
             return Some(Next::Do(Wait::Latches(self.owned(spec, arguments))));
         }
         if spec.flags.blocks
@@ -977,30 +984,32 @@ impl Connection {
             Wait::Commit(command) => return Ok(Some(self.again(&command))),
             Wait::Latches(command) => {
                 let since = Instant::now();
-                let keys = command.spec.keys_of(&command.arguments());
-                let keys: Vec<Vec<u8>> = keys.into_iter().map(<[u8]>::to_vec).collect();
-                if is_about_all(command.spec) {
-                    server.latches.wait_for_all().await;
-                } else {
-                    server.latches.wait(&keys).await;
+                let keys = server.latches_of(command.spec, &command.arguments(), command.database);
+                if self.unless_ended(server.latches.wait(keys.as_deref())).await.is_none() {
+                    return Ok(None);
                 }
                 let waited = since.elapsed();
                 server.figures.key_waits.add(waited);
                 self.why().keys += waited;
+                self.has_waited = true;
                 return Ok(Some(self.again(&command)));
             }
             Wait::Pool(command) => {
-                let (spec, arguments, database) = (command.spec, command.arguments.clone(), command.database);
-                let long = Vec::new();
+                let command = Arc::new(command);
+                let spec = command.spec;
                 let writes = spec.flags.writes;
                 let begin = self.reply.bytes.len();
                 // Whatever becomes of this try, others may wait for what it leaves.
                 let mut after = spec.flags.blocks.then(|| After::new(&server, &command));
-                let resp3 = self.reply.resp3;
-                let is_walk = self.why().to_pool == Some(ToPool::Walk);
-                match server.run_in_pool(vec![command], resp3, false, self.why()).await {
+                let mut why = *self.why();
+                let commands = vec![Arc::clone(&command)];
+                let admitted = server.admit(&commands, false, Vec::new(), &mut why);
+                let Some(admitted) = self.unless_ended(admitted).await else { return Ok(None) };
+                let done = server.run_in_pool(commands, admitted, &self.client, false, &mut why).await;
+                *self.why() = why;
+                match done {
                     Ok(replies) if replies.iter().all(Reply::is_empty) && spec.flags.blocks => {
-                        let command = Owned { spec, arguments, long, database };
+                        let command = Owned { long: Vec::new(), ..Arc::unwrap_or_clone(command) };
                         return Ok(Some(Next::Do(Wait::Element(command))));
                     }
                     Ok(replies) => {
@@ -1014,10 +1023,9 @@ impl Connection {
                 }
                 self.waits_until = None;
                 drop(after);
-                let has_walked_long = is_walk && self.why().spent.evaluated >= LONG_WALK;
-                let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
-                self.note(spec, &arguments, begin);
-                self.silence(&arguments, begin);
+                let has_walked_long = why.to_pool == Some(ToPool::Walk) && why.spent.evaluated >= LONG_WALK;
+                self.note(spec, &command.arguments(), begin);
+                self.silence(&command.arguments(), begin);
                 if has_walked_long {
                     self.flush().await?;
                     server.give_way().await;
@@ -1026,11 +1034,16 @@ impl Connection {
             Wait::Exec(queue, commands) => {
                 let writes = commands.iter().any(|command| command.spec.flags.writes);
                 let begin = self.reply.bytes.len();
-                let others = self.watched.iter().map(|watched| watched.key.clone()).collect();
-                let holds = || !self.has_changed();
+                let others =
+                    self.watched.iter().map(|watched| server.latches.of(watched.database, &watched.key));
                 let mut why = Why { to_pool: server.to_pool.get(), ..Why::default() };
-                let done =
-                    server.run_in_pool_if(commands, self.reply.resp3, true, others, holds, &mut why).await;
+                let admitted = server.admit(&commands, true, others.collect(), &mut why);
+                let Some(admitted) = self.unless_ended(admitted).await else { return Ok(None) };
+                let done = if self.has_changed() {
+                    Ok(None)
+                } else {
+                    server.run_in_pool(commands, admitted, &self.client, true, &mut why).await.map(Some)
+                };
                 *self.why() = why;
                 self.unwatch();
                 match done {
@@ -1116,12 +1129,35 @@ impl Connection {
         }
     }
 
+    /// Waits for `waited`, which may hold keys meanwhile: it waits for nothing that the client does. `None`: the connection was
+    /// ended.
+    async fn unless_ended<T>(&self, waited: impl Future<Output = T>) -> Option<T> {
+        tokio::pin!(waited);
+        let done = loop {
+            if self.client.is_ended() {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                done = &mut waited => break done,
+                () = self.client.told.notified() => {}
+            }
+        };
+        if self.client.has_messages() {
+            // They are sent later.
+            self.client.told.notify();
+        }
+        Some(done)
+    }
+
     /// Does a command again that had to wait, and those behind it.
     fn again(&mut self, command: &Owned) -> Next {
         self.long.clone_from(&command.long);
         self.begin_step();
         let before = self.server.turn.borrow().extent();
-        match self.command(&command.arguments()) {
+        let next = self.command(&command.arguments());
+        self.has_waited = false;
+        match next {
             Some(next) => next,
             None if self.has_to_flush(before) => Next::Flush,
             None => self.step(),

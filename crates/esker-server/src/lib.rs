@@ -74,9 +74,6 @@ use server::Server;
 use tls::Certificates;
 use users::Users;
 
-/// The threads of the pool.
-const POOL_THREADS: usize = 8;
-
 /// So much higher than the event loop's is the nice value of the pool's threads. Where threads share a processor, the event
 /// loop gets the larger part of it.
 #[cfg(target_os = "linux")]
@@ -279,7 +276,7 @@ pub fn serve(
 ) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(POOL_THREADS)
+        .max_blocking_threads(pool::THREADS)
         .thread_name("esker-pool")
         .on_thread_start(yield_to_event_loop)
         .build()?;

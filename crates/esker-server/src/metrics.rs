@@ -9,11 +9,10 @@ use std::sync::atomic::Ordering;
 
 use esker::Db;
 
-use crate::POOL_THREADS;
 use crate::clients::End;
 use crate::figures::{Calls, Times};
 use crate::info::REDIS_VERSION;
-use crate::pool::PoolFigures;
+use crate::pool::{self, PoolFigures};
 use crate::process::Process;
 use crate::server::Server;
 use crate::why::ToPool;
@@ -231,7 +230,7 @@ impl Snapshot {
 
     fn pool(&self, text: &mut Text) {
         let us = |us: u64| us as f64 / 1e6;
-        text.single("server_pool_threads", "Threads of the pool.", POOL_THREADS);
+        text.single("server_pool_threads", "Threads of the pool.", pool::THREADS);
         text.single("server_pool_queue", "Jobs that wait for a thread of the pool.", self.pool.queued);
         text.single("server_pool_running", "Jobs that run in the pool.", self.pool.running);
         text.single("server_pool_jobs_total", "Jobs that the pool has done.", self.pool.jobs);

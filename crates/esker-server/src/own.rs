@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use esker_redis::commands::subcommands::{asks_for_help, help};
@@ -462,7 +463,7 @@ impl Connection {
             self.reply.error("ERR WATCH inside MULTI is not allowed");
             return None;
         }
-        if !self.server.may_run(spec, args) {
+        if !self.may_run(spec, args) {
             return Some(Next::Do(Wait::Latches(self.owned(spec, args))));
         }
         let database = self.client.database.get();
@@ -503,14 +504,10 @@ impl Connection {
         if !self.is_unrestricted() {
             self.note_refusals();
         }
-        let Some(queue) = &self.queue else {
+        let Some(mut queue) = self.queue.take() else {
             self.reply.error("ERR EXEC without MULTI");
             return None;
         };
-        let evaluated = self.evaluated_of(queue);
-        let is_free = self.server.latches.are_free(self.watched.iter().map(|watched| watched.key.as_slice()))
-            && evaluated.iter().all(|command| self.server.may_run(command.spec, &command.arguments()));
-        let queue = self.queue.take()?;
         self.client.queued.set(None);
         if queue.is_broken {
             self.unwatch();
@@ -522,12 +519,16 @@ impl Connection {
             self.reply.null_array();
             return None;
         }
+        let evaluated = self.evaluated_of(&mut queue);
         let is_short = evaluated.len() <= EXEC_INLINE_MAX;
-        let mut replies =
-            if is_free && is_short { self.evaluate_all(&evaluated) } else { Err(ReadError::NeedsIo) };
+        let mut replies = if is_short && self.may_run_all(&evaluated) {
+            self.evaluate_all(&evaluated)
+        } else {
+            Err(ReadError::NeedsIo)
+        };
         // What is done with the reply comes after its commit.
         if replies.is_ok()
-            && queue.commands.iter().any(|command| goes_by_commits(command.spec))
+            && queue.commands.iter().any(|queued| goes_by_commits(queued.command.spec))
             && !self.try_commit_now()
         {
             replies = Err(self.server.needs_pool(ToPool::Busy));
@@ -555,19 +556,19 @@ impl Connection {
     fn note_refusals(&mut self) {
         let Some(mut queue) = self.queue.take() else { return };
         let mut database = self.client.database.get();
-        for Queued { spec, arguments, refusal, .. } in &mut queue.commands {
-            let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
-            *refusal = self.refusal_in_exec(spec, &arguments, database);
+        for Queued { command, refusal } in &mut queue.commands {
+            *refusal = self.refusal_in_exec(command.spec, &command.arguments(), database);
             if refusal.is_none() {
-                database = self.selected(spec, &arguments).unwrap_or(database);
+                database = self.selected(command).unwrap_or(database);
             }
         }
         self.queue = Some(queue);
     }
 
     /// The database that a command selects, if it is there.
-    fn selected(&self, spec: &Spec, arguments: &[&[u8]]) -> Option<u16> {
-        let number = arguments.get(1).filter(|_| spec.name == "select").and_then(|number| integer(number))?;
+    fn selected(&self, command: &Owned) -> Option<u16> {
+        let number = command.arguments.get(1).filter(|_| command.spec.name == "select");
+        let number = number.and_then(|number| integer(number))?;
         u16::try_from(number).ok().filter(|number| *number < self.server.trees.count())
     }
 
@@ -579,20 +580,28 @@ impl Connection {
     }
 
     /// The commands of a transaction that are evaluated, each with the database that it is about.
-    fn evaluated_of(&self, queue: &Queue) -> Vec<Owned> {
+    fn evaluated_of(&self, queue: &mut Queue) -> Vec<Arc<Owned>> {
         let (mut database, mut evaluated) = (self.client.database.get(), Vec::new());
-        for Queued { spec, arguments, long, .. } in
-            queue.commands.iter().filter(|command| command.refusal.is_none())
-        {
-            if spec.is_of_server() {
-                let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
-                database = self.selected(spec, &arguments).unwrap_or(database);
+        for Queued { command, .. } in queue.commands.iter_mut().filter(|queued| queued.refusal.is_none()) {
+            if command.spec.is_of_server() {
+                database = self.selected(command).unwrap_or(database);
             } else {
-                let (arguments, long) = (arguments.clone(), long.clone());
-                evaluated.push(Owned { spec, arguments, long, database });
+                Arc::make_mut(command).database = database;
+                evaluated.push(Arc::clone(command));
             }
         }
         evaluated
+    }
+
+    /// Whether the latches let these commands of a transaction run now.
+    fn may_run_all(&self, commands: &[Arc<Owned>]) -> bool {
+        let server = &self.server;
+        let watched = self.watched.iter().map(|watched| server.latches.of(watched.database, &watched.key));
+        server.latches.are_all_free()
+            || (server.latches.are_free(watched)
+                && commands.iter().all(|command| {
+                    server.may_run(command.spec, &command.arguments(), command.database, false)
+                }))
     }
 
     /// Takes back what the transaction has written: nothing else is pending.
@@ -600,7 +609,7 @@ impl Connection {
         self.server.turn.borrow_mut().pending = Pending::default();
     }
 
-    fn evaluate_all(&mut self, commands: &[Owned]) -> Result<Vec<Reply>, ReadError> {
+    fn evaluate_all(&mut self, commands: &[Arc<Owned>]) -> Result<Vec<Reply>, ReadError> {
         let (mut replies, now_us) = (Vec::new(), self.now_us());
         // All of them are one step of the event loop.
         let steps = Cell::new(STEPS_INLINE);
@@ -630,14 +639,14 @@ impl Connection {
         self.reply.array(queue.len());
         self.is_in_exec = true;
         let mut evaluated = evaluated.into_iter();
-        for Queued { spec, arguments, refusal, .. } in queue {
+        for Queued { command, refusal } in queue {
+            let spec = command.spec;
             let begin = self.reply.bytes.len();
             if let Some(message) = refusal {
                 self.reply.error(&message);
             } else if spec.is_of_server() {
-                let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
                 // What has to wait does not, within EXEC.
-                if self.own_command(spec, &arguments).is_some() {
+                if self.own_command(spec, &command.arguments()).is_some() {
                     self.reply.truncate(begin);
                     self.reply.error("ERR this command cannot be a part of a transaction");
                 }

@@ -1,10 +1,21 @@
 //! The pool: threads for what would wait, and how busy they are.
+//!
+//! Commands have a share of the threads, and long ones a share of that. So commits, passwords and the pieces of huge values
+//! always find a thread soon, and a command that reads a file finds one however many clients walk over large collections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use esker::ErrorKind;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// The threads of the pool.
+pub(crate) const THREADS: usize = 8;
+
+/// How many of them do commands at one time, and how many commands that walk over many entries.
+const COMMANDS_MAX: usize = 6;
+const WALKS_MAX: usize = 4;
 
 /// What the threads count, and the event loop reads.
 #[derive(Debug, Default)]
@@ -16,10 +27,40 @@ struct Counts {
 }
 
 /// See the module's comment.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pool {
     asked: AtomicU64,
     counts: Arc<Counts>,
+    commands: Semaphore,
+    walks: Semaphore,
+}
+
+impl Default for Pool {
+    fn default() -> Pool {
+        Pool {
+            asked: AtomicU64::default(),
+            counts: Arc::default(),
+            commands: Semaphore::new(COMMANDS_MAX),
+            walks: Semaphore::new(WALKS_MAX),
+        }
+    }
+}
+
+/// The right to do a command in the pool, until it is dropped.
+pub(crate) struct Place<'a> {
+    pool: &'a Pool,
+    asked_at: Instant,
+    is_used: bool,
+    command: Option<SemaphorePermit<'a>>,
+    walk: Option<SemaphorePermit<'a>>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if !self.is_used {
+            self.pool.asked.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// How busy the pool is, and was.
@@ -63,16 +104,39 @@ impl Pool {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> esker::Result<T> {
-        self.run_timed(work).await.map(|ran| ran.value)
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.run_asked(Instant::now(), work).await.map(|ran| ran.value)
     }
 
-    /// [`Pool::run`], which tells how long `work` waited for a thread.
-    pub(crate) async fn run_timed<T: Send + 'static>(
+    /// Waits until the pool may do a command more, one that walks over many entries or another one.
+    pub(crate) async fn place(&self, is_walk: bool) -> Place<'_> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let mut place =
+            Place { pool: self, asked_at: Instant::now(), is_used: false, command: None, walk: None };
+        // Nobody closes a semaphore.
+        if is_walk {
+            place.walk = self.walks.acquire().await.ok();
+        }
+        place.command = self.commands.acquire().await.ok();
+        place
+    }
+
+    /// [`Pool::run`] for a command. Tells how long it waited for its place and for a thread.
+    pub(crate) async fn run_command<T: Send + 'static>(
         &self,
+        mut place: Place<'_>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> esker::Result<Ran<T>> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        let (counts, asked_at) = (Arc::clone(&self.counts), Instant::now());
+        place.is_used = true;
+        self.run_asked(place.asked_at, work).await
+    }
+
+    async fn run_asked<T: Send + 'static>(
+        &self,
+        asked_at: Instant,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> esker::Result<Ran<T>> {
+        let counts = Arc::clone(&self.counts);
         let done = tokio::task::spawn_blocking(move || {
             let queued = asked_at.elapsed();
             counts.begun.fetch_add(1, Ordering::Relaxed);

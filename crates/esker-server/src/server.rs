@@ -14,6 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use esker::{Batch, Db, ErrorKind, Snapshot};
@@ -34,11 +35,11 @@ use crate::connection::{COMMIT_BYTES, ITEM_BYTES, is_move, told};
 use crate::expiries::Expiries;
 use crate::figures::{Figures, Times, add};
 use crate::http::Http;
-use crate::latches::{Latched, Latches};
+use crate::latches::{Latch, Latched, Latches};
 use crate::latency_monitor::{self, Kind};
 use crate::logins::Logins;
 use crate::memory::Budget;
-use crate::pool::{Pool, Ran};
+use crate::pool::{Place, Pool, Ran};
 use crate::reports::Reports;
 use crate::settings::Settings;
 use crate::syncs::{SyncWaits, Syncs};
@@ -53,8 +54,8 @@ use crate::{Config, Durability};
 /// Commands with more arguments are done on another thread, whatever they do.
 const ARGUMENTS_INLINE: usize = 2048;
 
-/// What the commands of a transaction write takes at most so much memory. Each has bounds of its own.
-const EXEC_BYTES_MAX: usize = 1 << 30;
+/// The replies of a transaction's commands take at most so many bytes together.
+const EXEC_REPLY_MAX: usize = 512 << 20;
 
 /// So many keys of a client that begins to wait are looked at at once.
 const KEYS_AT_ONCE: usize = 128;
@@ -107,6 +108,7 @@ impl Pending {
 }
 
 /// A command with its arguments.
+#[derive(Clone)]
 pub(crate) struct Owned {
     pub(crate) spec: &'static Spec,
     pub(crate) arguments: Vec<Vec<u8>>,
@@ -132,12 +134,20 @@ pub(crate) struct At<'a> {
 
 /// Commands that another thread does, as one step.
 struct Job {
-    commands: Vec<Owned>,
+    commands: Vec<Arc<Owned>>,
     resp3: bool,
     /// Whether they stand within `EXEC`, where nothing waits.
     in_exec: bool,
     stamp: Stamp,
     wants: Wants,
+    /// Set when the client's connection is to end.
+    is_ended: Arc<AtomicBool>,
+}
+
+/// What commands hold while the pool does them.
+pub(crate) struct Admitted<'a> {
+    latched: Option<Latched>,
+    place: Place<'a>,
 }
 
 /// What a job has come to.
@@ -327,7 +337,8 @@ impl Server {
             let found = self.sweep_some(database, from.clone(), nothing).await?;
             if !found.gone.is_empty() {
                 // No command on these keys is under way now, so what is still gone stays gone.
-                let _latched = self.hold(Some(found.gone.clone())).await;
+                let latches = found.gone.iter().map(|key| self.latches.of(database, key)).collect();
+                let _latched = self.hold(Some(latches)).await;
                 self.sweep_some(database, from, found.gone.into_iter().collect()).await?;
             }
             next = found.next;
@@ -458,7 +469,10 @@ impl Server {
         let (pending, outcome, client) = self.turn.borrow_mut().end();
         // Whoever has latched some of them waits for this commit.
         let keys = pending.writes.cleared().is_empty().then(|| pending.writes.keys());
-        let latched = self.latches.hold_now(keys);
+        let latches = |keys: Vec<(u16, Vec<u8>)>| {
+            keys.iter().map(|(database, key)| self.latches.of(*database, key)).collect()
+        };
+        let latched = self.latches.hold_now(keys.map(latches));
         let (server, decided) = (Rc::clone(self), Rc::clone(&outcome));
         tokio::task::spawn_local(async move {
             let Pending { writes, touched, events, .. } = pending;
@@ -476,7 +490,7 @@ impl Server {
     }
 
     /// Latches these keys for a job in the pool; `None`: all keys. What was written to them is committed.
-    async fn hold(self: &Rc<Self>, keys: Option<Vec<Vec<u8>>>) -> Latched {
+    async fn hold(self: &Rc<Self>, keys: Option<Vec<Latch>>) -> Latched {
         let latched = self.latches.hold(keys).await;
         if !self.try_commit() {
             // From here on nobody writes to these keys. Whether it succeeds is the business of those who rely on it.
@@ -629,7 +643,7 @@ impl Server {
             let Waiter { client, spec, database, .. } = waiter;
             reply = Reply::new(client.resp3.get());
             let arguments = waiter.arguments_for(key);
-            let is_free = self.latches.are_free(spec.keys_of(&arguments));
+            let is_free = self.may_run(spec, &arguments, *database, false);
             let steps = Cell::new(STEPS_INLINE);
             let at = At { database: *database, now_us: self.now_us(), steps: &steps };
             if !is_free || self.evaluate(&mut pending, spec, &arguments, &[], at, &mut reply).is_err() {
@@ -676,59 +690,57 @@ impl Server {
 
     // ---- on other threads ----------------------------------------------------------------------------
 
+    /// Waits until the pool may do `commands`: for the turn of their keys, if they write or stand within `EXEC`, and for a
+    /// place. With `others`, which are latched too.
+    pub(crate) async fn admit(
+        self: &Rc<Self>,
+        commands: &[Arc<Owned>],
+        in_exec: bool,
+        others: Vec<Latch>,
+        why: &mut Why,
+    ) -> Admitted<'_> {
+        let begun = Instant::now();
+        let writes = commands.iter().any(|command| command.spec.flags.writes);
+        let mut latched = None;
+        if writes || in_exec {
+            let mut keys = Some(others);
+            for command in commands {
+                let of_one = self.latches_of(command.spec, &command.arguments(), command.database);
+                keys = keys.zip(of_one).map(|(mut keys, of_one)| {
+                    keys.extend(of_one);
+                    keys
+                });
+            }
+            latched = Some(self.hold(keys).await);
+            let waited = begun.elapsed();
+            self.figures.key_waits.add(waited);
+            why.keys += waited;
+        }
+        let place = self.pool.place(why.to_pool == Some(ToPool::Walk)).await;
+        Admitted { latched, place }
+    }
+
     /// Does commands on another thread, as one step, and commits what they write. Returns the reply of each.
     ///
     /// # Errors
     /// When the store could not be read or written. Nothing was written then, unless the error says otherwise.
     pub(crate) async fn run_in_pool(
         self: &Rc<Self>,
-        commands: Vec<Owned>,
-        resp3: bool,
+        commands: Vec<Arc<Owned>>,
+        admitted: Admitted<'_>,
+        client: &Client,
         in_exec: bool,
         why: &mut Why,
     ) -> esker::Result<Vec<Reply>> {
-        let done = self.run_in_pool_if(commands, resp3, in_exec, Vec::new(), || true, why).await?;
-        Ok(done.unwrap_or_default())
-    }
-
-    /// [`Server::run_in_pool`], if `holds` when the keys of the commands and `others` are latched. `None` if it does not.
-    pub(crate) async fn run_in_pool_if(
-        self: &Rc<Self>,
-        commands: Vec<Owned>,
-        resp3: bool,
-        in_exec: bool,
-        others: Vec<Vec<u8>>,
-        holds: impl FnOnce() -> bool,
-        why: &mut Why,
-    ) -> esker::Result<Option<Vec<Reply>>> {
-        let begun = Instant::now();
-        let writes = commands.iter().any(|command| command.spec.flags.writes);
-        let latched = if writes || in_exec {
-            let of_all = commands.iter().any(|command| is_about_all(command.spec));
-            let keys = commands.iter().flat_map(|command| {
-                let arguments = command.arguments();
-                let keys = command.spec.keys_of(&arguments).into_iter().map(<[u8]>::to_vec);
-                keys.collect::<Vec<_>>()
-            });
-            let keys = keys.chain(others);
-            Some(self.hold((!of_all).then(|| keys.collect())).await)
-        } else {
-            None
-        };
-        if latched.is_some() {
-            let waited = begun.elapsed();
-            self.figures.key_waits.add(waited);
-            why.keys += waited;
-        }
-        if !holds() {
-            return Ok(None);
-        }
+        let Admitted { latched, place } = admitted;
         // Others may begin to watch or to wait before it ends.
         let wants = Wants { touched: true, ..self.wants() };
-        let job = Job { commands, resp3, in_exec, stamp: self.stamp(self.now_us()), wants };
+        let (resp3, is_ended) = (client.resp3.get(), client.ended_flag());
+        let job = Job { commands, resp3, in_exec, stamp: self.stamp(self.now_us()), wants, is_ended };
         let (db, trees, cursors) = (self.db.clone(), Arc::clone(&self.trees), Arc::clone(&self.cursors));
         let snapshot = db.snapshot();
-        let ran = self.pool.run_timed(move || job.run_traced(&db, &snapshot, &trees, &cursors)).await?;
+        let ran =
+            self.pool.run_command(place, move || job.run_traced(&db, &snapshot, &trees, &cursors)).await?;
         let Ran { value: (done, spent), queued } = ran;
         (why.thread, why.spent) = (queued, spent);
         let done = done?;
@@ -738,13 +750,36 @@ impl Server {
         }
         drop(latched);
         self.tell(done.committed);
-        Ok(Some(done.replies))
+        Ok(done.replies)
     }
 
-    /// Whether the latches let a command run now.
+    /// Whether the latches let a command run now; `has_waited` if it has waited for its turn.
     #[inline]
-    pub(crate) fn may_run(&self, spec: &Spec, arguments: &[&[u8]]) -> bool {
-        self.latches.are_all_free() || (!is_about_all(spec) && self.latches.are_free(spec.keys_of(arguments)))
+    pub(crate) fn may_run(&self, spec: &Spec, arguments: &[&[u8]], database: u16, has_waited: bool) -> bool {
+        self.latches.are_all_free() || self.is_its_turn(spec, arguments, database, has_waited)
+    }
+
+    #[cold]
+    fn is_its_turn(&self, spec: &Spec, arguments: &[&[u8]], database: u16, has_waited: bool) -> bool {
+        let keys = self.latches_of(spec, arguments, database);
+        if has_waited {
+            return self.latches.are_let_go(keys.as_deref());
+        }
+        keys.is_some_and(|keys| self.latches.are_free(keys))
+    }
+
+    /// The latches of a command's keys; `None`: of all keys.
+    pub(crate) fn latches_of(&self, spec: &Spec, arguments: &[&[u8]], database: u16) -> Option<Vec<Latch>> {
+        if is_about_all(spec) {
+            return None;
+        }
+        // Which key it writes to in the other database is not looked at.
+        let databases = [vec![database], spec.databases_of(arguments)].concat();
+        let keys = spec.keys_of(arguments);
+        let in_all = |key| databases.iter().map(move |database| (*database, key));
+        Some(
+            keys.into_iter().flat_map(in_all).map(|(database, key)| self.latches.of(database, key)).collect(),
+        )
     }
 
     // ---- durability ----------------------------------------------------------------------------------
@@ -858,9 +893,9 @@ impl Job {
         cursors: &Cursors,
         committed: &mut Duration,
     ) -> esker::Result<Done> {
-        let view = View::of_pool(trees, snapshot);
+        let view = View::of_pool(trees, snapshot).until(&self.is_ended);
         let mut pending = Pending::default();
-        let mut replies = Vec::new();
+        let (mut replies, mut replied) = (Vec::new(), 0);
         for (place, command) in self.commands.iter().enumerate() {
             let mut reply = Reply::new(self.resp3);
             let stamp = Stamp { seed: mixed(self.stamp.seed.wrapping_add(place as u64)), ..self.stamp };
@@ -874,10 +909,12 @@ impl Job {
             }
             pending.touched.append(&mut ctx.take_touched());
             pending.events.append(&mut ctx.take_events());
+            replied += reply.bytes.len();
             replies.push(reply);
-            if self.commands.len() > 1 && pending.writes.memory_bytes() > EXEC_BYTES_MAX {
-                let message =
-                    format!("a transaction writes at most {EXEC_BYTES_MAX} bytes; nothing was written");
+            if self.in_exec && replied > EXEC_REPLY_MAX {
+                let message = format!(
+                    "the replies of a transaction take at most {EXEC_REPLY_MAX} bytes; nothing was written"
+                );
                 return Err(esker::Error::new(ErrorKind::InvalidInput, message));
             }
         }

@@ -11,6 +11,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use esker::{Batch, Db, ErrorKind, PutOptions, Scan, ScanRange, Snapshot, StoredValue, Tree, ValueWriter};
@@ -300,18 +301,25 @@ pub(crate) struct View<'a> {
     snapshot: Option<&'a Snapshot>,
     /// How many more entries may be walked over; `None`: any number.
     steps_left: Cell<Option<u32>>,
+    /// Set when nobody wants what is read any more.
+    is_ended: Option<&'a AtomicBool>,
 }
 
 impl<'a> View<'a> {
     /// For the event loop: the store as it is now, and only what is in memory. At most `steps` entries are walked over, which
     /// are [`STEPS_INLINE`] for all that is done at once. Evaluate below [`esker::without_io`].
     pub(crate) fn inline(trees: &'a Trees, steps: u32) -> View<'a> {
-        View { trees, snapshot: None, steps_left: Cell::new(Some(steps)) }
+        View { trees, snapshot: None, steps_left: Cell::new(Some(steps)), is_ended: None }
     }
 
     /// For the pool: all of it, as it was when `snapshot` was taken.
     pub(crate) fn of_pool(trees: &'a Trees, snapshot: &'a Snapshot) -> View<'a> {
-        View { trees, snapshot: Some(snapshot), steps_left: Cell::new(None) }
+        View { trees, snapshot: Some(snapshot), steps_left: Cell::new(None), is_ended: None }
+    }
+
+    /// It can be read until `is_ended` is set.
+    pub(crate) fn until(self, is_ended: &'a AtomicBool) -> View<'a> {
+        View { is_ended: Some(is_ended), ..self }
     }
 
     /// Over how many more entries the event loop may walk.
@@ -329,6 +337,9 @@ impl<'a> View<'a> {
     /// Notes that an entry is looked at.
     fn step(&self) -> Result<(), ReadError> {
         match self.steps_left.get() {
+            _ if self.is_ended.is_some_and(|is_ended| is_ended.load(Ordering::Relaxed)) => {
+                Err(ReadError::Failed("the connection was ended".to_owned()))
+            }
             Some(0) => Err(ReadError::NeedsIo),
             left => {
                 self.steps_left.set(left.map(|left| left - 1));

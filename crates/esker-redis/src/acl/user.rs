@@ -5,7 +5,7 @@ use std::fmt;
 use super::classes::{Access, CLASSES, access_of, place_of, subcommands};
 use super::databases::Databases;
 use super::rules::{Kind, Rule, Secret, Subject, name_of};
-use crate::commands::{Keys, Spec, is};
+use crate::commands::{Keys, Spec};
 use crate::glob;
 use crate::numbers::integer;
 
@@ -348,23 +348,14 @@ impl User {
         if spec.name == "flushall" {
             return Some(Denied::AllDatabases);
         }
-        let number = |argument: &[u8]| integer(argument).and_then(|number| u16::try_from(number).ok());
-        let other = match spec.name {
+        if spec.name == "select" {
             // What is no number is an error of the command.
-            "select" => return (!self.databases.has(number(arguments.get(1)?)?)).then_some(Denied::Database),
-            "move" => arguments.get(2).and_then(|argument| number(argument)),
-            // The last one counts, and each that is named has to be allowed.
-            "copy" => {
-                let options = arguments.get(3..).unwrap_or_default();
-                let named =
-                    options.windows(2).filter(|pair| is(pair[0], "DB")).filter_map(|pair| number(pair[1]));
-                named.into_iter().find(|database| !self.databases.has(*database))
-            }
-            _ => None,
-        };
+            let selected = integer(arguments.get(1)?).and_then(|number| u16::try_from(number).ok())?;
+            return (!self.databases.has(selected)).then_some(Denied::Database);
+        }
         let is_about_data = !spec.is_of_server() || spec.keys != Keys::None;
         let is_denied = (is_about_data && !self.databases.has(database))
-            || other.is_some_and(|other| !self.databases.has(other));
+            || spec.databases_of(arguments).iter().any(|other| !self.databases.has(*other));
         is_denied.then_some(Denied::Database)
     }
 

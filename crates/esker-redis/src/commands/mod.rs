@@ -146,6 +146,21 @@ impl Spec {
             }
         }
     }
+
+    /// The databases that `arguments` name beside the one that the client has selected.
+    pub fn databases_of(&self, arguments: &[&[u8]]) -> Vec<u16> {
+        let number =
+            |argument: &[u8]| crate::numbers::integer(argument).and_then(|number| u16::try_from(number).ok());
+        match self.name {
+            "move" => arguments.get(2).and_then(|argument| number(argument)).into_iter().collect(),
+            "copy" => {
+                let options = arguments.get(3..).unwrap_or_default();
+                let named = options.windows(2).filter(|pair| is(pair[0], "DB"));
+                named.filter_map(|pair| number(pair[1])).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// Whether so many arguments are what an arity asks for.
