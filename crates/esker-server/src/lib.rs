@@ -194,12 +194,16 @@ impl Config {
 }
 
 impl Config {
-    /// Reads the files with users and certificates. A server does that itself when it begins; this is for those who want
-    /// to know before they open a store.
+    /// Looks at the addresses, and reads the files with users and certificates. A server does that itself when it begins; this
+    /// is for those who want to know before they open or make a store.
     ///
     /// # Errors
-    /// [`ServeError::Security`] if a file cannot be read, or does not hold what it should.
-    pub fn check_files(&self) -> Result<(), ServeError> {
+    /// [`ServeError::Address`] for one with TLS without certificates, or for HTTP with TLS. [`ServeError::Security`] if a file
+    /// cannot be read, or does not hold what it should.
+    pub fn check(&self) -> Result<(), ServeError> {
+        let resp = self.resp.iter().map(|address| listen::check(address, self.security.tls.is_some()));
+        let http = self.http.iter().map(listen::check_http);
+        resp.chain(http).collect::<Result<(), _>>().map_err(ServeError::Address)?;
         users::configured(&self.security).map_err(ServeError::Security)?;
         self.certificates().map(drop)
     }

@@ -116,10 +116,8 @@ impl Listeners {
     ) -> Result<Listeners, String> {
         let mut listeners = Vec::new();
         for address in addresses {
+            check(address, security.tls.is_some())?;
             listeners.push(match address {
-                Address::Tls(..) if security.tls.is_none() => {
-                    return Err(format!("cannot listen to {address}: TLS needs a certificate and its key (--tls-cert, --tls-key)"));
-                }
                 Address::Tcp(host, port) => tcp(host, *port, false, security, users).await?,
                 Address::Tls(host, port) => tcp(host, *port, true, security, users).await?,
                 Address::Unix(path) => unix(path).await?,
@@ -135,9 +133,9 @@ impl Listeners {
     pub(crate) async fn bind_http(addresses: &[Address]) -> Result<Listeners, String> {
         let mut listeners = Vec::new();
         for address in addresses {
+            check_http(address)?;
             listeners.push(match address {
-                Address::Tls(..) => return Err(format!("cannot listen to {address}: HTTP has no TLS here")),
-                Address::Tcp(host, port) => local_tcp(host, *port).await?,
+                Address::Tls(host, port) | Address::Tcp(host, port) => local_tcp(host, *port).await?,
                 Address::Unix(path) => unix(path).await?,
             });
         }
@@ -151,6 +149,23 @@ impl Listeners {
     pub(crate) fn into_each(self) -> impl Iterator<Item = Listener> {
         self.0.into_iter()
     }
+}
+
+/// Refuses an address with TLS if there are no certificates.
+pub(crate) fn check(address: &Address, has_certificates: bool) -> Result<(), String> {
+    if matches!(address, Address::Tls(..)) && !has_certificates {
+        let why = "TLS needs a certificate and its key (--tls-cert, --tls-key)";
+        return Err(format!("cannot listen to {address}: {why}"));
+    }
+    Ok(())
+}
+
+/// Refuses an address for HTTP with TLS.
+pub(crate) fn check_http(address: &Address) -> Result<(), String> {
+    if matches!(address, Address::Tls(..)) {
+        return Err(format!("cannot listen to {address}: HTTP has no TLS here"));
+    }
+    Ok(())
 }
 
 async fn tcp(

@@ -34,7 +34,7 @@ pub(crate) fn run(global: &Global, args: &Serve) -> Outcome {
         "starting"
     );
     let config = config(global, args)?;
-    config.check_files().map_err(failure)?;
+    config.check().map_err(failure)?;
     let events = StoreEvents::default();
     let opened = store::patiently(global, || {
         Ok(Db::open(&global.db, store::options(global).listener(events.clone())))

@@ -340,6 +340,9 @@ fn what_it_refuses() {
         ("serve --resp unix:file", "cannot listen to file"),
         ("serve --resp unix:none/socket", "cannot listen to none/socket"),
         ("serve --resp 6379", "is no address"),
+        ("serve --resp tls://127.0.0.1:0", "TLS needs a certificate"),
+        ("serve --http tls://127.0.0.1:0", "HTTP has no TLS here"),
+        ("serve --resp tls://127.0.0.1:0 --db none", "TLS needs a certificate"),
         ("serve --durability fast --resp unix:s", "is no durability"),
         ("serve --durability every=0ms --resp unix:s", "is no durability"),
         ("serve --databases 0 --resp unix:s", "is not in 1..=1024"),
@@ -351,6 +354,7 @@ fn what_it_refuses() {
     }
     assert_eq!(fs::read_to_string(dir.path().join("file")).unwrap(), "text");
     assert_eq!(esker(dir.path(), "get a").stdout(), "1\n");
+    assert!(!dir.path().join("none").exists(), "no store was made for an address that cannot be");
 }
 
 /// A socket that a killed server has left behind is in nobody's way.
