@@ -636,10 +636,11 @@ impl Collection {
     /// overwritten or deleted by the caller.
     pub(crate) fn delete_elements(&self, ctx: &mut Context<'_>) -> Result<(), ReadError> {
         let Place::Tree(prefix) = &self.place else { return Ok(()) };
+        let upper = behind(prefix);
         if ctx.session().written_bytes() > WRITTEN_BEFORE_LEFT {
+            ctx.session_mut().forget_unread(self.slot, prefix, upper.as_deref());
             return Ok(());
         }
-        let upper = behind(prefix);
         if self.head.entries > DELETED_SINGLY {
             ctx.session_mut().delete_unread(self.slot, prefix.clone(), upper);
             return Ok(());

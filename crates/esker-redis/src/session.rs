@@ -204,6 +204,8 @@ pub struct Session<'a> {
     now_us: u64,
     /// Why the writes since [`Session::begin`] cannot be made.
     refused: Option<Fault>,
+    /// Whether they would take more than [`WRITTEN_MAX`]. Then nothing can be read any more.
+    is_full: bool,
 }
 
 /// The most memory, in bytes, of what a command or a transaction writes.
@@ -212,10 +214,17 @@ const WRITTEN_MAX: usize = 1 << 30;
 /// The most bytes of a key, and of an element with its key.
 const KEY_BYTES_MAX: usize = 128 << 10;
 
+#[cold]
+fn too_much() -> ReadError {
+    let message =
+        format!("a command or a transaction writes at most {WRITTEN_MAX} bytes; nothing was written");
+    ReadError::Failed(message)
+}
+
 impl<'a> Session<'a> {
     /// Reads `base` and `writes` as they are at `now_us`, in microseconds since 1970, and adds to `writes`.
     pub fn new(base: &'a dyn Base, writes: &'a mut Writes, now_us: u64) -> Session<'a> {
-        Session { base, writes, now_us, refused: None }
+        Session { base, writes, now_us, refused: None, is_full: false }
     }
 
     fn lives(&self, entry: &Entry) -> bool {
@@ -228,7 +237,7 @@ impl<'a> Session<'a> {
 
     /// Begins a command: [`Session::undo`] goes back to here.
     pub(crate) fn begin(&mut self) {
-        self.refused = None;
+        (self.refused, self.is_full) = (None, false);
         self.writes.begin();
     }
 
@@ -247,6 +256,7 @@ impl<'a> Session<'a> {
     /// # Errors
     /// [`ReadError`] when it cannot be read.
     pub fn get(&self, slot: Slot, key: &[u8]) -> Result<Option<Entry>, ReadError> {
+        self.check_room()?;
         let found = match self.writes.op(slot, key) {
             Some(Op::Put(entry)) => Some(entry.clone()),
             Some(Op::Delete) => None,
@@ -294,6 +304,7 @@ impl<'a> Session<'a> {
     /// # Errors
     /// [`ReadError`] when it cannot be known.
     pub(crate) fn contains(&self, slot: Slot, key: &[u8]) -> Result<bool, ReadError> {
+        self.check_room()?;
         let expiry = match self.writes.op(slot, key) {
             Some(Op::Put(entry)) => Some(entry.expires_us),
             Some(Op::Delete) => None,
@@ -324,11 +335,14 @@ impl<'a> Session<'a> {
     fn write(&mut self, slot: Slot, key: &[u8], op: Op) {
         if self.written_bytes() <= WRITTEN_MAX {
             self.writes.write(slot, key, op);
-        } else {
-            let message =
-                format!("a command or a transaction writes at most {WRITTEN_MAX} bytes; nothing was written");
-            self.refused = Some(Fault::Unread(ReadError::Failed(message)));
+        } else if !self.is_full {
+            self.is_full = true;
+            self.refused = Some(Fault::Unread(too_much()));
         }
+    }
+
+    fn check_room(&self) -> Result<(), ReadError> {
+        if self.is_full { Err(too_much()) } else { Ok(()) }
     }
 
     /// The memory, in bytes, of what was written: of the whole transaction.
@@ -350,6 +364,12 @@ impl<'a> Session<'a> {
         self.writes.delete_range(slot, lower, upper);
     }
 
+    /// What was written to the keys from `lower` on and below `upper` is forgotten. No later read of this session may meet the
+    /// range.
+    pub(crate) fn forget_unread(&mut self, slot: Slot, lower: &[u8], upper: Option<&[u8]>) {
+        self.writes.forget_range(slot, Bounds { lower, upper });
+    }
+
     /// Everything in the tree goes.
     pub(crate) fn empty(&mut self, slot: Slot) {
         self.writes.empty(slot);
@@ -367,6 +387,7 @@ impl<'a> Session<'a> {
         reverse: bool,
         visit: &mut Visit<'_>,
     ) -> Result<(), ReadError> {
+        self.check_room()?;
         if bounds.upper.is_some_and(|upper| upper <= bounds.lower) {
             return Ok(());
         }
@@ -446,8 +467,10 @@ mod tests {
             );
         }
         assert!(session.written_bytes() <= WRITTEN_MAX + (2 << 20));
+        assert!(session.get(KEYS, b"a").is_err() && session.contains(KEYS, b"a").is_err());
         assert!(matches!(session.take_refused(), Some(Fault::Unread(ReadError::Failed(_)))));
         session.undo();
+        session.begin();
         session.put(KEYS, b"small", entry(b"1"));
         assert!(session.take_refused().is_none());
     }

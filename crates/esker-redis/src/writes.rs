@@ -212,23 +212,30 @@ impl Writes {
     }
 
     pub(crate) fn delete_range(&mut self, slot: Slot, lower: Vec<u8>, upper: Option<Vec<u8>>) {
-        self.rely();
         // Ranges are deleted first, so what was put into this one goes here.
-        let ops = self.ops.entry(slot).or_default();
-        let bounds = Bounds { lower: &lower, upper: upper.as_deref() };
-        let keys: Vec<Arc<[u8]>> = ops.range(bounds).map(|(key, _)| Arc::clone(key)).collect();
-        for key in keys {
-            let op = ops.remove(&key);
-            self.journal.push(Undo::Key(slot, key, op));
-        }
+        self.forget_range(slot, Bounds { lower: &lower, upper: upper.as_deref() });
         self.bytes += lower.len() + upper.as_ref().map_or(0, Vec::len) + 64;
         self.ranges.push((slot, lower, upper));
         self.journal.push(Undo::Range);
     }
 
+    /// Forgets what was written within `bounds`.
+    pub(crate) fn forget_range(&mut self, slot: Slot, bounds: Bounds<'_>) {
+        self.rely();
+        let ops = self.ops.entry(slot).or_default();
+        let keys: Vec<Arc<[u8]>> = ops.range(bounds).map(|(key, _)| Arc::clone(key)).collect();
+        for key in keys {
+            let op = ops.remove(&key);
+            self.bytes -= op.as_ref().map_or(0, |op| memory_of(&key, op)).min(self.bytes);
+            self.journal.push(Undo::Key(slot, key, op));
+        }
+    }
+
     pub(crate) fn empty(&mut self, slot: Slot) {
         self.rely();
         let ops = self.ops.remove(&slot).unwrap_or_default();
+        let bytes: usize = ops.by_key.iter().map(|(key, op)| memory_of(key, op)).sum();
+        self.bytes -= bytes.min(self.bytes);
         self.cleared.push(slot);
         self.journal.push(Undo::Cleared(slot, ops));
     }
@@ -272,6 +279,9 @@ mod tests {
     }
 
     type Model = BTreeMap<Vec<u8>, String>;
+
+    /// What a range takes whose ends have one byte each.
+    const RANGE_BYTES: usize = 66;
 
     /// Compares everything that can be asked about the tree with what should be there.
     fn compare(writes: &Writes, model: &Model, from: &[u8], to: &[u8]) {
@@ -330,6 +340,8 @@ mod tests {
                     model = before;
                     assert_eq!(state_of(&writes), state_before);
                 }
+                let of_ops: usize = writes.ops().map(|(_, key, op)| memory_of(key, op)).sum();
+                assert_eq!(writes.memory_bytes(), of_ops + writes.ranges().count() * RANGE_BYTES);
                 // Mostly nobody walks for a while.
                 if random(6) == 0 {
                     let from = random(40) as u8;

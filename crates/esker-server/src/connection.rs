@@ -30,7 +30,7 @@ use crate::clients::{Client, End};
 use crate::figures::{Slow, add, shortened};
 use crate::latency_monitor::Kind;
 use crate::listen::Stream;
-use crate::server::{At, Owned, Server};
+use crate::server::{ARGUMENTS_INLINE, At, Owned, Server};
 use crate::trees::STEPS_INLINE;
 use crate::turn::{Extent, Outcome};
 use crate::waiters::Waiter;
@@ -79,6 +79,9 @@ const WAITING_BYTES: usize = 1 << 20;
 
 /// What each of many small things takes beside its bytes, about.
 pub(crate) const ITEM_BYTES: usize = 48;
+
+/// What a command takes that waits, beside its arguments.
+const COMMAND_BYTES: usize = size_of::<Queued>() + size_of::<Owned>() + ITEM_BYTES;
 
 /// The most arguments of a command.
 const ARGUMENTS_MAX: usize = 1 << 20;
@@ -143,19 +146,18 @@ impl Next {
         let bytes_of = |arguments: &Vec<Vec<u8>>| {
             arguments.iter().map(|argument| argument.len() + ITEM_BYTES).sum::<usize>()
         };
+        // Those that wait are found by their keys too.
+        let with_keys = |command: &Owned| 4 * bytes_of(&command.arguments);
         match self {
-            Next::Do(
-                Wait::Commit(command)
-                | Wait::Latches(command)
-                | Wait::Pool(command)
-                | Wait::Login(command)
-                | Wait::Users(command),
-            ) => bytes_of(&command.arguments),
+            Next::Do(Wait::Commit(command) | Wait::Login(command) | Wait::Users(command)) => {
+                bytes_of(&command.arguments)
+            }
+            Next::Do(Wait::Latches(command) | Wait::Pool(command) | Wait::Element(command)) => {
+                with_keys(command)
+            }
             Next::Do(Wait::Long(_)) => LONG_MEMORY,
-            // Those that wait are found by their keys too.
-            Next::Do(Wait::Element(command)) => 4 * bytes_of(&command.arguments),
             Next::Do(Wait::Exec(queue, _)) => {
-                queue.iter().map(|queued| bytes_of(&queued.command.arguments)).sum::<usize>()
+                queue.iter().map(|queued| with_keys(&queued.command) + COMMAND_BYTES).sum::<usize>()
             }
             _ => 0,
         }
@@ -759,7 +761,7 @@ impl Connection {
                 return None;
             }
             queue.bytes += arguments.iter().map(|argument| argument.len() + ITEM_BYTES).sum::<usize>();
-            queue.bytes += size_of::<Queued>();
+            queue.bytes += COMMAND_BYTES;
             if queue.commands.len() >= QUEUED_MAX || queue.bytes > QUEUED_BYTES_MAX {
                 self.refuse(Some(spec), "ERR too many commands wait for EXEC");
                 return None;
@@ -831,7 +833,7 @@ impl Connection {
     }
 
     /// What the command that is being done has waited for.
-    fn why(&mut self) -> &mut Why {
+    pub(crate) fn why(&mut self) -> &mut Why {
         self.why.get_or_insert_default()
     }
 
@@ -870,6 +872,13 @@ impl Connection {
         Owned { spec, arguments, long: self.long.clone(), database: self.client.database.get() }
     }
 
+    /// Has the pool do a command, of which the server has noted why.
+    fn leave_to_pool(&mut self, spec: &'static Spec, arguments: &[&[u8]]) -> Next {
+        self.server.turn.borrow_mut().pending.take_news();
+        self.why().to_pool = self.server.to_pool.get();
+        Next::Do(Wait::Pool(self.owned(spec, arguments)))
+    }
+
     /// Whether the latches let a command run now.
     pub(crate) fn may_run(&self, spec: &Spec, arguments: &[&[u8]]) -> bool {
         self.server.may_run(spec, arguments, self.client.database.get(), self.has_waited)
@@ -877,14 +886,19 @@ impl Connection {
 
     /// Does a command that is evaluated.
     fn evaluated(&mut self, spec: &'static Spec, arguments: &[&[u8]]) -> Option<Next> {
-        if !self.may_run(spec, arguments) {
-            return Some(Next::Do(Wait::Latches(self.owned(spec, arguments))));
-        }
         if spec.flags.blocks
             && let Err(Fault::Told(message)) = timeout_of(spec, arguments)
         {
             self.reply.error(&message);
             return None;
+        }
+        if arguments.len() > ARGUMENTS_INLINE {
+            // There it waits for its keys, if it writes.
+            self.server.needs_pool(ToPool::Walk);
+            return Some(self.leave_to_pool(spec, arguments));
+        }
+        if !self.may_run(spec, arguments) {
+            return Some(Next::Do(Wait::Latches(self.owned(spec, arguments))));
         }
         let begin = self.reply.bytes.len();
         let steps = Cell::new(STEPS_INLINE);
@@ -896,11 +910,7 @@ impl Connection {
                 Some(Next::Do(Wait::Element(self.owned(spec, arguments))))
             }
             Ok(()) => None,
-            Err(ReadError::NeedsIo) => {
-                self.server.turn.borrow_mut().pending.take_news();
-                self.why().to_pool = self.server.to_pool.get();
-                Some(Next::Do(Wait::Pool(self.owned(spec, arguments))))
-            }
+            Err(ReadError::NeedsIo) => Some(self.leave_to_pool(spec, arguments)),
             Err(ReadError::Failed(message)) => {
                 self.reply.error(&format!("ERR {message}"));
                 None
@@ -1006,6 +1016,10 @@ impl Connection {
                 let admitted = server.admit(&commands, false, Vec::new(), &mut why);
                 let Some(admitted) = self.unless_ended(admitted).await else { return Ok(None) };
                 let done = server.run_in_pool(commands, admitted, &self.client, false, &mut why).await;
+                if self.client.is_ended() {
+                    // It may not have been done, so nothing behind it may be.
+                    return Ok(None);
+                }
                 *self.why() = why;
                 match done {
                     Ok(replies) if replies.iter().all(Reply::is_empty) && spec.flags.blocks => {
@@ -1034,9 +1048,9 @@ impl Connection {
             Wait::Exec(queue, commands) => {
                 let writes = commands.iter().any(|command| command.spec.flags.writes);
                 let begin = self.reply.bytes.len();
+                let mut why = *self.why();
                 let others =
                     self.watched.iter().map(|watched| server.latches.of(watched.database, &watched.key));
-                let mut why = Why { to_pool: server.to_pool.get(), ..Why::default() };
                 let admitted = server.admit(&commands, true, others.collect(), &mut why);
                 let Some(admitted) = self.unless_ended(admitted).await else { return Ok(None) };
                 let done = if self.has_changed() {
@@ -1044,6 +1058,9 @@ impl Connection {
                 } else {
                     server.run_in_pool(commands, admitted, &self.client, true, &mut why).await.map(Some)
                 };
+                if self.client.is_ended() {
+                    return Ok(None);
+                }
                 *self.why() = why;
                 self.unwatch();
                 match done {
@@ -1129,8 +1146,8 @@ impl Connection {
         }
     }
 
-    /// Waits for `waited`, which may hold keys meanwhile: it waits for nothing that the client does. `None`: the connection was
-    /// ended.
+    /// Waits for `waited`. Reads nothing from the client and writes nothing to it meanwhile, since `waited` may hold keys that
+    /// others need. `None`: the connection was ended.
     async fn unless_ended<T>(&self, waited: impl Future<Output = T>) -> Option<T> {
         tokio::pin!(waited);
         let done = loop {

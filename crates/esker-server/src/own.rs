@@ -520,11 +520,12 @@ impl Connection {
             return None;
         }
         let evaluated = self.evaluated_of(&mut queue);
-        let is_short = evaluated.len() <= EXEC_INLINE_MAX;
-        let mut replies = if is_short && self.may_run_all(&evaluated) {
-            self.evaluate_all(&evaluated)
+        let mut replies = if evaluated.len() > EXEC_INLINE_MAX {
+            Err(self.server.needs_pool(ToPool::Walk))
+        } else if !self.may_run_all(&evaluated) {
+            Err(self.server.needs_pool(ToPool::Busy))
         } else {
-            Err(ReadError::NeedsIo)
+            self.evaluate_all(&evaluated)
         };
         // What is done with the reply comes after its commit.
         if replies.is_ok()
@@ -541,6 +542,7 @@ impl Connection {
             }
             Err(ReadError::NeedsIo) => {
                 self.forget_pending();
+                self.why().to_pool = self.server.to_pool.get();
                 Some(Next::Do(Wait::Exec(queue.commands, evaluated)))
             }
             Err(ReadError::Failed(message)) => {
@@ -596,12 +598,14 @@ impl Connection {
     /// Whether the latches let these commands of a transaction run now.
     fn may_run_all(&self, commands: &[Arc<Owned>]) -> bool {
         let server = &self.server;
+        if server.latches.are_all_free() {
+            return true;
+        }
         let watched = self.watched.iter().map(|watched| server.latches.of(watched.database, &watched.key));
-        server.latches.are_all_free()
-            || (server.latches.are_free(watched)
-                && commands.iter().all(|command| {
-                    server.may_run(command.spec, &command.arguments(), command.database, false)
-                }))
+        server.latches.are_free(Some(&watched.collect::<Vec<_>>()))
+            && commands
+                .iter()
+                .all(|command| server.may_run(command.spec, &command.arguments(), command.database, false))
     }
 
     /// Takes back what the transaction has written: nothing else is pending.
@@ -610,7 +614,7 @@ impl Connection {
     }
 
     fn evaluate_all(&mut self, commands: &[Arc<Owned>]) -> Result<Vec<Reply>, ReadError> {
-        let (mut replies, now_us) = (Vec::new(), self.now_us());
+        let (mut replies, mut replied, now_us) = (Vec::new(), 0, self.now_us());
         // All of them are one step of the event loop.
         let steps = Cell::new(STEPS_INLINE);
         for command in commands {
@@ -626,8 +630,9 @@ impl Connection {
             if reply.bytes.is_empty() {
                 esker_redis::commands::blocking::reply_without_element(command.spec, false, &mut reply);
             }
+            replied += reply.bytes.len();
             replies.push(reply);
-            if self.server.turn.borrow().pending.memory_bytes() > COMMIT_BYTES {
+            if self.server.turn.borrow().pending.memory_bytes() > COMMIT_BYTES || replied > COMMIT_BYTES {
                 return Err(self.server.needs_pool(ToPool::Walk));
             }
         }

@@ -1,7 +1,8 @@
 //! The pool: threads for what would wait, and how busy they are.
 //!
-//! Commands have a share of the threads, and long ones a share of that. So commits, passwords and the pieces of huge values
-//! always find a thread soon, and a command that reads a file finds one however many clients walk over large collections.
+//! Commands have a share of the threads, and long ones a share of that. So commits, passwords and the pieces of huge values do
+//! not wait for commands, and a command that reads some values from files does not wait for those that walk over large
+//! collections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -119,6 +120,14 @@ impl Pool {
         }
         place.command = self.commands.acquire().await.ok();
         place
+    }
+
+    /// [`Pool::place`], if there is one at once.
+    pub(crate) fn try_place(&self, is_walk: bool) -> Option<Place<'_>> {
+        let walk = if is_walk { Some(self.walks.try_acquire().ok()?) } else { None };
+        let command = Some(self.commands.try_acquire().ok()?);
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Some(Place { pool: self, asked_at: Instant::now(), is_used: false, command, walk })
     }
 
     /// [`Pool::run`] for a command. Tells how long it waited for its place and for a thread.

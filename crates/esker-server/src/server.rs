@@ -52,10 +52,14 @@ use crate::why::{Spent, ToPool, Why};
 use crate::{Config, Durability};
 
 /// Commands with more arguments are done on another thread, whatever they do.
-const ARGUMENTS_INLINE: usize = 2048;
+pub(crate) const ARGUMENTS_INLINE: usize = 2048;
 
 /// The replies of a transaction's commands take at most so many bytes together.
 const EXEC_REPLY_MAX: usize = 512 << 20;
+
+/// So often a command that has its keys, but no place in the pool, lets go of them until there is one. Then it keeps its place
+/// until it has its keys.
+const PLACES_TRIED: usize = 8;
 
 /// So many keys of a client that begins to wait are looked at at once.
 const KEYS_AT_ONCE: usize = 128;
@@ -336,10 +340,13 @@ impl Server {
             let nothing = HashSet::new();
             let found = self.sweep_some(database, from.clone(), nothing).await?;
             if !found.gone.is_empty() {
-                // No command on these keys is under way now, so what is still gone stays gone.
-                let latches = found.gone.iter().map(|key| self.latches.of(database, key)).collect();
-                let _latched = self.hold(Some(latches)).await;
-                self.sweep_some(database, from, found.gone.into_iter().collect()).await?;
+                // Those that a command is about to use come later: nobody waits for this.
+                let latch = |key: &Vec<u8>| self.latches.of(database, key);
+                let mut gone = found.gone;
+                gone.retain(|key| self.latches.are_free(Some(&[latch(key)])));
+                // No command on the others is under way now, so what is still gone stays gone.
+                let _latched = self.hold(Some(gone.iter().map(latch).collect())).await;
+                self.sweep_some(database, from, gone.into_iter().collect()).await?;
             }
             next = found.next;
         }
@@ -412,7 +419,7 @@ impl Server {
         ctx.set_wants(self.wants());
         esker::without_io(|| evaluate(&mut ctx, spec, arguments, reply)).map_err(|error| match error {
             ReadError::NeedsIo => {
-                self.needs_pool(if view.steps_left() == 0 { ToPool::Walk } else { ToPool::File })
+                self.needs_pool(if view.has_walked() { ToPool::Walk } else { ToPool::File })
             }
             error => error,
         })?;
@@ -472,7 +479,7 @@ impl Server {
         let latches = |keys: Vec<(u16, Vec<u8>)>| {
             keys.iter().map(|(database, key)| self.latches.of(*database, key)).collect()
         };
-        let latched = self.latches.hold_now(keys.map(latches));
+        let latched = self.latches.hold(keys.map(latches));
         let (server, decided) = (Rc::clone(self), Rc::clone(&outcome));
         tokio::task::spawn_local(async move {
             let Pending { writes, touched, events, .. } = pending;
@@ -489,9 +496,9 @@ impl Server {
         outcome
     }
 
-    /// Latches these keys for a job in the pool; `None`: all keys. What was written to them is committed.
+    /// Latches these keys, which nobody holds, for a job in the pool; `None`: all keys. What was written to them is committed.
     async fn hold(self: &Rc<Self>, keys: Option<Vec<Latch>>) -> Latched {
-        let latched = self.latches.hold(keys).await;
+        let latched = self.latches.hold(keys);
         if !self.try_commit() {
             // From here on nobody writes to these keys. Whether it succeeds is the business of those who rely on it.
             self.commit_in_pool().wait().await;
@@ -643,7 +650,8 @@ impl Server {
             let Waiter { client, spec, database, .. } = waiter;
             reply = Reply::new(client.resp3.get());
             let arguments = waiter.arguments_for(key);
-            let is_free = self.may_run(spec, &arguments, *database, false);
+            // Those who wait for its keys have come later.
+            let is_free = self.may_run(spec, &arguments, *database, true);
             let steps = Cell::new(STEPS_INLINE);
             let at = At { database: *database, now_us: self.now_us(), steps: &steps };
             if !is_free || self.evaluate(&mut pending, spec, &arguments, &[], at, &mut reply).is_err() {
@@ -690,8 +698,8 @@ impl Server {
 
     // ---- on other threads ----------------------------------------------------------------------------
 
-    /// Waits until the pool may do `commands`: for the turn of their keys, if they write or stand within `EXEC`, and for a
-    /// place. With `others`, which are latched too.
+    /// Waits until the pool may do `commands`: for the turn of their keys and those of `others`, if they write or stand within
+    /// `EXEC`, and for a place.
     pub(crate) async fn admit(
         self: &Rc<Self>,
         commands: &[Arc<Owned>],
@@ -699,25 +707,44 @@ impl Server {
         others: Vec<Latch>,
         why: &mut Why,
     ) -> Admitted<'_> {
-        let begun = Instant::now();
+        let is_walk = why.to_pool == Some(ToPool::Walk);
         let writes = commands.iter().any(|command| command.spec.flags.writes);
-        let mut latched = None;
-        if writes || in_exec {
-            let mut keys = Some(others);
-            for command in commands {
-                let of_one = self.latches_of(command.spec, &command.arguments(), command.database);
-                keys = keys.zip(of_one).map(|(mut keys, of_one)| {
-                    keys.extend(of_one);
-                    keys
-                });
-            }
-            latched = Some(self.hold(keys).await);
-            let waited = begun.elapsed();
-            self.figures.key_waits.add(waited);
-            why.keys += waited;
+        if !writes && !in_exec {
+            return Admitted { latched: None, place: self.pool.place(is_walk).await };
         }
-        let place = self.pool.place(why.to_pool == Some(ToPool::Walk)).await;
-        Admitted { latched, place }
+        let mut keys = Some(others);
+        for command in commands {
+            let of_one = self.latches_of(command.spec, &command.arguments(), command.database);
+            keys = keys.zip(of_one).map(|(mut keys, of_one)| {
+                keys.extend(of_one);
+                keys
+            });
+        }
+        let begun = Instant::now();
+        let place = self.place_for(keys.as_deref(), is_walk).await;
+        let latched = self.hold(keys).await;
+        let waited = begun.elapsed();
+        self.figures.key_waits.add(waited);
+        why.keys += waited;
+        Admitted { latched: Some(latched), place }
+    }
+
+    /// Waits for a place in the pool at a time at which nobody holds these keys; `None`: any key.
+    async fn place_for(&self, keys: Option<&[Latch]>, is_walk: bool) -> Place<'_> {
+        for _ in 0..PLACES_TRIED {
+            self.latches.wait(keys).await;
+            // Nobody has to wait for these keys while they wait for a place, nor takes a place who waits for keys.
+            if let Some(place) = self.pool.try_place(is_walk) {
+                return place;
+            }
+            let place = self.pool.place(is_walk).await;
+            if self.latches.are_free(keys) {
+                return place;
+            }
+        }
+        let place = self.pool.place(is_walk).await;
+        self.latches.wait(keys).await;
+        place
     }
 
     /// Does commands on another thread, as one step, and commits what they write. Returns the reply of each.
@@ -765,7 +792,7 @@ impl Server {
         if has_waited {
             return self.latches.are_let_go(keys.as_deref());
         }
-        keys.is_some_and(|keys| self.latches.are_free(keys))
+        self.latches.are_free(keys.as_deref())
     }
 
     /// The latches of a command's keys; `None`: of all keys.

@@ -29,6 +29,9 @@ pub(crate) const STEPS_INLINE: u32 = 1000;
 /// A command on the event loop makes no value of more bytes from shorter ones.
 const MADE_INLINE: u64 = 1 << 20;
 
+/// The event loop reads values of so many bytes for one command. More is work for the pool.
+const READ_INLINE: usize = 4 << 20;
+
 /// A database's trees.
 struct Database {
     keys: Tree,
@@ -301,6 +304,10 @@ pub(crate) struct View<'a> {
     snapshot: Option<&'a Snapshot>,
     /// How many more entries may be walked over; `None`: any number.
     steps_left: Cell<Option<u32>>,
+    /// The bytes of the values that were read, if `steps_left` is counted.
+    read: Cell<usize>,
+    /// Whether it was walked over a range.
+    has_walked: Cell<bool>,
     /// Set when nobody wants what is read any more.
     is_ended: Option<&'a AtomicBool>,
 }
@@ -309,12 +316,23 @@ impl<'a> View<'a> {
     /// For the event loop: the store as it is now, and only what is in memory. At most `steps` entries are walked over, which
     /// are [`STEPS_INLINE`] for all that is done at once. Evaluate below [`esker::without_io`].
     pub(crate) fn inline(trees: &'a Trees, steps: u32) -> View<'a> {
-        View { trees, snapshot: None, steps_left: Cell::new(Some(steps)), is_ended: None }
+        View { steps_left: Cell::new(Some(steps)), ..View::of(trees) }
     }
 
     /// For the pool: all of it, as it was when `snapshot` was taken.
     pub(crate) fn of_pool(trees: &'a Trees, snapshot: &'a Snapshot) -> View<'a> {
-        View { trees, snapshot: Some(snapshot), steps_left: Cell::new(None), is_ended: None }
+        View { snapshot: Some(snapshot), ..View::of(trees) }
+    }
+
+    fn of(trees: &'a Trees) -> View<'a> {
+        View {
+            trees,
+            snapshot: None,
+            steps_left: Cell::default(),
+            read: Cell::default(),
+            has_walked: Cell::default(),
+            is_ended: None,
+        }
     }
 
     /// It can be read until `is_ended` is set.
@@ -325,6 +343,19 @@ impl<'a> View<'a> {
     /// Over how many more entries the event loop may walk.
     pub(crate) fn steps_left(&self) -> u32 {
         self.steps_left.get().unwrap_or_default()
+    }
+
+    /// Whether many entries were looked at, or a range of them that is not in memory.
+    pub(crate) fn has_walked(&self) -> bool {
+        self.has_walked.get() || self.steps_left.get() == Some(0)
+    }
+
+    /// Notes that a value was read. After too many bytes, the next step is work for the pool.
+    fn note_read(&self, bytes: usize) {
+        self.read.set(self.read.get() + bytes);
+        if self.read.get() > READ_INLINE && self.steps_left.get().is_some() {
+            self.steps_left.set(Some(0));
+        }
     }
 
     fn scan(&self, tree: &Tree, range: ScanRange) -> esker::Result<Scan> {
@@ -358,7 +389,11 @@ impl Base for View<'_> {
             None => tree.get(key),
         };
         let place = Found { tree, key, in_snapshot: self.snapshot.is_some() };
-        found.map_err(|error| failed(&error))?.map(|value| place.entry(value)).transpose()
+        let entry = found.map_err(|error| failed(&error))?.map(|value| place.entry(value)).transpose()?;
+        if let Some(Entry { value: Value::Bytes(bytes), .. }) = &entry {
+            self.note_read(bytes.len());
+        }
+        Ok(entry)
     }
 
     fn lend(&self, slot: Slot, key: &[u8], use_value: &mut UseValue<'_>) -> Result<Lending, ReadError> {
@@ -369,9 +404,11 @@ impl Base for View<'_> {
         if self.steps_left.get() == Some(0) {
             return Err(ReadError::NeedsIo);
         }
+        let mut read = 0;
         let lent = tree.get_lent(key, |lent| match lent.bytes {
             Some(bytes) if bytes.len() as u64 <= COPIED_BYTES && lent.attributes.is_empty() => {
                 use_value(bytes, lent.expires_us);
+                read = bytes.len();
                 Lending::Lent
             }
             _ => Lending::Refused,
@@ -380,6 +417,7 @@ impl Base for View<'_> {
         // The get that follows a refusal counts it.
         if lending != Lending::Refused {
             self.step()?;
+            self.note_read(read);
         }
         Ok(lending)
     }
@@ -410,12 +448,14 @@ impl Base for View<'_> {
         visit: &mut esker_redis::Visit<'_>,
     ) -> Result<(), ReadError> {
         let Some(tree) = self.trees.find(slot) else { return Ok(()) };
+        self.has_walked.set(true);
         let range = within(bounds);
         let range = if reverse { range.reverse() } else { range };
         let mut scan = self.scan(tree, range).map_err(|error| failed(&error))?;
         while scan.advance().map_err(|error| failed(&error))? {
             self.step()?;
             let (attributes, expires_us) = (scan.attributes().to_vec(), scan.expires_us());
+            self.note_read(scan.value_len().min(COPIED_BYTES) as usize);
             let value = if scan.value_len() <= COPIED_BYTES {
                 Value::Bytes(scan.value().map_err(|error| failed(&error))?.to_vec())
             } else {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::client::{encoded, encoded_line};
+use crate::client::{Client, Value, encoded, encoded_line};
 use crate::host::{Host, Store, wait_until};
 
 #[test]
@@ -327,4 +327,26 @@ fn long_replies_of_random_members_are_work_for_the_pool() {
     }
     assert!(!client.call("SRANDMEMBER s -1000").is_error());
     assert_eq!(client.figure("commands_in_pool"), 3);
+}
+
+/// However few entries they have: the event loop copies a few MiB for one command.
+#[test]
+fn replies_of_many_bytes_are_work_for_the_pool() {
+    let host = Host::start();
+    let mut client = host.client();
+    client.call_with(&[b"SET", &b"key"[..], &[b'x'; 6000]]);
+    let in_pool = |client: &mut Client, count: usize| {
+        let before = client.figure("commands_in_pool");
+        assert!(!client.call(&format!("MGET{}", " key".repeat(count))).is_error());
+        client.figure("commands_in_pool") - before
+    };
+    assert_eq!((in_pool(&mut client, 100), in_pool(&mut client, 900)), (0, 1));
+    // In a transaction too, whose own value is read again and again.
+    let value = "x".repeat(500_000);
+    client.check("MULTI => +OK");
+    client.call_with(&["SET", "own", &value]);
+    (0..20).for_each(|_| client.check("GET own => +QUEUED"));
+    let Value::Array(replies) = client.call("EXEC") else { panic!("no array") };
+    assert!(replies.len() == 21 && replies[20].bytes() == value.as_bytes());
+    assert_eq!(client.figure("commands_in_pool"), 2);
 }

@@ -150,8 +150,10 @@ fn get(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), F
 
 fn mget(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
     let keys = &args[1..];
+    let begin = reply.bytes.len();
     reply.array(keys.len());
     for key in keys {
+        ctx.session().may_make((reply.bytes.len() - begin) as u64)?;
         let found = match ctx.lend_string(key, |bytes| reply.bulk(bytes))? {
             Lending::Lent => continue,
             Lending::Absent => None,
