@@ -28,12 +28,13 @@ use crate::acl::redacted;
 use crate::canary::broken;
 use crate::clients::{Client, End};
 use crate::figures::{Slow, add, shortened};
+use crate::latches::Latched;
 use crate::latency_monitor::Kind;
 use crate::listen::Stream;
 use crate::server::{ARGUMENTS_INLINE, At, Owned, Server};
 use crate::trees::STEPS_INLINE;
 use crate::turn::{Extent, Outcome};
-use crate::waiters::Waiter;
+use crate::waiters::{Answer, Held, Waiter};
 use crate::wake::yield_to_ready;
 use crate::watches::Watched;
 use crate::why::{ToPool, Why};
@@ -114,6 +115,15 @@ enum Input {
     Bytes(usize),
     /// A word from others: there is a message to be sent, or the connection has to end.
     Told,
+}
+
+/// How a wait of a command that has not begun has ended.
+enum Waited<T> {
+    Done(T),
+    /// The command waits for elements, and has waited long enough.
+    TimeIsOver,
+    /// The connection was ended.
+    Ended,
 }
 
 /// What a command waits for.
@@ -238,6 +248,8 @@ pub(crate) struct Connection {
     held_bytes: usize,
     /// Whether a reply is written whose beginning the client has.
     is_within_reply: bool,
+    /// The keys of the command that is being done, if it has got them already.
+    latched: Option<Latched>,
     /// Until when the command that is being done waits for elements: `None` in it stands for ever.
     waits_until: Option<Option<tokio::time::Instant>>,
     /// Until when the client has to be a user.
@@ -300,6 +312,7 @@ pub(crate) fn begin(
         subscribed_bytes: 0,
         replies: Replies::All,
         has_waited: false,
+        latched: None,
         clock: Instant::now(),
         begun: Begun::now(server),
         last: None,
@@ -995,8 +1008,10 @@ impl Connection {
             Wait::Latches(command) => {
                 let since = Instant::now();
                 let keys = server.latches_of(command.spec, &command.arguments(), command.database);
-                if self.unless_ended(server.latches.wait(keys.as_deref())).await.is_none() {
-                    return Ok(None);
+                match self.in_its_time(&command, server.latches.wait(keys.as_deref())).await? {
+                    Waited::Done(()) => {}
+                    Waited::TimeIsOver => return Ok(Some(self.end_without_element(&command))),
+                    Waited::Ended => return Ok(None),
                 }
                 let waited = since.elapsed();
                 server.figures.key_waits.add(waited);
@@ -1013,8 +1028,13 @@ impl Connection {
                 let mut after = spec.flags.blocks.then(|| After::new(&server, &command));
                 let mut why = *self.why();
                 let commands = vec![Arc::clone(&command)];
-                let admitted = server.admit(&commands, false, Vec::new(), &mut why);
-                let Some(admitted) = self.unless_ended(admitted).await else { return Ok(None) };
+                let latched = self.latched.take();
+                let admitted = server.admit(&commands, false, Vec::new(), latched, &mut why);
+                let admitted = match self.in_its_time(&command, admitted).await? {
+                    Waited::Done(admitted) => admitted,
+                    Waited::TimeIsOver => return Ok(Some(self.end_without_element(&command))),
+                    Waited::Ended => return Ok(None),
+                };
                 let done = server.run_in_pool(commands, admitted, &self.client, false, &mut why).await;
                 if self.client.is_ended() {
                     // It may not have been done, so nothing behind it may be.
@@ -1051,7 +1071,7 @@ impl Connection {
                 let mut why = *self.why();
                 let others =
                     self.watched.iter().map(|watched| server.latches.of(watched.database, &watched.key));
-                let admitted = server.admit(&commands, true, others.collect(), &mut why);
+                let admitted = server.admit(&commands, true, others.collect(), None, &mut why);
                 let Some(admitted) = self.unless_ended(admitted).await else { return Ok(None) };
                 let done = if self.has_changed() {
                     Ok(None)
@@ -1167,6 +1187,64 @@ impl Connection {
         Some(done)
     }
 
+    /// Waits for `waited`, for which a command waits that has not begun. One that waits for elements waits for nothing longer
+    /// than it would for them, nor if its client has gone.
+    async fn in_its_time<T>(
+        &mut self,
+        command: &Owned,
+        waited: impl Future<Output = T>,
+    ) -> io::Result<Waited<T>> {
+        if !command.spec.flags.blocks {
+            return Ok(self.unless_ended(waited).await.map_or(Waited::Ended, Waited::Done));
+        }
+        let until = self.deadline(command.spec, &command.arguments());
+        tokio::pin!(waited);
+        let done = loop {
+            if self.client.is_ended() {
+                return Ok(Waited::Ended);
+            }
+            tokio::select! {
+                biased;
+                done = &mut waited => break Waited::Done(done),
+                () = self.client.told.notified() => {}
+                () = sleep_until(until) => break Waited::TimeIsOver,
+                read = poll_fn(|cx| poll_append(&mut self.stream, &mut self.buffer, READ_BYTES, cx)),
+                    if self.buffer.len() <= WAITING_BYTES =>
+                {
+                    if read? == 0 {
+                        return Ok(Waited::Ended);
+                    }
+                    self.note_memory();
+                }
+            }
+        };
+        if self.client.has_messages() {
+            self.client.told.notify();
+        }
+        Ok(done)
+    }
+
+    /// Until when a command waits for elements, from the moment on at which this is asked first.
+    fn deadline(&mut self, spec: &Spec, arguments: &[&[u8]]) -> Option<tokio::time::Instant> {
+        *self.waits_until.get_or_insert_with(|| {
+            let at_most = timeout_of(spec, arguments).ok().flatten().map(Duration::from_micros);
+            at_most.and_then(|at_most| tokio::time::Instant::now().checked_add(at_most))
+        })
+    }
+
+    /// Answers a command that has waited for an element long enough, and goes on.
+    fn end_without_element(&mut self, command: &Owned) -> Next {
+        let begin = self.reply.bytes.len();
+        reply_without_element(command.spec, true, &mut self.reply);
+        self.waits_until = None;
+        // To wait for an element is no work.
+        self.clock = Instant::now();
+        self.why = None;
+        self.note(command.spec, &command.arguments(), begin);
+        self.silence(&command.arguments(), begin);
+        self.step()
+    }
+
     /// Does a command again that had to wait, and those behind it.
     fn again(&mut self, command: &Owned) -> Next {
         self.long.clone_from(&command.long);
@@ -1185,17 +1263,16 @@ impl Connection {
         self.flush().await?;
         let Owned { spec, arguments, long, database } = command;
         let given: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
-        let at_most = timeout_of(spec, &given).ok().flatten().map(Duration::from_micros);
-        // It began when the command waited for the first time.
-        let until = *self.waits_until.get_or_insert_with(|| {
-            at_most.and_then(|at_most| tokio::time::Instant::now().checked_add(at_most))
-        });
+        let until = self.deadline(spec, &given);
         let mut keys: Vec<Vec<u8>> = spec.keys_of(&given).into_iter().map(<[u8]>::to_vec).collect();
         if is_move(spec) {
             // Where its element goes to brings none.
             keys.truncate(1);
         }
-        let (answer, answered) = oneshot::channel();
+        let (answer, mut answered) = oneshot::channel();
+        let held = Rc::<Held>::default();
+        // A move needs both of its keys.
+        let latches = is_move(spec).then(|| self.server.latches_of(spec, &given, database)).flatten();
         let begin = self.reply.bytes.len();
         // It may have lost a right while replies were written. Who changes rights looks only at clients that wait already.
         if !self.is_unrestricted()
@@ -1214,19 +1291,31 @@ impl Connection {
             database,
             keys,
             answer,
+            held: Rc::clone(&held),
         };
         let id = self.server.waiters.borrow_mut().add(waiter);
         let (server, client) = (Rc::clone(&self.server), Rc::clone(&self.client));
-        let mut waiting = Waiting { server, client, id, keys: named, is_settled: false };
+        let mut waiting =
+            Waiting { server, client, id, keys: named, held: Rc::clone(&held), is_settled: false };
         self.client.is_blocked.set(true);
         // An element may have come since the command was evaluated.
         let server = Rc::clone(&self.server);
         let waited = async move {
-            server.serve_new_waiter(id, until).await;
+            let look = async {
+                server.look_for_element(id, until).await;
+                loop {
+                    let keys = held.some().await;
+                    let of_keys = keys.iter().map(|key| server.latches.of(database, key)).collect();
+                    let latches = latches.clone().unwrap_or(of_keys);
+                    server.latches.wait(Some(&latches)).await;
+                    server.serve_waiters(held.take().into_iter().map(|key| (database, key)).collect());
+                }
+            };
             tokio::select! {
                 biased;
-                answer = answered => Some(answer.ok().flatten()),
+                answer = &mut answered => answer.ok(),
                 () = sleep_until(until) => None,
+                () = look => None,
             }
         };
         let Some(waited) = self.beside_client(waited).await? else { return Ok(None) };
@@ -1235,19 +1324,20 @@ impl Connection {
         self.why = None;
         let is_over = until.is_some_and(|until| until <= tokio::time::Instant::now());
         match waited {
-            Some(Some(bytes)) => {
+            Some(Answer::Reply(bytes)) => {
                 waiting.is_settled = true;
                 self.reply.bytes.extend(bytes);
                 self.has_written = true;
             }
-            // Its keys are latched, or it has to read a file.
-            Some(None) if !is_over => {
+            // It has to read a file, or the store is busy.
+            Some(Answer::Try(latched)) if !is_over => {
+                let command = Owned { spec, arguments, long, database };
                 // However often that happens, the client may go.
-                if self.beside_client(tokio::task::yield_now()).await?.is_none() {
+                if let Waited::Ended = self.in_its_time(&command, tokio::task::yield_now()).await? {
                     return Ok(None);
                 }
                 waiting.is_settled = true;
-                let command = Owned { spec, arguments, long, database };
+                self.latched = latched;
                 return Ok(Some(Next::Do(Wait::Pool(command))));
             }
             _ => reply_without_element(spec, true, &mut self.reply),
@@ -1308,6 +1398,7 @@ struct Waiting {
     client: Rc<Client>,
     id: u64,
     keys: Vec<(u16, Vec<u8>)>,
+    held: Rc<Held>,
     /// Whether the client has its element, or will try itself.
     is_settled: bool,
 }
@@ -1316,6 +1407,9 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         self.client.is_blocked.set(false);
         let was_told = self.server.waiters.borrow_mut().remove(self.id).is_none();
+        let database = self.keys.first().map_or(0, |key| key.0);
+        let held: Vec<_> = self.held.take().into_iter().map(|key| (database, key)).collect();
+        self.server.serve_waiters(held);
         if was_told && !self.is_settled {
             // It was its turn to try, and others have waited for that.
             self.server.serve_waiters(std::mem::take(&mut self.keys));

@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use esker::{Batch, Db, ErrorKind, Snapshot};
@@ -43,10 +43,10 @@ use crate::pool::{Place, Pool, Ran};
 use crate::reports::Reports;
 use crate::settings::Settings;
 use crate::syncs::{SyncWaits, Syncs};
-use crate::trees::{STEPS_INLINE, Trees, View, unreadable};
+use crate::trees::{STEPS_INLINE, Trees, View, ended, unreadable};
 use crate::turn::{Outcome, Turn};
 use crate::users::Users;
-use crate::waiters::{Waiter, WaiterId, Waiters};
+use crate::waiters::{Answer, Waiter, WaiterId, Waiters};
 use crate::watches::Watches;
 use crate::why::{Spent, ToPool, Why};
 use crate::{Config, Durability};
@@ -56,6 +56,9 @@ pub(crate) const ARGUMENTS_INLINE: usize = 2048;
 
 /// The replies of a transaction's commands take at most so many bytes together.
 const EXEC_REPLY_MAX: usize = 512 << 20;
+
+/// A command or transaction with more keys holds all keys: that takes the event loop less.
+const KEYS_HELD_MAX: usize = 1 << 14;
 
 /// So often a command that has its keys, but no place in the pool, lets go of them until there is one. Then it keeps its place
 /// until it has its keys.
@@ -499,11 +502,15 @@ impl Server {
     /// Latches these keys, which nobody holds, for a job in the pool; `None`: all keys. What was written to them is committed.
     async fn hold(self: &Rc<Self>, keys: Option<Vec<Latch>>) -> Latched {
         let latched = self.latches.hold(keys);
+        self.commit_all().await;
+        latched
+    }
+
+    /// Commits what is pending. Whether that succeeds is the business of those who rely on it.
+    async fn commit_all(self: &Rc<Self>) {
         if !self.try_commit() {
-            // From here on nobody writes to these keys. Whether it succeeds is the business of those who rely on it.
             self.commit_in_pool().wait().await;
         }
-        latched
     }
 
     /// Whether each client's writes are to be committed by themselves.
@@ -602,7 +609,7 @@ impl Server {
         while let Some((database, key)) = touched.pop_front() {
             let waiting = self.waiters.borrow().of_key(database, &key);
             for id in waiting {
-                match self.serve_waiter(id, Some(&key)) {
+                match self.serve_waiter(id, &key) {
                     Served::Wrongly => {}
                     Served::With(more) => {
                         touched.extend(more.into_iter().filter(|(_, other)| *other != key));
@@ -614,10 +621,10 @@ impl Server {
         }
     }
 
-    /// Does the command of a client that has just begun to wait, if there is an element by now: key after key, since all of
+    /// Does the command of a client that waits, if there is an element by now: key after key, since all of
     /// them may be too many for one step. An element that comes meanwhile finds the client.
     /// No key is looked at after `until`.
-    pub(crate) async fn serve_new_waiter(&self, id: WaiterId, until: Option<tokio::time::Instant>) {
+    pub(crate) async fn look_for_element(&self, id: WaiterId, until: Option<tokio::time::Instant>) {
         let Some(keys) = self.waiters.borrow().get(id).map(|waiter| waiter.keys.clone()) else { return };
         for (place, key) in keys.iter().enumerate() {
             if place % KEYS_AT_ONCE == KEYS_AT_ONCE - 1 {
@@ -627,7 +634,7 @@ impl Server {
             if is_over || self.waiters.borrow().get(id).is_none() {
                 return;
             }
-            match self.serve_waiter(id, Some(key)) {
+            match self.serve_waiter(id, key) {
                 Served::Nothing | Served::Wrongly => {}
                 Served::With(touched) => return self.serve_waiters(touched),
                 Served::ByItself => return,
@@ -635,11 +642,11 @@ impl Server {
         }
     }
 
-    /// Does the command of a client that waits: with the element of `key`, or of any of its keys.
-    fn serve_waiter(&self, id: WaiterId, key: Option<&[u8]>) -> Served {
+    /// Does the command of a client that waits, with the element of `key`.
+    fn serve_waiter(&self, id: WaiterId, key: &[u8]) -> Served {
         // It sees what is committed, and nothing else.
         if !self.try_commit() {
-            return self.let_try_again(id);
+            return self.let_try(id);
         }
         let mut pending = Pending::default();
         let mut reply;
@@ -654,9 +661,13 @@ impl Server {
             let is_free = self.may_run(spec, &arguments, *database, true);
             let steps = Cell::new(STEPS_INLINE);
             let at = At { database: *database, now_us: self.now_us(), steps: &steps };
-            if !is_free || self.evaluate(&mut pending, spec, &arguments, &[], at, &mut reply).is_err() {
+            if !is_free {
+                waiter.note_held(key);
+                return Served::Nothing;
+            }
+            if self.evaluate(&mut pending, spec, &arguments, &[], at, &mut reply).is_err() {
                 drop(waiters);
-                return self.let_try_again(id);
+                return self.let_try(id);
             }
             // A key that holds something else by now is none that it waits for.
             if reply.bytes.first() == Some(&b'-') && !(is_move(spec) && self.has_element(*database, key)) {
@@ -667,7 +678,7 @@ impl Server {
             return Served::Nothing;
         }
         if !broken("server-element") && self.try_write(&pending.writes).is_err() {
-            return self.let_try_again(id);
+            return self.let_try(id);
         }
         // The caller serves those who wait for these keys: here it would be a recursion.
         let Pending { writes, touched, events, .. } = pending;
@@ -676,22 +687,25 @@ impl Server {
         events.iter().for_each(|event| self.publish_event(event));
         if let Some(waiter) = self.waiters.borrow_mut().remove(id) {
             // The client may have gone just now: then its element is gone too, as with a reply that is lost on its way.
-            let _ = waiter.answer.send(Some(reply.bytes));
+            let _ = waiter.answer.send(Answer::Reply(reply.bytes));
         }
         Served::With(touched)
     }
 
     /// Whether the key is a list, so that it is the other key of a move that is none.
-    fn has_element(&self, database: u16, key: Option<&[u8]>) -> bool {
-        let Some(key) = key else { return false };
+    fn has_element(&self, database: u16, key: &[u8]) -> bool {
         let slot = Slot { database, space: Space::Keys };
         let found = esker::without_io(|| View::inline(&self.trees, 1).get(slot, key));
         matches!(found, Ok(Some(entry)) if Type::of(&entry) == Ok(Type::List))
     }
 
-    fn let_try_again(&self, id: WaiterId) -> Served {
-        if let Some(waiter) = self.waiters.borrow_mut().remove(id) {
-            let _ = waiter.answer.send(None);
+    fn let_try(&self, id: WaiterId) -> Served {
+        let waiter = self.waiters.borrow_mut().remove(id);
+        if let Some(waiter) = waiter {
+            let arguments: Vec<&[u8]> = waiter.arguments.iter().map(Vec::as_slice).collect();
+            let keys = self.latches_of(waiter.spec, &arguments, waiter.database);
+            let latched = self.latches.are_let_go(keys.as_deref()).then(|| self.latches.hold(keys));
+            let _ = waiter.answer.send(Answer::Try(latched));
         }
         Served::ByItself
     }
@@ -699,15 +713,20 @@ impl Server {
     // ---- on other threads ----------------------------------------------------------------------------
 
     /// Waits until the pool may do `commands`: for the turn of their keys and those of `others`, if they write or stand within
-    /// `EXEC`, and for a place.
+    /// `EXEC`, and for a place. `latched` if they have their keys already.
     pub(crate) async fn admit(
         self: &Rc<Self>,
         commands: &[Arc<Owned>],
         in_exec: bool,
         others: Vec<Latch>,
+        latched: Option<Latched>,
         why: &mut Why,
     ) -> Admitted<'_> {
         let is_walk = why.to_pool == Some(ToPool::Walk);
+        if latched.is_some() {
+            self.commit_all().await;
+            return Admitted { latched, place: self.pool.place(is_walk).await };
+        }
         let writes = commands.iter().any(|command| command.spec.flags.writes);
         if !writes && !in_exec {
             return Admitted { latched: None, place: self.pool.place(is_walk).await };
@@ -715,10 +734,13 @@ impl Server {
         let mut keys = Some(others);
         for command in commands {
             let of_one = self.latches_of(command.spec, &command.arguments(), command.database);
+            // What reads all keys and writes one depends on those who write another one.
+            let of_one = of_one.filter(|_| !(writes && is_about_database(command.spec)));
             keys = keys.zip(of_one).map(|(mut keys, of_one)| {
                 keys.extend(of_one);
                 keys
             });
+            keys = keys.filter(|keys| keys.len() <= KEYS_HELD_MAX);
         }
         let begun = Instant::now();
         let place = self.place_for(keys.as_deref(), is_walk).await;
@@ -795,7 +817,7 @@ impl Server {
         self.latches.are_free(keys.as_deref())
     }
 
-    /// The latches of a command's keys; `None`: of all keys.
+    /// The latches of a command's keys; `None`: of all keys, if it writes to such that it does not name, or names too many.
     pub(crate) fn latches_of(&self, spec: &Spec, arguments: &[&[u8]], database: u16) -> Option<Vec<Latch>> {
         if is_about_all(spec) {
             return None;
@@ -803,6 +825,9 @@ impl Server {
         // Which key it writes to in the other database is not looked at.
         let databases = [vec![database], spec.databases_of(arguments)].concat();
         let keys = spec.keys_of(arguments);
+        if keys.len() > KEYS_HELD_MAX {
+            return None;
+        }
         let in_all = |key| databases.iter().map(move |database| (*database, key));
         Some(
             keys.into_iter().flat_map(in_all).map(|(database, key)| self.latches.of(database, key)).collect(),
@@ -852,7 +877,7 @@ impl Server {
         } else {
             reply_without_element(waiter.spec, true, &mut reply);
         }
-        waiter.answer.send(Some(reply.bytes)).is_ok()
+        waiter.answer.send(Answer::Reply(reply.bytes)).is_ok()
     }
 }
 
@@ -888,6 +913,11 @@ enum Served {
     With(Vec<(u16, Vec<u8>)>),
     /// It has to try by itself.
     ByItself,
+}
+
+/// Whether a command is about the keys of a database, without naming any.
+fn is_about_database(spec: &Spec) -> bool {
+    !spec.is_of_server() && spec.keys == esker_redis::Keys::None
 }
 
 /// Whether a command writes to keys that it does not name.
@@ -944,6 +974,9 @@ impl Job {
                 );
                 return Err(esker::Error::new(ErrorKind::InvalidInput, message));
             }
+        }
+        if self.is_ended.load(Ordering::Relaxed) {
+            return Err(unreadable(ended()));
         }
         if !pending.writes.is_empty() {
             let begun = Instant::now();

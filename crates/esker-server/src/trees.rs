@@ -190,6 +190,11 @@ pub(crate) fn unreadable(error: ReadError) -> esker::Error {
     }
 }
 
+/// What a job comes to whose client's connection was ended.
+pub(crate) fn ended() -> ReadError {
+    ReadError::Failed("the connection was ended".to_owned())
+}
+
 fn failed(error: &esker::Error) -> ReadError {
     if error.kind() == ErrorKind::NeedsIo { ReadError::NeedsIo } else { ReadError::Failed(error.to_string()) }
 }
@@ -368,9 +373,7 @@ impl<'a> View<'a> {
     /// Notes that an entry is looked at.
     fn step(&self) -> Result<(), ReadError> {
         match self.steps_left.get() {
-            _ if self.is_ended.is_some_and(|is_ended| is_ended.load(Ordering::Relaxed)) => {
-                Err(ReadError::Failed("the connection was ended".to_owned()))
-            }
+            _ if self.is_ended.is_some_and(|is_ended| is_ended.load(Ordering::Relaxed)) => Err(ended()),
             Some(0) => Err(ReadError::NeedsIo),
             left => {
                 self.steps_left.set(left.map(|left| left - 1));

@@ -1,5 +1,6 @@
 //! Clients that wait for elements (`BLPOP` and its kin), in the order in which they came.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 
@@ -8,7 +9,9 @@ use tokio::sync::oneshot;
 
 use crate::clients::Client;
 use crate::connection::is_move;
+use crate::latches::Latched;
 use crate::memory;
+use crate::wake::LocalNotify;
 
 /// The number of a wait.
 pub(crate) type WaiterId = u64;
@@ -21,18 +24,57 @@ pub(crate) struct Waiter {
     pub(crate) database: u16,
     /// Those that an element may come to.
     pub(crate) keys: Vec<Vec<u8>>,
-    /// Gets the bytes of the reply; `None`: the client has to try again itself.
-    pub(crate) answer: oneshot::Sender<Option<Vec<u8>>>,
+    pub(crate) answer: oneshot::Sender<Answer>,
+    pub(crate) held: Rc<Held>,
+}
+
+/// How a wait has ended.
+pub(crate) enum Answer {
+    /// With these bytes of a reply.
+    Reply(Vec<u8>),
+    /// The client has to try itself, in the pool: before all others, if it has got its keys.
+    Try(Option<Latched>),
+}
+
+/// The keys of a waiter that others held when it was to be served with them.
+#[derive(Default)]
+pub(crate) struct Held {
+    keys: RefCell<Vec<Vec<u8>>>,
+    told: LocalNotify,
+}
+
+impl Held {
+    fn add(&self, key: &[u8]) {
+        self.keys.borrow_mut().push(key.to_vec());
+        self.told.notify();
+    }
+
+    pub(crate) fn take(&self) -> Vec<Vec<u8>> {
+        self.keys.take()
+    }
+
+    /// Waits until there are some. They stay until they are taken.
+    pub(crate) async fn some(&self) -> Vec<Vec<u8>> {
+        while self.keys.borrow().is_empty() {
+            self.told.notified().await;
+        }
+        self.keys.borrow().clone()
+    }
 }
 
 impl Waiter {
+    /// It cannot be served with `key` now: it will try again when those who hold it let go, and see to those behind it.
+    pub(crate) fn note_held(&self, key: &[u8]) {
+        self.held.add(key);
+    }
+
     /// The arguments of its command, as if `key` were its only key: Redis serves a client with the key that gets an
     /// element, whatever the others hold.
-    pub(crate) fn arguments_for<'a>(&'a self, key: Option<&'a [u8]>) -> Vec<&'a [u8]> {
+    pub(crate) fn arguments_for<'a>(&'a self, key: &'a [u8]) -> Vec<&'a [u8]> {
         let all = self.arguments.as_slice();
-        let Some(key) = key.filter(|_| !is_move(self.spec)) else {
+        if is_move(self.spec) {
             return all.iter().map(Vec::as_slice).collect();
-        };
+        }
         let count = self.keys.len();
         let (begin, end): (&[&[u8]], &[Vec<u8>]) = match self.spec.name {
             "blmpop" | "bzmpop" => (&[&all[0], &all[1], b"1", key], &all[3 + count..]),

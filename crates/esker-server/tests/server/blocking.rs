@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use esker::fs::sim::SimFs;
 use esker_server::Durability;
 
-use crate::client::{Value, encoded};
+use crate::client::{Value, encoded, encoded_line};
 use crate::host::{Host, Store, wait_until};
 
 #[test]
@@ -304,4 +304,50 @@ fn a_client_may_wait_for_thousands_of_keys() {
     drop(client);
     wait_until("it is forgotten", || other.figure("blocked_clients") == 0);
     other.check("ZADD k7 1 m => :1\n ZCARD k7 => :1");
+}
+
+/// A client that waits comes before those that came later, keeps its time, and takes nothing when it has gone, while others
+/// hold its key.
+#[test]
+fn who_waits_has_its_turn_also_beside_long_commands() {
+    let host = Host::start();
+    let mut client = host.client();
+    for chunk in 0..20 {
+        let members: String = (0..5000).map(|member| format!(" {chunk}-{member}")).collect();
+        client.call(&format!("SADD set{members}"));
+    }
+    let transaction = |lines: [&str; 2]| {
+        ["MULTI", lines[0], lines[1], "EXEC"].iter().flat_map(|line| encoded_line(line)).collect::<Vec<u8>>()
+    };
+    for round in 0..10 {
+        let (mut first, mut second) = (host.client(), host.client());
+        first.send("BLPOP q 0");
+        host.wait_for_blocked(1);
+        second.send("BLPOP q 0");
+        host.wait_for_blocked(2);
+        let (mut long, mut later, mut timed) = (host.client(), host.client(), host.client());
+        long.send_bytes(&transaction(["SUNIONSTORE target set set", "RPUSH q 1 2"]));
+        wait_until("the long command runs", || {
+            client.figure("pool_running") > 0 || client.call("EXISTS target").integer() == 1
+        });
+        later.send_bytes(&transaction(["SUNIONSTORE other set set", "LPOP q"]));
+        let goes = round % 2 == 0;
+        if goes {
+            drop(first);
+            assert_eq!(second.read().to_string().len(), "[q 1]".len());
+        } else {
+            timed.send("BLPOP q 0.001");
+            assert_eq!(first.read().to_string(), "[q 1]");
+            assert_eq!(second.read().to_string(), "[q 2]");
+            assert_eq!(timed.read().to_string(), "*-1");
+        }
+        let [long, later] = [&mut long, &mut later].map(|client| {
+            (0..3).for_each(|_| drop(client.read()));
+            client.read().to_string()
+        });
+        assert_eq!(long, "[:100000 :2]");
+        // Nobody has lost an element to the one that has gone, unless it went when it had got it.
+        assert!(later == "[:100000 $-1]" || (goes && later == "[:100000 2]"), "{later}");
+        client.call("DEL target other");
+    }
 }

@@ -1,6 +1,6 @@
 //! `MULTI`, `EXEC` and `DISCARD`.
 
-use crate::client::{Client, Value, encoded};
+use crate::client::{Client, Value, encoded, encoded_line};
 use crate::host::Host;
 
 #[test]
@@ -268,4 +268,30 @@ fn what_others_see_of_a_transaction() {
     drop(client);
     crate::host::wait_until("it has gone", || other.figure("connected_clients") == 1);
     other.check("GET a => 1");
+}
+
+/// Of two transactions that ask for the number of keys and write one, one sees the other.
+#[test]
+fn transactions_about_a_whole_database_are_one_step_too() {
+    let host = Host::start();
+    let mut client = host.client();
+    for chunk in 0..4 {
+        let pairs: String = (0..1000).map(|key| format!(" k{chunk}-{key} v")).collect();
+        client.call(&format!("MSET{pairs}"));
+    }
+    let mut clients = [host.client(), host.client()];
+    let before = client.figure("commands_in_pool");
+    for round in 0..50 {
+        for (number, client) in clients.iter_mut().enumerate() {
+            let set = format!("SET new{number}-{round} v");
+            let lines = ["MULTI", "DBSIZE", &set, "EXEC"];
+            client.send_bytes(&lines.iter().flat_map(|line| encoded_line(line)).collect::<Vec<u8>>());
+        }
+        let sizes = clients.each_mut().map(|client| {
+            (0..3).for_each(|_| drop(client.read()));
+            client.read().to_string()
+        });
+        assert_ne!(sizes[0], sizes[1], "round {round}");
+    }
+    assert!(client.figure("commands_in_pool") > before, "the test is about nothing");
 }

@@ -74,7 +74,7 @@ fn sample() -> Vec<Edit> {
 
 #[test]
 fn edits_round_trip_and_refuse_every_cut() {
-    let payload = Edit::encode_all(&sample());
+    let payload = Edit::encode_all(sample());
     assert_eq!(Edit::decode_all(&payload), Some(sample()));
     for len in 0..payload.len() {
         // A cut between two edits decodes to fewer edits. The record's checksum guards against that.
