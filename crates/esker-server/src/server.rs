@@ -60,8 +60,7 @@ const EXEC_REPLY_MAX: usize = 512 << 20;
 /// A command or transaction with more keys holds all keys: that takes the event loop less.
 const KEYS_HELD_MAX: usize = 1 << 14;
 
-/// So often a command that has its keys, but no place in the pool, lets go of them until there is one. Then it keeps its place
-/// until it has its keys.
+/// So often a command lets others have its keys while it waits for a place in the pool. Then it holds them meanwhile.
 const PLACES_TRIED: usize = 8;
 
 /// So many keys of a client that begins to wait are looked at at once.
@@ -348,7 +347,8 @@ impl Server {
                 let mut gone = found.gone;
                 gone.retain(|key| self.latches.are_free(Some(&[latch(key)])));
                 // No command on the others is under way now, so what is still gone stays gone.
-                let _latched = self.hold(Some(gone.iter().map(latch).collect())).await;
+                let _latched = self.latches.hold(Some(gone.iter().map(latch).collect()));
+                self.commit_all().await;
                 self.sweep_some(database, from, gone.into_iter().collect()).await?;
             }
             next = found.next;
@@ -499,14 +499,8 @@ impl Server {
         outcome
     }
 
-    /// Latches these keys, which nobody holds, for a job in the pool; `None`: all keys. What was written to them is committed.
-    async fn hold(self: &Rc<Self>, keys: Option<Vec<Latch>>) -> Latched {
-        let latched = self.latches.hold(keys);
-        self.commit_all().await;
-        latched
-    }
-
-    /// Commits what is pending. Whether that succeeds is the business of those who rely on it.
+    /// Commits what is pending, before a job begins that has latched its keys: from then on nobody writes to these. Whether
+    /// it succeeds is the business of those who rely on it.
     async fn commit_all(self: &Rc<Self>) {
         if !self.try_commit() {
             self.commit_in_pool().wait().await;
@@ -743,30 +737,40 @@ impl Server {
             keys = keys.filter(|keys| keys.len() <= KEYS_HELD_MAX);
         }
         let begun = Instant::now();
-        let place = self.place_for(keys.as_deref(), is_walk).await;
-        let latched = self.hold(keys).await;
+        let (latched, place) = self.take_keys_and_place(keys, is_walk).await;
+        self.commit_all().await;
         let waited = begun.elapsed();
         self.figures.key_waits.add(waited);
         why.keys += waited;
         Admitted { latched: Some(latched), place }
     }
 
-    /// Waits for a place in the pool at a time at which nobody holds these keys; `None`: any key.
-    async fn place_for(&self, keys: Option<&[Latch]>, is_walk: bool) -> Place<'_> {
+    /// Holds these keys and a place in the pool, after a wait for both; `None`: all keys.
+    ///
+    /// Nobody waits for keys while it has a place: so those who have places go on, and nothing waits for ever.
+    async fn take_keys_and_place(
+        self: &Rc<Self>,
+        keys: Option<Vec<Latch>>,
+        is_walk: bool,
+    ) -> (Latched, Place<'_>) {
         for _ in 0..PLACES_TRIED {
-            self.latches.wait(keys).await;
-            // Nobody has to wait for these keys while they wait for a place, nor takes a place who waits for keys.
-            if let Some(place) = self.pool.try_place(is_walk) {
-                return place;
-            }
-            let place = self.pool.place(is_walk).await;
-            if self.latches.are_free(keys) {
-                return place;
-            }
+            self.latches.wait(keys.as_deref()).await;
+            // Others may have these keys while it waits for a place.
+            let place = match self.pool.try_place(is_walk) {
+                Some(place) => place,
+                None => {
+                    let place = self.pool.place(is_walk).await;
+                    if !self.latches.are_free(keys.as_deref()) {
+                        continue;
+                    }
+                    place
+                }
+            };
+            return (self.latches.hold(keys), place);
         }
-        let place = self.pool.place(is_walk).await;
-        self.latches.wait(keys).await;
-        place
+        self.latches.wait(keys.as_deref()).await;
+        let latched = self.latches.hold(keys);
+        (latched, self.pool.place(is_walk).await)
     }
 
     /// Does commands on another thread, as one step, and commits what they write. Returns the reply of each.
