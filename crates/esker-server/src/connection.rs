@@ -28,7 +28,7 @@ use crate::acl::redacted;
 use crate::canary::broken;
 use crate::clients::{Client, End};
 use crate::figures::{Slow, add, shortened};
-use crate::latches::Latched;
+use crate::latches::{Latch, Latched};
 use crate::latency_monitor::Kind;
 use crate::listen::Stream;
 use crate::server::{ARGUMENTS_INLINE, At, Owned, Server};
@@ -1152,7 +1152,25 @@ impl Connection {
             tokio::select! {
                 biased;
                 done = &mut waited => return Ok(Some(done)),
-                () = self.client.told.notified() => self.flush().await?,
+                () = self.client.told.notified() => {
+                    // It waits meanwhile: others may wait for what comes of that.
+                    let client = Rc::clone(&self.client);
+                    client.is_writing.set(true);
+                    let (mut done, flush) = (None, self.flush());
+                    tokio::pin!(flush);
+                    let flushed = loop {
+                        tokio::select! {
+                            biased;
+                            value = &mut waited, if done.is_none() => done = Some(value),
+                            flushed = &mut flush => break flushed,
+                        }
+                    };
+                    client.is_writing.set(false);
+                    flushed?;
+                    if done.is_some() {
+                        return Ok(done);
+                    }
+                }
                 // Commands that come meanwhile wait in the buffer, and more of them in the socket.
                 read = poll_fn(|cx| poll_append(&mut self.stream, &mut self.buffer, READ_BYTES, cx)),
                     if self.buffer.len() <= WAITING_BYTES =>
@@ -1252,6 +1270,10 @@ impl Connection {
         let before = self.server.turn.borrow().extent();
         let next = self.command(&command.arguments());
         self.has_waited = false;
+        if next.is_none() {
+            // It waits no more, if it has waited for an element.
+            self.waits_until = None;
+        }
         match next {
             Some(next) => next,
             None if self.has_to_flush(before) => Next::Flush,
@@ -1306,7 +1328,7 @@ impl Connection {
                 loop {
                     let keys = held.some().await;
                     let of_keys = keys.iter().map(|key| server.latches.of(database, key)).collect();
-                    let latches = latches.clone().unwrap_or(of_keys);
+                    let latches: Vec<Latch> = latches.clone().unwrap_or(of_keys);
                     server.latches.wait(Some(&latches)).await;
                     server.serve_waiters(held.take().into_iter().map(|key| (database, key)).collect());
                 }
@@ -1330,8 +1352,13 @@ impl Connection {
                 self.has_written = true;
             }
             // It has to read a file, or the store is busy.
-            Some(Answer::Try(latched)) if !is_over => {
+            Some(Answer::Try(latched)) => {
                 let command = Owned { spec, arguments, long, database };
+                if is_over {
+                    drop(latched);
+                    drop(waiting);
+                    return Ok(Some(self.end_without_element(&command)));
+                }
                 // However often that happens, the client may go.
                 if let Waited::Ended = self.in_its_time(&command, tokio::task::yield_now()).await? {
                     return Ok(None);
@@ -1340,7 +1367,7 @@ impl Connection {
                 self.latched = latched;
                 return Ok(Some(Next::Do(Wait::Pool(command))));
             }
-            _ => reply_without_element(spec, true, &mut self.reply),
+            None => reply_without_element(spec, true, &mut self.reply),
         }
         drop(waiting);
         self.waits_until = None;

@@ -224,6 +224,11 @@ impl State {
     fn leave(&mut self, ticket: Ticket) {
         let Some(Waiting { keys, .. }) = self.waiting.remove(&ticket) else { return };
         if !self.barring.remove(&ticket) {
+            for later in self.holders.values_mut() {
+                if let Ok(place) = later.binary_search(&ticket) {
+                    later.remove(place);
+                }
+            }
             return;
         }
         self.queue_for_all.remove(&ticket);

@@ -12,11 +12,14 @@ use esker::ErrorKind;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// The threads of the pool.
-pub(crate) const THREADS: usize = 8;
+pub(crate) const THREADS: usize = 10;
 
 /// How many of them do commands at one time, and how many commands that walk over many entries.
-const COMMANDS_MAX: usize = 6;
+const COMMANDS_MAX: usize = 7;
 const WALKS_MAX: usize = 4;
+
+/// How many more do commands that hold keys for which others wait.
+const HOLDERS_MAX: usize = 1;
 
 /// What the threads count, and the event loop reads.
 #[derive(Debug, Default)]
@@ -34,6 +37,7 @@ pub(crate) struct Pool {
     counts: Arc<Counts>,
     commands: Semaphore,
     walks: Semaphore,
+    holders: Semaphore,
 }
 
 impl Default for Pool {
@@ -43,6 +47,7 @@ impl Default for Pool {
             counts: Arc::default(),
             commands: Semaphore::new(COMMANDS_MAX),
             walks: Semaphore::new(WALKS_MAX),
+            holders: Semaphore::new(HOLDERS_MAX),
         }
     }
 }
@@ -120,6 +125,19 @@ impl Pool {
         }
         place.command = self.commands.acquire().await.ok();
         place
+    }
+
+    /// [`Pool::place`] for a command that holds keys meanwhile.
+    pub(crate) async fn place_of_holder(&self, is_walk: bool) -> Place<'_> {
+        let asked_at = Instant::now();
+        tokio::select! {
+            biased;
+            place = self.place(is_walk) => place,
+            holder = self.holders.acquire() => {
+                self.asked.fetch_add(1, Ordering::Relaxed);
+                Place { pool: self, asked_at, is_used: false, command: holder.ok(), walk: None }
+            }
+        }
     }
 
     /// [`Pool::place`], if there is one at once.

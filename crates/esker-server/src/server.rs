@@ -603,7 +603,7 @@ impl Server {
         while let Some((database, key)) = touched.pop_front() {
             let waiting = self.waiters.borrow().of_key(database, &key);
             for id in waiting {
-                match self.serve_waiter(id, &key) {
+                match self.serve_waiter(id, &key, true) {
                     Served::Wrongly => {}
                     Served::With(more) => {
                         touched.extend(more.into_iter().filter(|(_, other)| *other != key));
@@ -628,7 +628,7 @@ impl Server {
             if is_over || self.waiters.borrow().get(id).is_none() {
                 return;
             }
-            match self.serve_waiter(id, key) {
+            match self.serve_waiter(id, key, false) {
                 Served::Nothing | Served::Wrongly => {}
                 Served::With(touched) => return self.serve_waiters(touched),
                 Served::ByItself => return,
@@ -636,8 +636,9 @@ impl Server {
         }
     }
 
-    /// Does the command of a client that waits, with the element of `key`.
-    fn serve_waiter(&self, id: WaiterId, key: &[u8]) -> Served {
+    /// Does the command of a client that waits, with the element of `key`. `has_waited` if it comes before those who wait for
+    /// its keys.
+    fn serve_waiter(&self, id: WaiterId, key: &[u8], has_waited: bool) -> Served {
         // It sees what is committed, and nothing else.
         if !self.try_commit() {
             return self.let_try(id);
@@ -651,8 +652,10 @@ impl Server {
             let Waiter { client, spec, database, .. } = waiter;
             reply = Reply::new(client.resp3.get());
             let arguments = waiter.arguments_for(key);
-            // Those who wait for its keys have come later.
-            let is_free = self.may_run(spec, &arguments, *database, true);
+            if client.is_ended() || self.is_ending.get() {
+                return Served::Wrongly;
+            }
+            let is_free = self.may_run(spec, &arguments, *database, has_waited);
             let steps = Cell::new(STEPS_INLINE);
             let at = At { database: *database, now_us: self.now_us(), steps: &steps };
             if !is_free {
@@ -698,7 +701,9 @@ impl Server {
         if let Some(waiter) = waiter {
             let arguments: Vec<&[u8]> = waiter.arguments.iter().map(Vec::as_slice).collect();
             let keys = self.latches_of(waiter.spec, &arguments, waiter.database);
-            let latched = self.latches.are_let_go(keys.as_deref()).then(|| self.latches.hold(keys));
+            let may_hold = keys.is_some() && !waiter.client.is_writing.get();
+            let latched =
+                (may_hold && self.latches.are_let_go(keys.as_deref())).then(|| self.latches.hold(keys));
             let _ = waiter.answer.send(Answer::Try(latched));
         }
         Served::ByItself
@@ -719,7 +724,7 @@ impl Server {
         let is_walk = why.to_pool == Some(ToPool::Walk);
         if latched.is_some() {
             self.commit_all().await;
-            return Admitted { latched, place: self.pool.place(is_walk).await };
+            return Admitted { latched, place: self.pool.place_of_holder(is_walk).await };
         }
         let writes = commands.iter().any(|command| command.spec.flags.writes);
         if !writes && !in_exec {
@@ -736,10 +741,9 @@ impl Server {
             });
             keys = keys.filter(|keys| keys.len() <= KEYS_HELD_MAX);
         }
-        let begun = Instant::now();
-        let (latched, place) = self.take_keys_and_place(keys, is_walk).await;
+        let mut waited = Duration::ZERO;
+        let (latched, place) = self.take_keys_and_place(keys, is_walk, &mut waited).await;
         self.commit_all().await;
-        let waited = begun.elapsed();
         self.figures.key_waits.add(waited);
         why.keys += waited;
         Admitted { latched: Some(latched), place }
@@ -752,9 +756,15 @@ impl Server {
         self: &Rc<Self>,
         keys: Option<Vec<Latch>>,
         is_walk: bool,
+        waited: &mut Duration,
     ) -> (Latched, Place<'_>) {
-        for _ in 0..PLACES_TRIED {
+        let mut wait_for_keys = async || {
+            let begun = Instant::now();
             self.latches.wait(keys.as_deref()).await;
+            *waited += begun.elapsed();
+        };
+        for _ in 0..PLACES_TRIED {
+            wait_for_keys().await;
             // Others may have these keys while it waits for a place.
             let place = match self.pool.try_place(is_walk) {
                 Some(place) => place,
@@ -768,9 +778,9 @@ impl Server {
             };
             return (self.latches.hold(keys), place);
         }
-        self.latches.wait(keys.as_deref()).await;
+        wait_for_keys().await;
         let latched = self.latches.hold(keys);
-        (latched, self.pool.place(is_walk).await)
+        (latched, self.pool.place_of_holder(is_walk).await)
     }
 
     /// Does commands on another thread, as one step, and commits what they write. Returns the reply of each.

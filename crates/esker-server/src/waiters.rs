@@ -1,7 +1,7 @@
 //! Clients that wait for elements (`BLPOP` and its kin), in the order in which they came.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
 use esker_redis::Spec;
@@ -39,22 +39,24 @@ pub(crate) enum Answer {
 /// The keys of a waiter that others held when it was to be served with them.
 #[derive(Default)]
 pub(crate) struct Held {
-    keys: RefCell<Vec<Vec<u8>>>,
+    keys: RefCell<BTreeSet<Vec<u8>>>,
     told: LocalNotify,
 }
 
 impl Held {
     fn add(&self, key: &[u8]) {
-        self.keys.borrow_mut().push(key.to_vec());
-        self.told.notify();
+        if !self.keys.borrow().contains(key) {
+            self.keys.borrow_mut().insert(key.to_vec());
+            self.told.notify();
+        }
     }
 
-    pub(crate) fn take(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn take(&self) -> BTreeSet<Vec<u8>> {
         self.keys.take()
     }
 
     /// Waits until there are some. They stay until they are taken.
-    pub(crate) async fn some(&self) -> Vec<Vec<u8>> {
+    pub(crate) async fn some(&self) -> BTreeSet<Vec<u8>> {
         while self.keys.borrow().is_empty() {
             self.told.notified().await;
         }

@@ -121,7 +121,7 @@ fn metrics_have_the_figures() {
         ("esker_server_rejected_commands_total{command=\"get\"}", 1.0),
         ("esker_server_rejected_commands_total{command=\"unknown\"}", 1.0),
         ("esker_server_failed_commands_total{command=\"lpush\"}", 1.0),
-        ("esker_server_pool_threads", 8.0),
+        ("esker_server_pool_threads", 10.0),
         ("esker_server_pool_reasons_total{reason=\"password\"}", 1.0),
         ("esker_server_denials_total{reason=\"password\"}", 1.0),
         ("esker_server_denials_total{reason=\"key\"}", 0.0),
