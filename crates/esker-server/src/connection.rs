@@ -1305,7 +1305,7 @@ impl Connection {
             self.waits_until = None;
             return Ok(Some(self.step()));
         }
-        let named = keys.iter().map(|key| (database, key.clone())).collect();
+        let named: Rc<[(u16, Vec<u8>)]> = keys.iter().map(|key| (database, key.clone())).collect();
         let waiter = Waiter {
             client: Rc::clone(&self.client),
             spec,
@@ -1317,11 +1317,17 @@ impl Connection {
         };
         let id = self.server.waiters.borrow_mut().add(waiter);
         let (server, client) = (Rc::clone(&self.server), Rc::clone(&self.client));
-        let mut waiting =
-            Waiting { server, client, id, keys: named, held: Rc::clone(&held), is_settled: false };
+        let mut waiting = Waiting {
+            server,
+            client,
+            id,
+            keys: Rc::clone(&named),
+            held: Rc::clone(&held),
+            is_settled: false,
+        };
         self.client.is_blocked.set(true);
         // An element may have come since the command was evaluated.
-        let server = Rc::clone(&self.server);
+        let (server, client) = (Rc::clone(&self.server), Rc::clone(&self.client));
         let waited = async move {
             let look = async {
                 server.look_for_element(id, until).await;
@@ -1333,11 +1339,26 @@ impl Connection {
                     server.serve_waiters(held.take().into_iter().map(|key| (database, key)).collect());
                 }
             };
-            tokio::select! {
+            let mut answer = tokio::select! {
                 biased;
                 answer = &mut answered => answer.ok(),
                 () = sleep_until(until) => None,
                 () = look => None,
+            };
+            if answer.is_none() {
+                // From here on it takes no element, however long messages are written to it.
+                let has_answer = server.waiters.borrow_mut().remove(id).is_none();
+                server.serve_waiters(held.take().into_iter().map(|key| (database, key)).collect());
+                answer = if has_answer { answered.try_recv().ok() } else { None };
+            }
+            match answer {
+                // It holds no keys meanwhile.
+                Some(Answer::Try(Some(latched))) if client.is_writing.get() => {
+                    drop(latched);
+                    server.serve_waiters(named.to_vec());
+                    Some(Answer::Try(None))
+                }
+                answer => answer,
             }
         };
         let Some(waited) = self.beside_client(waited).await? else { return Ok(None) };
@@ -1424,7 +1445,7 @@ struct Waiting {
     server: Rc<Server>,
     client: Rc<Client>,
     id: u64,
-    keys: Vec<(u16, Vec<u8>)>,
+    keys: Rc<[(u16, Vec<u8>)]>,
     held: Rc<Held>,
     /// Whether the client has its element, or will try itself.
     is_settled: bool,
@@ -1439,7 +1460,7 @@ impl Drop for Waiting {
         self.server.serve_waiters(held);
         if was_told && !self.is_settled {
             // It was its turn to try, and others have waited for that.
-            self.server.serve_waiters(std::mem::take(&mut self.keys));
+            self.server.serve_waiters(self.keys.to_vec());
         }
     }
 }

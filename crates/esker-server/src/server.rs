@@ -641,7 +641,7 @@ impl Server {
     fn serve_waiter(&self, id: WaiterId, key: &[u8], has_waited: bool) -> Served {
         // It sees what is committed, and nothing else.
         if !self.try_commit() {
-            return self.let_try(id);
+            return self.let_try(id, has_waited);
         }
         let mut pending = Pending::default();
         let mut reply;
@@ -664,7 +664,7 @@ impl Server {
             }
             if self.evaluate(&mut pending, spec, &arguments, &[], at, &mut reply).is_err() {
                 drop(waiters);
-                return self.let_try(id);
+                return self.let_try(id, has_waited);
             }
             // A key that holds something else by now is none that it waits for.
             if reply.bytes.first() == Some(&b'-') && !(is_move(spec) && self.has_element(*database, key)) {
@@ -675,7 +675,7 @@ impl Server {
             return Served::Nothing;
         }
         if !broken("server-element") && self.try_write(&pending.writes).is_err() {
-            return self.let_try(id);
+            return self.let_try(id, has_waited);
         }
         // The caller serves those who wait for these keys: here it would be a recursion.
         let Pending { writes, touched, events, .. } = pending;
@@ -696,16 +696,25 @@ impl Server {
         matches!(found, Ok(Some(entry)) if Type::of(&entry) == Ok(Type::List))
     }
 
-    fn let_try(&self, id: WaiterId) -> Served {
+    /// Has a client that waits do its command itself, in the pool. It gets its keys if nobody has them, or comes before it.
+    fn let_try(&self, id: WaiterId, has_waited: bool) -> Served {
         let waiter = self.waiters.borrow_mut().remove(id);
-        if let Some(waiter) = waiter {
-            let arguments: Vec<&[u8]> = waiter.arguments.iter().map(Vec::as_slice).collect();
-            let keys = self.latches_of(waiter.spec, &arguments, waiter.database);
-            let may_hold = keys.is_some() && !waiter.client.is_writing.get();
-            let latched =
-                (may_hold && self.latches.are_let_go(keys.as_deref())).then(|| self.latches.hold(keys));
-            let _ = waiter.answer.send(Answer::Try(latched));
+        let Some(waiter) = waiter else { return Served::Wrongly };
+        if waiter.client.is_writing.get() {
+            // That may take long: those behind it do not wait for it.
+            let _ = waiter.answer.send(Answer::Try(None));
+            return Served::Wrongly;
         }
+        let arguments: Vec<&[u8]> = waiter.arguments.iter().map(Vec::as_slice).collect();
+        let keys = self.latches_of(waiter.spec, &arguments, waiter.database);
+        let is_free = keys.is_some()
+            && if has_waited {
+                self.latches.are_let_go(keys.as_deref())
+            } else {
+                self.latches.are_free(keys.as_deref())
+            };
+        let latched = is_free.then(|| self.latches.hold(keys));
+        let _ = waiter.answer.send(Answer::Try(latched));
         Served::ByItself
     }
 
@@ -758,19 +767,16 @@ impl Server {
         is_walk: bool,
         waited: &mut Duration,
     ) -> (Latched, Place<'_>) {
-        let mut wait_for_keys = async || {
-            let begun = Instant::now();
-            self.latches.wait(keys.as_deref()).await;
-            *waited += begun.elapsed();
-        };
         for _ in 0..PLACES_TRIED {
-            wait_for_keys().await;
+            self.wait_for_keys(keys.as_deref(), waited).await;
             // Others may have these keys while it waits for a place.
             let place = match self.pool.try_place(is_walk) {
                 Some(place) => place,
                 None => {
+                    let begun = Instant::now();
                     let place = self.pool.place(is_walk).await;
                     if !self.latches.are_free(keys.as_deref()) {
+                        *waited += begun.elapsed();
                         continue;
                     }
                     place
@@ -778,9 +784,15 @@ impl Server {
             };
             return (self.latches.hold(keys), place);
         }
-        wait_for_keys().await;
+        self.wait_for_keys(keys.as_deref(), waited).await;
         let latched = self.latches.hold(keys);
         (latched, self.pool.place_of_holder(is_walk).await)
+    }
+
+    async fn wait_for_keys(&self, keys: Option<&[Latch]>, waited: &mut Duration) {
+        let begun = Instant::now();
+        self.latches.wait(keys).await;
+        *waited += begun.elapsed();
     }
 
     /// Does commands on another thread, as one step, and commits what they write. Returns the reply of each.

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(crate) enum ToPool {
     /// It would read a file.
     File,
-    /// It would pass too many entries.
+    /// It would pass too many entries, read or make too much, or walk over what is not in memory.
     Walk,
     /// Something that it needs is in use.
     Busy,

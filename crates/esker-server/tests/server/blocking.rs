@@ -378,3 +378,27 @@ fn each_blocking_command_has_its_own_time() {
         client.call("DEL target");
     }
 }
+
+/// Its time is over while messages are written to it that it does not read: what comes then is not for it.
+#[test]
+fn a_client_that_does_not_read_takes_no_element_after_its_time() {
+    let host = Host::start();
+    let (mut client, mut slow) = (host.client(), host.client());
+    slow.call("HELLO 3");
+    slow.call("SUBSCRIBE c");
+    slow.send("BLPOP q 0.2");
+    host.wait_for_blocked(1);
+    // More than its socket takes.
+    let message = "x".repeat(1 << 20);
+    (0..16).for_each(|_| drop(client.call_with(&["PUBLISH", "c", &message])));
+    let begun = Instant::now();
+    wait_until("its time is over", || begun.elapsed() > Duration::from_millis(400));
+    client.check("RPUSH q 1 => :1\n LLEN q => :1");
+    loop {
+        match slow.read() {
+            Value::Push(_) => {}
+            reply => break assert_eq!(reply.to_string(), "null"),
+        }
+    }
+    client.check("LPOP q => 1");
+}
