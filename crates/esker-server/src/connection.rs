@@ -1345,21 +1345,20 @@ impl Connection {
                 () = sleep_until(until) => None,
                 () = look => None,
             };
-            if answer.is_none() {
-                // From here on it takes no element, however long messages are written to it.
-                let has_answer = server.waiters.borrow_mut().remove(id).is_none();
-                server.serve_waiters(held.take().into_iter().map(|key| (database, key)).collect());
-                answer = if has_answer { answered.try_recv().ok() } else { None };
+            // From here on it takes no element, however long messages are written to it.
+            if answer.is_none() && server.waiters.borrow_mut().remove(id).is_none() {
+                answer = answered.try_recv().ok();
             }
-            match answer {
-                // It holds no keys meanwhile.
-                Some(Answer::Try(Some(latched))) if client.is_writing.get() => {
-                    drop(latched);
-                    server.serve_waiters(named.to_vec());
-                    Some(Answer::Try(None))
-                }
-                answer => answer,
+            let mut left: Vec<_> = held.take().into_iter().map(|key| (database, key)).collect();
+            if let Some(Answer::Try(latched)) = &mut answer
+                && client.is_writing.get()
+            {
+                // It holds no keys meanwhile, and those behind it do not wait for it.
+                *latched = None;
+                left = named.to_vec();
             }
+            server.serve_waiters(left);
+            answer
         };
         let Some(waited) = self.beside_client(waited).await? else { return Ok(None) };
         // To wait for an element is no work.
@@ -1375,6 +1374,17 @@ impl Connection {
             // It has to read a file, or the store is busy.
             Some(Answer::Try(latched)) => {
                 let command = Owned { spec, arguments, long, database };
+                // It may have lost a right while messages were written.
+                if !self.is_unrestricted()
+                    && let Some(message) = self.refusal(spec, &command.arguments())
+                {
+                    drop(latched);
+                    drop(waiting);
+                    self.refuse(Some(spec), &message);
+                    self.silence(&command.arguments(), begin);
+                    self.waits_until = None;
+                    return Ok(Some(self.step()));
+                }
                 if is_over {
                     drop(latched);
                     drop(waiting);
@@ -1388,7 +1398,11 @@ impl Connection {
                 self.latched = latched;
                 return Ok(Some(Next::Do(Wait::Pool(command))));
             }
-            None => reply_without_element(spec, true, &mut self.reply),
+            None => {
+                // Nobody has told it anything.
+                waiting.is_settled = true;
+                reply_without_element(spec, true, &mut self.reply);
+            }
         }
         drop(waiting);
         self.waits_until = None;
