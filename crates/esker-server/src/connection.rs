@@ -1205,8 +1205,8 @@ impl Connection {
         Some(done)
     }
 
-    /// Waits for `waited`, for which a command waits that has not begun. One that waits for elements waits for nothing longer
-    /// than it would for them, nor if its client has gone.
+    /// Waits for `waited`, for which a command waits that has not begun. One that waits for elements waits only as long as its
+    /// client is there; and if it has found that there is none, no longer than for one.
     async fn in_its_time<T>(
         &mut self,
         command: &Owned,
@@ -1215,7 +1215,7 @@ impl Connection {
         if !command.spec.flags.blocks {
             return Ok(self.unless_ended(waited).await.map_or(Waited::Ended, Waited::Done));
         }
-        let until = self.deadline(command.spec, &command.arguments());
+        let until = self.waits_until.flatten();
         tokio::pin!(waited);
         let done = loop {
             if self.client.is_ended() {
@@ -1242,7 +1242,7 @@ impl Connection {
         Ok(done)
     }
 
-    /// Until when a command waits for elements, from the moment on at which this is asked first.
+    /// Until when a command waits for elements, of which it has found none: from the moment on at which this is asked first.
     fn deadline(&mut self, spec: &Spec, arguments: &[&[u8]]) -> Option<tokio::time::Instant> {
         *self.waits_until.get_or_insert_with(|| {
             let at_most = timeout_of(spec, arguments).ok().flatten().map(Duration::from_micros);
