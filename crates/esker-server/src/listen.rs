@@ -133,9 +133,9 @@ impl Listeners {
     pub(crate) async fn bind_http(addresses: &[Address]) -> Result<Listeners, String> {
         let mut listeners = Vec::new();
         for address in addresses {
-            check_http(address)?;
             listeners.push(match address {
-                Address::Tls(host, port) | Address::Tcp(host, port) => local_tcp(host, *port).await?,
+                Address::Tls(..) => return Err(http_has_no_tls(address)),
+                Address::Tcp(host, port) => local_tcp(host, *port).await?,
                 Address::Unix(path) => unix(path).await?,
             });
         }
@@ -162,10 +162,11 @@ pub(crate) fn check(address: &Address, has_certificates: bool) -> Result<(), Str
 
 /// Refuses an address for HTTP with TLS.
 pub(crate) fn check_http(address: &Address) -> Result<(), String> {
-    if matches!(address, Address::Tls(..)) {
-        return Err(format!("cannot listen to {address}: HTTP has no TLS here"));
-    }
-    Ok(())
+    if matches!(address, Address::Tls(..)) { Err(http_has_no_tls(address)) } else { Ok(()) }
+}
+
+fn http_has_no_tls(address: &Address) -> String {
+    format!("cannot listen to {address}: HTTP has no TLS here")
 }
 
 async fn tcp(

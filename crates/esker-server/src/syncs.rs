@@ -29,7 +29,7 @@ use crate::server::Server;
 /// than without, and after 2 or 6 less than that.
 const ROUNDS: usize = 4;
 
-/// It begins after this time at the latest, and the rest of a round.
+/// Rounds may be long: after this time, it begins at the end of the round.
 const BEGINS_WITHIN: Duration = Duration::from_millis(1);
 
 /// What the threads of the store tell the event loop, and what is written.

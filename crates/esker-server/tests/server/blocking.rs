@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use esker::fs::sim::SimFs;
 use esker_server::Durability;
 
-use crate::client::{Value, encoded, encoded_line};
+use crate::client::{Value, encoded, encoded_lines};
 use crate::host::{Host, Store, wait_until};
 
 #[test]
@@ -312,13 +312,8 @@ fn a_client_may_wait_for_thousands_of_keys() {
 fn who_waits_has_its_turn_also_beside_long_commands() {
     let host = Host::start();
     let mut client = host.client();
-    for chunk in 0..20 {
-        let members: String = (0..5000).map(|member| format!(" {chunk}-{member}")).collect();
-        client.call(&format!("SADD set{members}"));
-    }
-    let transaction = |lines: [&str; 2]| {
-        ["MULTI", lines[0], lines[1], "EXEC"].iter().flat_map(|line| encoded_line(line)).collect::<Vec<u8>>()
-    };
+    client.fill_set("set", 20);
+    let transaction = |lines: [&str; 2]| encoded_lines(&["MULTI", lines[0], lines[1], "EXEC"]);
     for round in 0..10 {
         let (mut first, mut second) = (host.client(), host.client());
         first.send("BLPOP q 0");
@@ -328,9 +323,7 @@ fn who_waits_has_its_turn_also_beside_long_commands() {
         let (mut long, mut later, mut timed) = (host.client(), host.client(), host.client());
         let before = client.figure("commands_in_pool");
         long.send_bytes(&transaction(["SUNIONSTORE target set set", "RPUSH q 1 2"]));
-        wait_until("the long command runs, or has run", || {
-            client.figure("pool_running") > 0 || client.figure("commands_in_pool") > before
-        });
+        host.wait_for_pool(before);
         later.send_bytes(&transaction(["SUNIONSTORE other set set", "LPOP q"]));
         let goes = round % 2 == 0;
         if goes {
@@ -358,18 +351,13 @@ fn who_waits_has_its_turn_also_beside_long_commands() {
 fn each_blocking_command_has_its_own_time() {
     let host = Host::start();
     let mut client = host.client();
-    for chunk in 0..10 {
-        let members: String = (0..5000).map(|member| format!(" {chunk}-{member}")).collect();
-        client.call(&format!("SADD set{members}"));
-    }
+    client.fill_set("set", 10);
     for _ in 0..5 {
         let (mut long, mut waits) = (host.client(), host.client());
         let before = client.figure("commands_in_pool");
         let lines = ["MULTI", "SUNIONSTORE target set set", "RPUSH q 1", "EXEC"];
-        long.send_bytes(&lines.iter().flat_map(|line| encoded_line(line)).collect::<Vec<u8>>());
-        wait_until("the long command runs, or has run", || {
-            client.figure("pool_running") > 0 || client.figure("commands_in_pool") > before
-        });
+        long.send_bytes(&encoded_lines(&lines));
+        host.wait_for_pool(before);
         waits.send("BLPOP q 0");
         waits.send("BLPOP q 0.01");
         assert_eq!(waits.read().to_string(), "[q 1]");

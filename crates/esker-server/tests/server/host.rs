@@ -143,6 +143,14 @@ impl Host {
         wait_until("clients wait for elements", || client.figure("blocked_clients") == count);
     }
 
+    /// Waits until a command runs in the pool, or more have run there than `before`.
+    pub(crate) fn wait_for_pool(&self, before: u64) {
+        let mut client = self.client();
+        wait_until("a command runs in the pool, or has run", || {
+            client.figure("pool_running") > 0 || client.figure("commands_in_pool") > before
+        });
+    }
+
     /// Begins to end the server.
     pub(crate) fn begin_to_end(&mut self) {
         drop(self.end.take());

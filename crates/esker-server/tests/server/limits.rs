@@ -49,20 +49,13 @@ fn clients_without_commands_are_sent_away() {
 fn client_kill_ends_a_command_in_the_pool() {
     let host = Host::start();
     let mut client = host.client();
-    for chunk in 0..20 {
-        let members: String = (0..5000).map(|member| format!(" {chunk}-{member}")).collect();
-        client.call(&format!("SADD set{members}"));
-    }
+    client.fill_set("set", 20);
     let was_ended = (0..100).any(|_| {
         let mut victim = host.client();
         let id = victim.id();
         let before = client.figure("commands_in_pool");
         victim.send("SUNIONSTORE target set set");
-        let mut seen = false;
-        wait_until("it runs, or has run", || {
-            seen |= client.figure("pool_running") > 0;
-            seen || client.figure("commands_in_pool") > before
-        });
+        host.wait_for_pool(before);
         client.call(&format!("CLIENT KILL ID {id}"));
         victim.read_to_end();
         wait_until("it has ended", || client.figure("pool_running") == 0);

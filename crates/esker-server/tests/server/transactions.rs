@@ -1,6 +1,6 @@
 //! `MULTI`, `EXEC` and `DISCARD`.
 
-use crate::client::{Client, Value, encoded, encoded_line};
+use crate::client::{Client, Value, encoded, encoded_lines};
 use crate::host::Host;
 
 #[test]
@@ -285,7 +285,7 @@ fn transactions_about_a_whole_database_are_one_step_too() {
         for (number, client) in clients.iter_mut().enumerate() {
             let set = format!("SET new{number}-{round} v");
             let lines = ["MULTI", "DBSIZE", &set, "EXEC"];
-            client.send_bytes(&lines.iter().flat_map(|line| encoded_line(line)).collect::<Vec<u8>>());
+            client.send_bytes(&encoded_lines(&lines));
         }
         let sizes = clients.each_mut().map(|client| {
             (0..3).for_each(|_| drop(client.read()));
