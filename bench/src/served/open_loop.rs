@@ -6,7 +6,7 @@
 //! ```
 
 use super::histogram::{Histogram, Windows};
-use super::target::{Server, command};
+use super::target::{Server, call, command};
 use crate::data::mix;
 use crate::stores::Result;
 use rustix::event::epoll;
@@ -41,8 +41,10 @@ pub(super) struct Measured {
 }
 
 pub(super) fn run(server: &Server, plan: &Plan) -> Result<Measured> {
-    let streams = (0..plan.connections).map(|_| server.connect()).collect::<Result<Vec<_>>>()?;
-    for stream in &streams {
+    let mut streams = (0..plan.connections).map(|_| server.connect()).collect::<Result<Vec<_>>>()?;
+    for stream in &mut streams {
+        // A connection that waits to be accepted would be measured as a slow get.
+        call(stream, &[b"PING"])?;
         stream.set_nonblocking(true)?;
     }
     let is_over = AtomicBool::new(false);
