@@ -1,0 +1,301 @@
+//! How cells and delete markers lie in the tree of an access group.
+//!
+//! ```text
+//! marker of a row or family   row 00 00 | 00 00  | family   | ~timestamp | ~sequence
+//! marker of a column          row 00 00 | family | qualifier 00 00 | 0 | ~timestamp | ~sequence
+//! marker of a version         row 00 00 | family | qualifier 00 00 | 1 | ~timestamp | ~sequence
+//! cell                        row 00 00 | family | qualifier 00 00 | 2 | ~timestamp | ~sequence
+//! ```
+//! A byte `00` in a row or qualifier is written as `00 ff`, so that their ends sort before all that goes on. A family is its
+//! number, 2 bytes, big-endian; 0 is none, so the markers of a row and of its families are at the row's head, and the
+//! marker of a row names family 0. `~` is the complement: what is newest comes first. Timestamps are milliseconds since 1970,
+//! from 0 to `i64::MAX`.
+//!
+//! So whatever hides a cell comes before it: one seek to the head of a row finds what hides rows and families, one seek to a
+//! column finds its markers and then its newest cell. A key is never written twice: two writes differ in their sequence
+//! number.
+
+use crate::error::{Error, Result};
+
+/// The longest row, in bytes, as in HBase.
+pub const ROW_LEN_MAX: usize = 32_767;
+
+/// The number of a column family in its table; no two families ever have the same, not even one after the other.
+pub(crate) type FamilyId = u16;
+
+/// No family: in the head of a row.
+pub(crate) const NO_FAMILY: FamilyId = 0;
+
+/// What an entry of a column is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Hides the cells of the column up to a timestamp.
+    DeleteColumn = 0,
+    /// Hides the cells of the column with a timestamp.
+    DeleteVersion = 1,
+    Put = 2,
+}
+
+/// When a cell or marker was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Version {
+    /// In milliseconds since 1970; not negative.
+    pub(crate) timestamp: i64,
+    /// Orders all writes to a row.
+    pub(crate) sequence: u64,
+}
+
+impl Version {
+    fn push_to(self, key: &mut Vec<u8>) {
+        key.extend_from_slice(&(!(self.timestamp as u64)).to_be_bytes());
+        key.extend_from_slice(&(!self.sequence).to_be_bytes());
+    }
+
+    fn read(bytes: &[u8; 16]) -> Version {
+        let (timestamp, sequence) = bytes.split_at(8);
+        let number = |half: &[u8]| half.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        Version { timestamp: !number(timestamp) as i64, sequence: !number(sequence) }
+    }
+}
+
+/// What an entry is, apart from its row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entry<'a> {
+    /// In the head of the row: hides the family's cells up to the version's timestamp; [`NO_FAMILY`]: the row's.
+    Head { family: FamilyId, version: Version },
+    /// Of a column, whose key begins with the `column` bytes of this one: row, family, qualifier.
+    Column { family: FamilyId, qualifier: &'a [u8], column_len: usize, kind: Kind, version: Version },
+}
+
+fn push_escaped(key: &mut Vec<u8>, text: &[u8]) {
+    for part in text.split_inclusive(|byte| *byte == 0) {
+        key.extend_from_slice(part);
+        if part.last() == Some(&0) {
+            key.push(0xff);
+        }
+    }
+    key.extend_from_slice(&[0, 0]);
+}
+
+/// The length of an escaped text with its end, at the beginning of `key`.
+fn escaped_len(key: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += key.get(at..)?.iter().position(|byte| *byte == 0)? + 2;
+        match key.get(at - 1)? {
+            0 => return Some(at),
+            0xff => {}
+            _ => return None,
+        }
+    }
+}
+
+/// Appends the text that the bytes `escaped`, with their end, stand for.
+pub(crate) fn unescape(escaped: &[u8], text: &mut Vec<u8>) {
+    text.clear();
+    let mut rest = escaped.strip_suffix(&[0, 0]).unwrap_or(escaped);
+    while let Some(zero) = rest.iter().position(|byte| *byte == 0) {
+        text.extend_from_slice(&rest[..=zero]);
+        rest = rest.get(zero + 2..).unwrap_or_default();
+    }
+    text.extend_from_slice(rest);
+}
+
+/// Fails if `row` is no row: empty or too long.
+pub(crate) fn check_row(row: &[u8]) -> Result<()> {
+    if row.is_empty() || row.len() > ROW_LEN_MAX {
+        let len = row.len();
+        return Err(Error::invalid(format!("a row has 1 to {ROW_LEN_MAX} bytes; this one has {len}")));
+    }
+    Ok(())
+}
+
+/// The beginning of all keys of `row`.
+pub(crate) fn row_prefix(row: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(row.len() + 32);
+    push_escaped(&mut key, row);
+    key
+}
+
+/// The least key behind those that begin with `prefix`, which ends with the end of an escaped text.
+pub(crate) fn behind(prefix: &[u8]) -> Vec<u8> {
+    let mut key = prefix.to_vec();
+    if let Some(last) = key.last_mut() {
+        *last = 1;
+    }
+    key
+}
+
+/// The beginning of the keys of a family in the row whose keys begin with `row`.
+pub(crate) fn family_prefix(row: &[u8], family: FamilyId) -> Vec<u8> {
+    let mut key = Vec::with_capacity(row.len() + 32);
+    key.extend_from_slice(row);
+    key.extend_from_slice(&family.to_be_bytes());
+    key
+}
+
+/// The least key behind those of a family in the row whose keys begin with `row`.
+pub(crate) fn behind_family(row: &[u8], family: FamilyId) -> Vec<u8> {
+    family.checked_add(1).map_or_else(|| behind(row), |next| family_prefix(row, next))
+}
+
+/// The beginning of the keys of a column in the row whose keys begin with `row`.
+pub(crate) fn column_prefix(row: &[u8], family: FamilyId, qualifier: &[u8]) -> Vec<u8> {
+    let mut key = family_prefix(row, family);
+    push_escaped(&mut key, qualifier);
+    key
+}
+
+/// The key of a marker in the head of the row whose keys begin with `row`.
+pub(crate) fn head_key(row: &[u8], family: FamilyId, version: Version) -> Vec<u8> {
+    let mut key = family_prefix(row, NO_FAMILY);
+    key.extend_from_slice(&family.to_be_bytes());
+    version.push_to(&mut key);
+    key
+}
+
+/// The key of an entry of the column whose keys begin with `column`.
+pub(crate) fn entry_key(mut column: Vec<u8>, kind: Kind, version: Version) -> Vec<u8> {
+    column.push(kind as u8);
+    version.push_to(&mut column);
+    column
+}
+
+/// The beginning of the keys of one kind of the column whose keys begin with `column`.
+pub(crate) fn entry_prefix(column: &[u8], kind: Kind) -> Vec<u8> {
+    [column, &[kind as u8]].concat()
+}
+
+/// The length of the row's part of a key.
+pub(crate) fn row_len(key: &[u8]) -> Result<usize> {
+    escaped_len(key).ok_or_else(|| damaged(key))
+}
+
+/// What the entry with this key is; `row_len` bytes of the key are its row's.
+pub(crate) fn entry(key: &[u8], row_len: usize) -> Result<Entry<'_>> {
+    read_entry(key, row_len).ok_or_else(|| damaged(key))
+}
+
+fn read_entry(key: &[u8], row_len: usize) -> Option<Entry<'_>> {
+    let (family, rest) = key.get(row_len..)?.split_first_chunk::<2>()?;
+    let family = FamilyId::from_be_bytes(*family);
+    if family == NO_FAMILY {
+        let (of, version) = rest.split_first_chunk::<2>()?;
+        let version = Version::read(version.try_into().ok()?);
+        return Some(Entry::Head { family: FamilyId::from_be_bytes(*of), version });
+    }
+    let (qualifier, rest) = rest.split_at_checked(escaped_len(rest)?)?;
+    let (kind, version) = rest.split_first()?;
+    let kind = match kind {
+        0 => Kind::DeleteColumn,
+        1 => Kind::DeleteVersion,
+        2 => Kind::Put,
+        _ => return None,
+    };
+    let column_len = row_len + 2 + qualifier.len();
+    Some(Entry::Column {
+        family,
+        qualifier,
+        column_len,
+        kind,
+        version: Version::read(version.try_into().ok()?),
+    })
+}
+
+fn damaged(key: &[u8]) -> Error {
+    Error::Damaged(format!(
+        "a table has an entry whose key is no cell's: {:?}",
+        key.escape_ascii().to_string()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows and qualifiers in the order of their bytes, with those among them that escaping could confuse.
+    const TEXTS: &[&[u8]] = &[
+        b"",
+        b"\0",
+        b"\0\0",
+        b"\0\x01",
+        b"\0\xff",
+        b"\x01",
+        b"a",
+        b"a\0",
+        b"a\0\0b",
+        b"a\0\xff",
+        b"a\x01",
+        b"ab",
+        b"\xff",
+        b"\xff\xff",
+    ];
+
+    #[test]
+    fn keys_sort_as_rows_families_qualifiers_and_newest_first() {
+        let versions = [(i64::MAX, 7), (5, u64::MAX), (5, 2), (5, 1), (0, 9), (0, 0)]
+            .map(|(timestamp, sequence)| Version { timestamp, sequence });
+        let mut keys = Vec::new();
+        for row in &TEXTS[1..] {
+            let row = row_prefix(row);
+            for family in [NO_FAMILY, 1, 255, 256] {
+                keys.extend(versions.map(|version| head_key(&row, family, version)));
+            }
+            for family in [1, 255, 256, FamilyId::MAX] {
+                for qualifier in TEXTS {
+                    for kind in [Kind::DeleteColumn, Kind::DeleteVersion, Kind::Put] {
+                        let column = || column_prefix(&row, family, qualifier);
+                        keys.extend(versions.map(|version| entry_key(column(), kind, version)));
+                    }
+                }
+            }
+            assert!(keys.last().is_some_and(|key| *key < behind(&row)));
+        }
+        assert!(keys.is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn keys_are_read_as_they_were_written() {
+        let version = Version { timestamp: 12, sequence: 34 };
+        let mut text = Vec::new();
+        for row in &TEXTS[1..] {
+            let prefix = row_prefix(row);
+            let head = head_key(&prefix, 3, version);
+            assert_eq!(row_len(&head).unwrap(), prefix.len());
+            unescape(&head[..prefix.len()], &mut text);
+            assert_eq!(text, *row);
+            assert_eq!(entry(&head, prefix.len()).unwrap(), Entry::Head { family: 3, version });
+            for qualifier in TEXTS {
+                let column = column_prefix(&prefix, 7, qualifier);
+                let key = entry_key(column.clone(), Kind::Put, version);
+                let Entry::Column {
+                    family: 7,
+                    qualifier: escaped,
+                    column_len,
+                    kind: Kind::Put,
+                    version: read,
+                } = entry(&key, row_len(&key).unwrap()).unwrap()
+                else {
+                    panic!("{key:?}");
+                };
+                unescape(escaped, &mut text);
+                assert_eq!((&text[..], column_len, read), (*qualifier, column.len(), version));
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_key_are_refused() {
+        let key = entry_key(
+            column_prefix(&row_prefix(b"r\0"), 1, b"q\0"),
+            Kind::Put,
+            Version { timestamp: 1, sequence: 1 },
+        );
+        let reads = |key: &[u8]| row_len(key).and_then(|len| entry(key, len).map(|_| ())).is_ok();
+        assert!(reads(&key));
+        for cut in 0..key.len() {
+            assert!(!reads(&key[..cut]), "{cut}");
+        }
+        assert!(!reads(&[key.as_slice(), b"x"].concat()));
+    }
+}

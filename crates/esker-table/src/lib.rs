@@ -1,0 +1,35 @@
+//! Tables over an Esker store: rows, column families, versions of cells.
+//!
+//! A table maps (row, column family, qualifier, timestamp) to bytes, as Bigtable, HBase and Hypertable do. Rows are sorted, a
+//! row may have millions of columns, and a column several versions. A change of one row is atomic. The families of a table
+//! are in access groups: the cells of one group lie together, so a scan of it reads nothing of the others (BC-kvDB, section 2).
+//!
+//! ```text
+//! RowMutation --mutate--> entries of the groups' trees, one batch       (write)
+//! cursor of each group --> row, family, column --> which puts count     (read, versions)
+//! flushes and merges ask which entries are garbage                      (rule)
+//! ```
+//! [`Tables`] is where to begin. The bytes of keys are described at the head of `cell.rs`; which versions count, at that of
+//! `versions.rs`.
+
+mod cell;
+mod error;
+mod read;
+mod rule;
+mod schema;
+mod sequences;
+mod tables;
+mod versions;
+mod write;
+
+pub use cell::ROW_LEN_MAX;
+pub use error::{Error, Result};
+pub use read::{Cell, Read, Scan};
+pub use schema::{AccessGroup, Family, NAME_LEN_MAX, Schema, VERSIONS_DEFAULT};
+pub use tables::{Table, Tables};
+pub use write::{RowMutation, TIMESTAMP_MAX};
+
+/// The example of `docs/tables.md`, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tables.md")]
+mod document {}

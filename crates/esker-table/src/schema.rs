@@ -1,0 +1,351 @@
+//! What a table is made of: access groups, and column families with their rules.
+
+mod xml;
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use crate::cell::{FamilyId, NO_FAMILY};
+use crate::error::{Error, Result};
+
+/// How many versions of a cell a family keeps unless it says otherwise, as in HBase.
+pub const VERSIONS_DEFAULT: u32 = 3;
+
+/// The longest name of a table, an access group or a column family, in bytes.
+pub const NAME_LEN_MAX: usize = 200;
+
+/// The number of an access group in its table; no two groups ever have the same.
+pub(crate) type GroupId = u16;
+
+/// A group without a number.
+const NO_GROUP: GroupId = 0;
+
+/// The most column families that a table has or ever had.
+const FAMILIES_MAX: usize = 10_000;
+
+/// What a table is made of.
+///
+/// A table has access groups, and each column family is in one of them. The cells of an access group lie together, apart
+/// from those of the others: a scan of one group reads nothing of the others.
+///
+/// # Example
+/// ```
+/// use std::time::Duration;
+///
+/// use esker_table::{Family, Schema};
+///
+/// let schema = Schema::new()
+///     .group("small", [Family::new("title"), Family::new("seen").max_versions(1).ttl(Duration::from_secs(3600))])
+///     .group("large", [Family::new("original").max_versions(1)]);
+/// let text = schema.to_xml()?;
+/// assert_eq!(Schema::from_xml(&text)?, schema);
+/// # Ok::<(), esker_table::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Schema {
+    /// The table's number in its store; 0: it is none yet.
+    pub(crate) table: u64,
+    /// Counts the changes of the table's schema.
+    pub(crate) version: u64,
+    /// Whether somebody may have deleted single versions of its cells.
+    pub(crate) has_deleted_versions: bool,
+    groups: Vec<AccessGroup>,
+}
+
+/// Column families whose cells lie together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessGroup {
+    /// [`NO_GROUP`]: the table has not given it one yet.
+    pub(crate) id: GroupId,
+    name: String,
+    families: Vec<Family>,
+}
+
+/// A column family: its name, and which cells it keeps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Family {
+    /// [`NO_FAMILY`]: the table has not given it one yet.
+    pub(crate) id: FamilyId,
+    name: String,
+    /// `None`: all.
+    max_versions: Option<u32>,
+    ttl_ms: Option<u64>,
+}
+
+impl Family {
+    /// A family with this name, which keeps [`VERSIONS_DEFAULT`] versions of a cell for ever.
+    pub fn new(name: impl Into<String>) -> Family {
+        Family { id: NO_FAMILY, name: name.into(), max_versions: Some(VERSIONS_DEFAULT), ttl_ms: None }
+    }
+
+    /// Keeps this many versions of a cell: those with the latest timestamps. `None`: all. A version that has been among
+    /// more than these is gone for good, also if later ones are deleted.
+    #[must_use]
+    pub fn max_versions(mut self, versions: impl Into<Option<u32>>) -> Family {
+        self.max_versions = versions.into();
+        self
+    }
+
+    /// Keeps a cell for this long after its timestamp, to the millisecond. `None`: for ever.
+    #[must_use]
+    pub fn ttl(mut self, ttl: impl Into<Option<Duration>>) -> Family {
+        self.ttl_ms = ttl.into().map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        self
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The rules by which cells of this family live.
+    pub(crate) fn rules(&self) -> Rules {
+        Rules { max_versions: self.max_versions, ttl_ms: self.ttl_ms }
+    }
+}
+
+/// By which rules the cells of a family live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// `None`: all.
+    pub(crate) max_versions: Option<u32>,
+    pub(crate) ttl_ms: Option<u64>,
+}
+
+impl Rules {
+    /// Cells with a timestamp below this one have expired at `now_ms`.
+    pub(crate) fn expired_below(self, now_ms: i64) -> i64 {
+        let ttl = self.ttl_ms.map_or(i64::MAX, |ttl| i64::try_from(ttl).unwrap_or(i64::MAX));
+        now_ms.saturating_sub(ttl)
+    }
+}
+
+impl AccessGroup {
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its families.
+    pub fn families(&self) -> &[Family] {
+        &self.families
+    }
+}
+
+impl Schema {
+    /// A table of nothing.
+    pub fn new() -> Schema {
+        Schema::default()
+    }
+
+    /// Adds an access group with these families.
+    #[must_use]
+    pub fn group(mut self, name: impl Into<String>, families: impl IntoIterator<Item = Family>) -> Schema {
+        let families = families.into_iter().collect();
+        self.groups.push(AccessGroup { id: NO_GROUP, name: name.into(), families });
+        self
+    }
+
+    /// How often the table's schema was changed.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Its access groups.
+    pub fn groups(&self) -> &[AccessGroup] {
+        &self.groups
+    }
+
+    /// All families, with the place of the group that each is in.
+    pub(crate) fn families(&self) -> impl Iterator<Item = (usize, &Family)> {
+        self.groups
+            .iter()
+            .enumerate()
+            .flat_map(|(place, group)| group.families.iter().map(move |family| (place, family)))
+    }
+
+    /// The family with this name, and the place of its group.
+    pub(crate) fn family(&self, name: &str) -> Option<(usize, &Family)> {
+        self.families().find(|(_, family)| family.name == name)
+    }
+
+    /// The schema of a new table with the number `table`: its groups and families have numbers, families in the order of
+    /// their names.
+    pub(crate) fn numbered(mut self, table: u64) -> Result<Schema> {
+        self.check()?;
+        (self.table, self.version, self.has_deleted_versions) = (table, 1, false);
+        for (place, group) in self.groups.iter_mut().enumerate() {
+            group.id = place as GroupId + 1;
+        }
+        let names: BTreeSet<String> = self.families().map(|(_, family)| family.name.clone()).collect();
+        for family in self.groups.iter_mut().flat_map(|group| &mut group.families) {
+            family.id = names.range::<String, _>(..=&family.name).count() as FamilyId;
+        }
+        Ok(self)
+    }
+
+    /// The schema as text; [`Schema::from_xml`] reads it.
+    ///
+    /// # Errors
+    /// [`Error::Schema`]: it is no schema of a table, because two families have one name, say.
+    pub fn to_xml(&self) -> Result<String> {
+        self.check()?;
+        xml::write(self)
+    }
+
+    /// Reads what [`Schema::to_xml`] has written, or somebody with an editor.
+    ///
+    /// # Errors
+    /// [`Error::Schema`]: the text is no schema. It says where.
+    pub fn from_xml(text: &str) -> Result<Schema> {
+        let schema = xml::read(text)?;
+        schema.check()?;
+        Ok(schema)
+    }
+
+    /// Fails if no table can have this schema.
+    fn check(&self) -> Result<()> {
+        let (mut groups, mut group_ids) = (BTreeSet::new(), BTreeSet::new());
+        let (mut families, mut ids) = (BTreeSet::new(), BTreeSet::new());
+        if self.families().next().is_none() {
+            return Err(Error::schema("a table has one column family at least"));
+        }
+        if self.families().count() > FAMILIES_MAX {
+            return Err(Error::schema(format!("a table has {FAMILIES_MAX} column families at most")));
+        }
+        if self.groups.len() > FAMILIES_MAX {
+            return Err(Error::schema(format!("a table has {FAMILIES_MAX} access groups at most")));
+        }
+        for group in &self.groups {
+            check_name("an access group", &group.name)?;
+            if group.id != NO_GROUP && !group_ids.insert(group.id) {
+                return Err(Error::schema(format!("two access groups have the number {}", group.id)));
+            }
+            if !groups.insert(&group.name) {
+                return Err(Error::schema(format!("two access groups have the name {:?}", group.name)));
+            }
+        }
+        for (_, family) in self.families() {
+            check_name("a column family", &family.name)?;
+            if !families.insert(&family.name) {
+                return Err(Error::schema(format!("two column families have the name {:?}", family.name)));
+            }
+            if family.id != NO_FAMILY && !ids.insert(family.id) {
+                return Err(Error::schema(format!("two column families have the number {}", family.id)));
+            }
+            if family.max_versions == Some(0) {
+                return Err(Error::schema(format!(
+                    "the column family {:?} keeps no version at all",
+                    family.name
+                )));
+            }
+        }
+        let is_part = |numbered: usize, all: usize| numbered > 0 && numbered < all;
+        if is_part(ids.len(), families.len()) || is_part(group_ids.len(), groups.len()) {
+            return Err(Error::schema(
+                "some access groups or column families have numbers, and others have none",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Fails if `name`, that of `what`, cannot be: an empty or long one, or one with other characters than letters, digits, `_`,
+/// `-` and `.`, or that begins with `-` or `.`. Those of HBase's tables, access groups and families that have such names are
+/// the ones that every tool can handle.
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
+    let is_legal = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.');
+    if name.is_empty() || name.len() > NAME_LEN_MAX {
+        let len = name.len();
+        return Err(Error::invalid(format!(
+            "the name of {what} has 1 to {NAME_LEN_MAX} bytes; this one has {len}"
+        )));
+    }
+    if name.starts_with(['-', '.']) || !name.chars().all(is_legal) {
+        return Err(Error::invalid(format!(
+            "the name of {what} has letters, digits, `_`, `-` and `.`, and begins with none of the last two; {name:?} is none"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Schema {
+        Schema::new()
+            .group(
+                "small",
+                [Family::new("títle"), Family::new("seen").max_versions(1).ttl(Duration::from_secs(60))],
+            )
+            .group("large", [Family::new("original").max_versions(None)])
+            .group("empty", [])
+    }
+
+    #[test]
+    fn a_schema_is_read_as_it_was_written() {
+        for schema in [sample(), sample().numbered(7).unwrap()] {
+            let text = schema.to_xml().unwrap();
+            assert_eq!(Schema::from_xml(&text).unwrap(), schema, "{text}");
+        }
+    }
+
+    #[test]
+    fn families_are_numbered_by_their_names() {
+        let schema = sample().numbered(7).unwrap();
+        let ids: Vec<_> = schema.families().map(|(_, family)| (family.name(), family.id)).collect();
+        assert_eq!(ids, [("títle", 3), ("seen", 2), ("original", 1)]);
+    }
+
+    #[test]
+    fn what_no_table_can_have_is_refused() {
+        let group =
+            |families: &[&str]| Schema::new().group("a", families.iter().map(|name| Family::new(*name)));
+        for schema in [
+            Schema::new(),
+            group(&[]),
+            group(&["f", "f"]),
+            group(&["f:q"]),
+            group(&[""]),
+            group(&[".f"]),
+            group(&["f"]).group("a", []),
+            group(&["f"]).group("b", [Family::new("f")]),
+            Schema::new().group("a", [Family::new("f").max_versions(0)]),
+        ] {
+            assert!(schema.to_xml().is_err(), "{schema:?}");
+            assert!(schema.clone().numbered(1).is_err(), "{schema:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_schema_is_refused_with_its_place() {
+        let good = sample().to_xml().unwrap();
+        for (from, to, what) in [
+            ("<Schema", "<Scheme", "Scheme"),
+            ("maxVersions=\"1\"", "maxVersions=\"-1\"", "-1"),
+            ("maxVersions=\"1\"", "maxVersion=\"1\"", "maxVersion"),
+            ("ttlMs=\"60000\"", "ttlMs=\"60000\" ttlMs=\"1\"", "ttlMs"),
+            ("<AccessGroup name=\"large\">", "<AccessGroup>", "name"),
+            ("</Schema>", "", "Schema"),
+            ("</Schema>", "</Schema><Schema/>", "Schema"),
+            ("<Schema", "<!DOCTYPE a [<!ENTITY b \"c\">]><Schema", "DOCTYPE"),
+            ("name=\"large\"", "name=\"&b;\"", "b"),
+            ("</Schema>", "words</Schema>", "words"),
+        ] {
+            let bad = good.replacen(from, to, 1);
+            assert_ne!(bad, good, "{from}");
+            match Schema::from_xml(&bad) {
+                Err(Error::Schema { message, at: Some(at) }) => {
+                    assert!(message.contains(what) && at <= bad.len() as u64, "{bad}: {message}");
+                }
+                other => panic!("{bad}: {other:?}"),
+            }
+        }
+        for cut in 0..good.trim_end().len() {
+            if good.is_char_boundary(cut) {
+                assert!(Schema::from_xml(&good[..cut]).is_err(), "{cut}");
+            }
+        }
+    }
+}

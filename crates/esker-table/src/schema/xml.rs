@@ -1,0 +1,226 @@
+//! Schemas as XML: the paper's authors kept them so, and a person can read and change one.
+//!
+//! ```text
+//! <Schema table="7" version="1">
+//!   <AccessGroup id="1" name="small">
+//!     <ColumnFamily id="2" name="seen" maxVersions="1" ttlMs="60000"/>
+//!   </AccessGroup>
+//! </Schema>
+//! ```
+//! `maxVersions="all"` keeps all versions. The numbers of the table, its version, its groups and families, and `versionsDeleted` are
+//! those of a table that exists. Everything that is not named here is refused: a word that was meant otherwise must not be passed over.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use quick_xml::events::{BytesEnd, BytesStart, Event};
+use quick_xml::{Reader, Writer, XmlVersion};
+
+use super::{AccessGroup, Family, NO_GROUP, Schema, VERSIONS_DEFAULT};
+use crate::cell::NO_FAMILY;
+use crate::error::{Error, Result};
+
+/// A longer text is no schema: 10,000 families take less.
+const TEXT_BYTES_MAX: usize = 16 << 20;
+
+const SCHEMA: &str = "Schema";
+const GROUP: &str = "AccessGroup";
+const FAMILY: &str = "ColumnFamily";
+
+/// The schema as text, with an end of line at its end.
+pub(super) fn write(schema: &Schema) -> Result<String> {
+    let mut writer = Writer::new_with_indent(Vec::new(), b' ', 2);
+    let mut all = BytesStart::new(SCHEMA);
+    if schema.table > 0 {
+        all.push_attribute(("table", schema.table.to_string().as_str()));
+        all.push_attribute(("version", schema.version.to_string().as_str()));
+    }
+    if schema.has_deleted_versions {
+        all.push_attribute(("versionsDeleted", "true"));
+    }
+    writer.write_event(Event::Start(all)).map_err(failed)?;
+    for group in &schema.groups {
+        let mut start = BytesStart::new(GROUP);
+        if group.id != NO_GROUP {
+            start.push_attribute(("id", group.id.to_string().as_str()));
+        }
+        start.push_attribute(("name", group.name.as_str()));
+        writer.write_event(Event::Start(start)).map_err(failed)?;
+        for family in &group.families {
+            let mut empty = BytesStart::new(FAMILY);
+            if family.id != NO_FAMILY {
+                empty.push_attribute(("id", family.id.to_string().as_str()));
+            }
+            empty.push_attribute(("name", family.name.as_str()));
+            let versions =
+                family.max_versions.map_or_else(|| "all".to_owned(), |versions| versions.to_string());
+            empty.push_attribute(("maxVersions", versions.as_str()));
+            if let Some(ttl_ms) = family.ttl_ms {
+                empty.push_attribute(("ttlMs", ttl_ms.to_string().as_str()));
+            }
+            writer.write_event(Event::Empty(empty)).map_err(failed)?;
+        }
+        writer.write_event(Event::End(BytesEnd::new(GROUP))).map_err(failed)?;
+    }
+    writer.write_event(Event::End(BytesEnd::new(SCHEMA))).map_err(failed)?;
+    let mut text = String::from_utf8(writer.into_inner()).map_err(failed)?;
+    text.push('\n');
+    Ok(text)
+}
+
+fn failed(error: impl Display) -> Error {
+    Error::schema(error.to_string())
+}
+
+/// Where the reader is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Before,
+    InSchema,
+    InGroup,
+    InFamily,
+    Behind,
+}
+
+/// Reads a schema. Whether a table can have it is not checked.
+pub(super) fn read(text: &str) -> Result<Schema> {
+    let mut reading = Reading { reader: Reader::from_str(text), begins_at: 0 };
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(reading
+            .wrong(format!("a schema has {TEXT_BYTES_MAX} bytes at most; this one has {}", text.len())));
+    }
+    let (mut schema, mut place) = (Schema::new(), Place::Before);
+    loop {
+        reading.begins_at = reading.reader.buffer_position();
+        let event = match reading.reader.read_event() {
+            Ok(event) => event,
+            Err(error) => return Err(reading.wrong(error.to_string())),
+        };
+        let is_empty = matches!(event, Event::Empty(_));
+        match event {
+            Event::Start(start) | Event::Empty(start) => {
+                let name = start.name().into_inner();
+                place = match (place, name) {
+                    (Place::Before, SCHEMA) => {
+                        reading.schema(&start, &mut schema)?;
+                        if is_empty { Place::Behind } else { Place::InSchema }
+                    }
+                    (Place::InSchema, GROUP) => {
+                        schema.groups.push(reading.group(&start)?);
+                        if is_empty { Place::InSchema } else { Place::InGroup }
+                    }
+                    (Place::InGroup, FAMILY) => {
+                        let family = reading.family(&start)?;
+                        if let Some(group) = schema.groups.last_mut() {
+                            group.families.push(family);
+                        }
+                        if is_empty { Place::InGroup } else { Place::InFamily }
+                    }
+                    _ => return Err(reading.wrong(format!("<{name}> cannot be here"))),
+                };
+            }
+            // The reader checks that each end is that of the last element that has begun.
+            Event::End(_) => {
+                place = match place {
+                    Place::InFamily => Place::InGroup,
+                    Place::InGroup => Place::InSchema,
+                    _ => Place::Behind,
+                };
+            }
+            Event::Text(text) if text.trim_ascii().is_empty() => {}
+            Event::Comment(_) | Event::Decl(_) => {}
+            Event::Eof if place == Place::Behind => return Ok(schema),
+            Event::Eof => return Err(reading.wrong("the text ends before </Schema>".to_owned())),
+            Event::DocType(_) => return Err(reading.wrong("a schema has no DOCTYPE".to_owned())),
+            Event::Text(text) => {
+                let shown: String = text.chars().take(40).collect();
+                return Err(reading.wrong(format!("{shown:?} cannot be here")));
+            }
+            Event::CData(_) | Event::PI(_) | Event::GeneralRef(_) => {
+                return Err(reading.wrong("only elements and comments can be here".to_owned()));
+            }
+        }
+    }
+}
+
+/// A text that is being read, and where the part begins that is read just now.
+struct Reading<'a> {
+    reader: Reader<&'a [u8]>,
+    begins_at: u64,
+}
+
+impl Reading<'_> {
+    fn wrong(&self, message: String) -> Error {
+        Error::Schema { message, at: Some(self.begins_at) }
+    }
+
+    /// Calls `take` with each attribute and its value. It returns whether it knows the attribute.
+    fn attributes(
+        &self,
+        start: &BytesStart<'_>,
+        mut take: impl FnMut(&str, &str) -> Result<bool>,
+    ) -> Result<()> {
+        for attribute in start.attributes() {
+            let element = start.name().into_inner();
+            let attribute = attribute.map_err(|error| {
+                self.wrong(format!("an attribute of <{element}>: {error} in <{}>", &**start))
+            })?;
+            let name = attribute.key.into_inner();
+            let value = attribute.normalized_value(XmlVersion::Implicit1_0);
+            let value = value.map_err(|error| self.wrong(format!("{name}: {error}")))?;
+            if !take(name, &value)? {
+                return Err(self.wrong(format!("<{element}> has no attribute {name:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a number, or `true` or `false`.
+    fn number<T: FromStr<Err: Display>>(&self, name: &str, value: &str) -> Result<T> {
+        value.parse().map_err(|error| self.wrong(format!("{name}={value:?}: {error}")))
+    }
+
+    fn schema(&self, start: &BytesStart<'_>, schema: &mut Schema) -> Result<()> {
+        self.attributes(start, |name, value| {
+            match name {
+                "table" => schema.table = self.number(name, value)?,
+                "version" => schema.version = self.number(name, value)?,
+                "versionsDeleted" => schema.has_deleted_versions = self.number(name, value)?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })
+    }
+
+    fn group(&self, start: &BytesStart<'_>) -> Result<AccessGroup> {
+        let (mut named, mut id) = (None, NO_GROUP);
+        self.attributes(start, |name, value| {
+            match name {
+                "id" => id = self.number(name, value)?,
+                "name" => named = Some(value.to_owned()),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        let name = named.ok_or_else(|| self.wrong(format!("<{GROUP}> needs the attribute \"name\"")))?;
+        Ok(AccessGroup { id, name, families: Vec::new() })
+    }
+
+    fn family(&self, start: &BytesStart<'_>) -> Result<Family> {
+        let (mut named, mut id, mut max_versions, mut ttl_ms) =
+            (None, NO_FAMILY, Some(VERSIONS_DEFAULT), None);
+        self.attributes(start, |name, value| {
+            match name {
+                "id" => id = self.number(name, value)?,
+                "name" => named = Some(value.to_owned()),
+                "maxVersions" if value == "all" => max_versions = None,
+                "maxVersions" => max_versions = Some(self.number(name, value)?),
+                "ttlMs" => ttl_ms = Some(self.number(name, value)?),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        let name = named.ok_or_else(|| self.wrong(format!("<{FAMILY}> needs the attribute \"name\"")))?;
+        Ok(Family { id, name, max_versions, ttl_ms })
+    }
+}

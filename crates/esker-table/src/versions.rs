@@ -1,0 +1,270 @@
+//! Which versions of a cell count.
+//!
+//! The rule, in terms of a small table of one column, timestamp to value, that writes change one after the other, in the
+//! order of their sequence numbers:
+//! - a put enters its value at its timestamp, and replaces what is there;
+//! - if there are more than the family's `max_versions` then, those with the least timestamps go;
+//! - a delete removes what is there up to its timestamp, or at it.
+//!
+//! What is in the table at the end, and has not outlived the family's time to live, counts. So a put after a delete counts,
+//! whatever its timestamp, and a value that had to go does not come back. HBase has these rules with
+//! `NEW_VERSION_BEHAVIOR`.
+//!
+//! A reader does not replay all that: it meets the column's markers first and then its puts, by falling timestamps, and asks
+//! [`Column::judge`] about each. Deletes up to a timestamp need no replay:
+//! - A put that such a delete removes ([`Deletes::cover`]) never decides about another put that counts in the end. While it
+//!   was there it may have driven out a put with a lesser timestamp; but that one was written before the delete too, which
+//!   removes it as well.
+//! - So of the puts that no such delete removes, the `max_versions` latest timestamps count.
+//!
+//! Deletes of single versions break the second statement: a put that was driven out stays away though what drove it out is
+//! deleted. Only for a column that has some, and whose family limits versions, its puts are replayed ([`replay`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cell::{Kind, Version};
+use crate::schema::Rules;
+
+/// Deletes up to a timestamp: those of a row, a family and a column alike.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Deletes {
+    /// Timestamps fall and sequence numbers rise: a delete that another one surpasses in both is left out.
+    versions: Vec<Version>,
+}
+
+impl Deletes {
+    pub(crate) fn add(&mut self, delete: Version) {
+        let surpasses = |a: &Version, b: &Version| a.timestamp >= b.timestamp && a.sequence >= b.sequence;
+        if self.versions.iter().any(|old| surpasses(old, &delete)) {
+            return;
+        }
+        self.versions.retain(|old| !surpasses(&delete, old));
+        let place = self.versions.partition_point(|old| old.timestamp > delete.timestamp);
+        self.versions.insert(place, delete);
+    }
+
+    pub(crate) fn add_all(&mut self, others: &Deletes) {
+        others.versions.iter().for_each(|delete| self.add(*delete));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.versions.clear();
+    }
+
+    /// Whether one of them removes a put of this version.
+    pub(crate) fn cover(&self, put: Version) -> bool {
+        // The last one with a timestamp that reaches so far has the greatest sequence number of these.
+        let reach = self.versions.partition_point(|delete| delete.timestamp >= put.timestamp);
+        reach.checked_sub(1).is_some_and(|last| self.versions[last].sequence > put.sequence)
+    }
+}
+
+/// What becomes of a put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Counts,
+    DoesNot,
+    /// Neither this one counts nor any of the column behind it.
+    NoneBehind,
+}
+
+/// One column, as a reader meets it: markers first, then puts.
+#[derive(Debug, Default)]
+pub(crate) struct Column {
+    deletes: Deletes,
+    /// Deletes of single versions, as they lie: the latest timestamps first, and of one timestamp the newest.
+    deleted_versions: Vec<Version>,
+    /// The puts that count, if they were found by replaying all.
+    replayed: Option<BTreeSet<Version>>,
+    /// The timestamp of the last put that no delete removes, and how many such timestamps there were.
+    last: Option<i64>,
+    count: u32,
+}
+
+impl Column {
+    /// Forgets the column before.
+    pub(crate) fn begin(&mut self) {
+        self.deletes.clear();
+        self.deleted_versions.clear();
+        (self.replayed, self.last, self.count) = (None, None, 0);
+    }
+
+    /// Notes a marker of the column; puts are no markers.
+    pub(crate) fn add(&mut self, kind: Kind, version: Version) {
+        match kind {
+            Kind::DeleteColumn => self.deletes.add(version),
+            Kind::DeleteVersion => self.deleted_versions.push(version),
+            Kind::Put => {}
+        }
+    }
+
+    /// Whether all puts have to be known before the first one can be judged: see [`Column::replay`].
+    pub(crate) fn needs_replay(&self, rules: Rules) -> bool {
+        !self.deleted_versions.is_empty() && rules.max_versions.is_some() && self.replayed.is_none()
+    }
+
+    /// Takes all puts of the column, in any order. `above` has the deletes of its row and family.
+    pub(crate) fn replay(&mut self, puts: impl Iterator<Item = Version>, above: &Deletes, rules: Rules) {
+        let puts = puts.filter(|put| !self.deletes.cover(*put) && !above.cover(*put));
+        self.replayed = Some(replay(puts, &self.deleted_versions, rules.max_versions));
+    }
+
+    /// What becomes of the next put of the column. `above` has the deletes of its row and family; puts with a timestamp
+    /// below `expired_below` have expired.
+    pub(crate) fn judge(
+        &mut self,
+        put: Version,
+        above: &Deletes,
+        rules: Rules,
+        expired_below: i64,
+    ) -> Verdict {
+        if put.timestamp < expired_below {
+            return Verdict::NoneBehind;
+        }
+        if let Some(replayed) = &self.replayed {
+            return if replayed.contains(&put) { Verdict::Counts } else { Verdict::DoesNot };
+        }
+        if self.deletes.cover(put) || above.cover(put) {
+            return Verdict::DoesNot;
+        }
+        // A newer put with this timestamp has replaced it.
+        if self.last == Some(put.timestamp) {
+            return Verdict::DoesNot;
+        }
+        if rules.max_versions.is_some_and(|max| self.count >= max) {
+            return Verdict::NoneBehind;
+        }
+        // Here the family keeps all versions, or the column has no deletes of single ones.
+        self.last = Some(put.timestamp);
+        self.count = self.count.saturating_add(1);
+        let later = self.deleted_versions.partition_point(|delete| delete.timestamp > put.timestamp);
+        let newest = self.deleted_versions.get(later).filter(|delete| delete.timestamp == put.timestamp);
+        if newest.is_some_and(|delete| delete.sequence > put.sequence) {
+            Verdict::DoesNot
+        } else {
+            Verdict::Counts
+        }
+    }
+}
+
+/// The puts that are left when they and the deletes of single versions are done in the order of their sequence numbers.
+fn replay(
+    puts: impl Iterator<Item = Version>,
+    deleted: &[Version],
+    max_versions: Option<u32>,
+) -> BTreeSet<Version> {
+    let mut steps: Vec<(Version, bool)> = puts.map(|put| (put, true)).collect();
+    steps.extend(deleted.iter().map(|delete| (*delete, false)));
+    steps.sort_unstable_by_key(|(version, _)| version.sequence);
+    let max = max_versions.map_or(usize::MAX, |max| max as usize);
+    let mut table = BTreeMap::new();
+    for (Version { timestamp, sequence }, is_put) in steps {
+        if is_put {
+            table.insert(timestamp, sequence);
+            if table.len() > max {
+                table.pop_first();
+            }
+        } else {
+            table.remove(&timestamp);
+        }
+    }
+    table.into_iter().map(|(timestamp, sequence)| Version { timestamp, sequence }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Does what the rule at the head of this file says, and nothing else.
+    fn by_the_rule(steps: &[(Step, Version)], rules: Rules, now_ms: i64) -> Vec<Version> {
+        let mut table = BTreeMap::new();
+        for (step, version) in steps {
+            match step {
+                Step::Put => {
+                    table.insert(version.timestamp, version.sequence);
+                    if rules.max_versions.is_some_and(|max| table.len() > max as usize) {
+                        table.pop_first();
+                    }
+                }
+                Step::DeleteAbove | Step::DeleteColumn => table.retain(|at, _| *at > version.timestamp),
+                Step::DeleteVersion => drop(table.remove(&version.timestamp)),
+            }
+        }
+        let ttl = rules.ttl_ms.map_or(i64::MAX, |ttl| ttl as i64);
+        table.retain(|at, _| *at >= now_ms.saturating_sub(ttl));
+        table.into_iter().rev().map(|(timestamp, sequence)| Version { timestamp, sequence }).collect()
+    }
+
+    /// As a reader does it.
+    fn judged(steps: &[(Step, Version)], rules: Rules, now_ms: i64) -> Vec<Version> {
+        let of = |kind: Step| {
+            let mut found: Vec<Version> =
+                steps.iter().filter(|(step, _)| *step == kind).map(|(_, version)| *version).collect();
+            found.sort_unstable_by(|a, b| b.cmp(a));
+            found
+        };
+        let (mut above, mut column) = (Deletes::default(), Column::default());
+        of(Step::DeleteAbove).into_iter().for_each(|version| above.add(version));
+        column.begin();
+        of(Step::DeleteColumn).into_iter().for_each(|version| column.add(Kind::DeleteColumn, version));
+        of(Step::DeleteVersion).into_iter().for_each(|version| column.add(Kind::DeleteVersion, version));
+        let (puts, expired_below) = (of(Step::Put), rules.expired_below(now_ms));
+        if column.needs_replay(rules) {
+            column.replay(puts.iter().copied(), &above, rules);
+        }
+        let mut count = Vec::new();
+        for put in puts {
+            match column.judge(put, &above, rules, expired_below) {
+                Verdict::Counts => count.push(put),
+                Verdict::DoesNot => {}
+                Verdict::NoneBehind => break,
+            }
+        }
+        count
+    }
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Step {
+        Put,
+        /// Of the row or the family.
+        DeleteAbove,
+        DeleteColumn,
+        DeleteVersion,
+    }
+
+    #[test]
+    fn what_a_reader_judges_is_what_the_rule_says() {
+        let seed = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1_u64);
+        println!("ESKER_SEED={seed}");
+        let mut state = seed;
+        let mut below = |bound: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % bound
+        };
+        for _ in 0..100_000 {
+            let rules = Rules {
+                max_versions: [None, Some(1), Some(2), Some(3)][below(4) as usize],
+                ttl_ms: [None, None, Some(4)][below(3) as usize],
+            };
+            let (count, kinds) = (below(12) + 1, [1, 2, 4][below(3) as usize]);
+            let steps: Vec<(Step, Version)> = (1..=count)
+                .map(|sequence| {
+                    let step = [Step::Put, Step::DeleteColumn, Step::DeleteAbove, Step::DeleteVersion];
+                    let step = if below(2) == 0 { Step::Put } else { step[below(kinds) as usize] };
+                    (step, Version { timestamp: below(7) as i64, sequence })
+                })
+                .collect();
+            assert_eq!(judged(&steps, rules, 7), by_the_rule(&steps, rules, 7), "{steps:?} {rules:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_had_to_go_does_not_come_back() {
+        let at = |timestamp, sequence| Version { timestamp, sequence };
+        let rules = Rules { max_versions: Some(1), ttl_ms: None };
+        let steps = [(Step::Put, at(5, 1)), (Step::Put, at(10, 2)), (Step::DeleteVersion, at(10, 3))];
+        assert_eq!(judged(&steps, rules, 0), []);
+        let steps = [(Step::Put, at(10, 2)), (Step::DeleteVersion, at(10, 3)), (Step::Put, at(5, 4))];
+        assert_eq!(judged(&steps, rules, 0), [at(5, 4)]);
+    }
+}

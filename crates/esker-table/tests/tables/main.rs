@@ -1,0 +1,280 @@
+//! Random changes of a table, with flushes, merges, reopenings and readers that stay, against a simple map.
+//!
+//! `ESKER_SEED` chooses the changes, `ESKER_CASES` their number (default 20,000).
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test that cannot go on should stop; the model has a clock of its own"
+)]
+
+mod threads;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use esker_table::{Cell, Family, Read, RowMutation, Scan, Schema, Table, Tables};
+
+const HOUR_MS: i64 = 3_600_000;
+
+const ROWS: &[&[u8]] = &[b"\0", b"a", b"a\0", b"a\0b", b"b", b"\xff"];
+const QUALIFIERS: &[&[u8]] = &[b"", b"\0", b"q", b"q\0", b"r"];
+
+/// The families of the table: its name, how many versions it keeps, and whether its cells live for an hour.
+const FAMILIES: &[(&str, Option<u32>, bool)] =
+    &[("all", None, false), ("one", Some(1), false), ("short", Some(2), true), ("three", Some(3), false)];
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % bound as u64) as usize
+    }
+
+    fn of<T: Copy>(&mut self, things: &[T]) -> T {
+        things[self.below(things.len())]
+    }
+}
+
+/// A column: row, family, qualifier.
+type Place = (Vec<u8>, &'static str, Vec<u8>);
+
+/// A cell that was found, and its row.
+type Found = (Vec<u8>, Cell);
+
+/// What a table holds, as its documents say.
+#[derive(Clone, Default)]
+struct Model {
+    columns: BTreeMap<Place, BTreeMap<i64, Vec<u8>>>,
+}
+
+impl Model {
+    fn put(&mut self, place: Place, timestamp: i64, value: &[u8]) {
+        let max = FAMILIES.iter().find(|(name, ..)| *name == place.1).and_then(|(_, max, _)| *max);
+        let column = self.columns.entry(place).or_default();
+        column.insert(timestamp, value.to_vec());
+        if max.is_some_and(|max| column.len() > max as usize) {
+            column.pop_first();
+        }
+    }
+
+    fn delete(&mut self, is_meant: impl Fn(&Place) -> bool, up_to: i64) {
+        let columns = self.columns.iter_mut().filter(|(place, _)| is_meant(place));
+        columns.for_each(|(_, column)| column.retain(|timestamp, _| *timestamp > up_to));
+    }
+
+    /// The cells that count at `now_ms`, of the rows in `rows` and of what `read` asks for.
+    fn read(&self, rows: impl Fn(&[u8]) -> bool, asked: &Asked, now_ms: i64) -> Vec<Found> {
+        let mut found = Vec::new();
+        for ((row, family, qualifier), column) in &self.columns {
+            let is_asked = asked.columns.is_empty()
+                || asked
+                    .columns
+                    .iter()
+                    .any(|(of, one)| of == family && one.as_ref().is_none_or(|one| one == qualifier));
+            if !rows(row) || !is_asked {
+                continue;
+            }
+            let lives = |timestamp: i64| {
+                let is_short = FAMILIES.iter().any(|(name, _, is_short)| name == family && *is_short);
+                !is_short || timestamp >= now_ms - HOUR_MS
+            };
+            let cells = column.iter().rev().filter(|(at, _)| lives(**at) && asked.time.contains(*at));
+            found.extend(cells.take(asked.versions as usize).map(|(timestamp, value)| {
+                let (family, qualifier) = ((*family).to_owned(), qualifier.clone());
+                (row.clone(), Cell { family, qualifier, timestamp: *timestamp, value: value.clone() })
+            }));
+        }
+        found
+    }
+}
+
+/// What a read asks for, and the same for the table.
+struct Asked {
+    columns: Vec<(&'static str, Option<Vec<u8>>)>,
+    versions: u32,
+    time: std::ops::Range<i64>,
+}
+
+impl Asked {
+    fn some(random: &mut Random, old_ms: i64) -> Asked {
+        let columns = (0..random.of(&[0, 0, 1, 2, 3])).map(|_| {
+            let qualifier = (random.below(2) == 0).then(|| random.of(QUALIFIERS).to_vec());
+            (random.of(FAMILIES).0, qualifier)
+        });
+        let columns = columns.collect();
+        let from = old_ms + random.below(8) as i64;
+        let time = if random.below(3) == 0 { from..from + random.below(8) as i64 } else { 0..i64::MAX };
+        Asked { columns, versions: random.of(&[1, 1, 2, 100]), time }
+    }
+
+    fn read(&self) -> Read {
+        let mut read = Read::all().versions(self.versions).time(self.time.clone());
+        for (family, qualifier) in &self.columns {
+            read = match qualifier {
+                None => read.family_too(family),
+                Some(qualifier) => read.column_too(family, qualifier.clone()),
+            };
+        }
+        read
+    }
+}
+
+fn schema() -> Schema {
+    let family = |(name, max, is_short): &(&str, Option<u32>, bool)| {
+        Family::new(*name).max_versions(*max).ttl(is_short.then_some(Duration::from_millis(HOUR_MS as u64)))
+    };
+    // The groups cut across the order of the families.
+    Schema::new()
+        .group("b", [family(&FAMILIES[0]), family(&FAMILIES[2])])
+        .group("a", [family(&FAMILIES[3]), family(&FAMILIES[1])])
+}
+
+fn cells(mut scan: Scan) -> Vec<Found> {
+    let mut found = Vec::new();
+    while scan.advance().unwrap() {
+        found.push((scan.row().to_vec(), scan.cell().unwrap()));
+    }
+    found
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn open(path: &std::path::Path) -> (Tables, Table) {
+    // So little memory that flushes and merges happen on their own too.
+    let tables = Tables::open(path, esker::Options::default().memtable_bytes(64 << 10)).unwrap();
+    let table = if tables.names().is_empty() { tables.create("t", schema()) } else { tables.table("t") };
+    let table = table.unwrap();
+    (tables, table)
+}
+
+/// One random step of a mutation, done to `model` too.
+fn step(
+    random: &mut Random,
+    mutation: RowMutation,
+    model: &mut Model,
+    old_ms: i64,
+    deletes_versions: bool,
+) -> RowMutation {
+    let (row, family) = (mutation.row().to_vec(), random.of(FAMILIES).0);
+    let qualifier = random.of(QUALIFIERS);
+    // Some of these have expired where cells live for an hour, and the others will not while the test runs.
+    let at = if random.below(4) == 0 { old_ms - 2 * HOUR_MS } else { old_ms } + random.below(6) as i64;
+    match random.below(if deletes_versions { 14 } else { 12 }) {
+        0 => {
+            model.delete(|place| place.0 == row, at);
+            mutation.delete_row_up_to(at)
+        }
+        1 => {
+            model.delete(|place| place.0 == row && place.1 == family, at);
+            mutation.delete_family_up_to(family, at)
+        }
+        2 => {
+            model.delete(|place| place.0 == row && place.1 == family && place.2 == qualifier, at);
+            mutation.delete_column_up_to(family, qualifier, at)
+        }
+        12 | 13 => {
+            if let Some(column) = model.columns.get_mut(&(row, family, qualifier.to_vec())) {
+                column.remove(&at);
+            }
+            mutation.delete_version(family, qualifier, at)
+        }
+        _ => {
+            let value = format!("{:x}", random.0).into_bytes();
+            model.put((row, family, qualifier.to_vec()), at, &value);
+            mutation.put_at(family, qualifier, at, value)
+        }
+    }
+}
+
+fn run(seed: u64, cases: u64, deletes_versions: bool) {
+    println!("ESKER_SEED={seed} ESKER_CASES={cases}, single versions deleted: {deletes_versions}");
+    let mut random = Random(seed);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let (mut tables, mut table) = open(&path);
+    let now_ms =
+        || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
+    let (old_ms, mut model) = (now_ms(), Model::default());
+    let mut kept: Vec<(Scan, Vec<Found>)> = Vec::new();
+    for case in 0..cases {
+        match random.below(100) {
+            0 => tables.db().flush().unwrap(),
+            1 if random.below(3) == 0 => tables.db().compact().unwrap(),
+            2 if random.below(10) == 0 => {
+                kept.clear();
+                drop((table, tables));
+                (tables, table) = open(&path);
+            }
+            3..40 => {
+                let asked = Asked::some(&mut random, old_ms);
+                if random.below(2) == 0 {
+                    let row = random.of(ROWS);
+                    let expected = model.read(|other| other == row, &asked, now_ms());
+                    let expected: Vec<Cell> = expected.into_iter().map(|(_, cell)| cell).collect();
+                    assert_eq!(table.get(row, &asked.read()).unwrap(), expected, "case {case}");
+                } else {
+                    let (start, stop) =
+                        (random.of(ROWS), if random.below(2) == 0 { b"" } else { random.of(ROWS) });
+                    let is_within = |row: &[u8]| row >= start && (stop.is_empty() || row < stop);
+                    let expected = model.read(is_within, &asked, now_ms());
+                    let scan = table.scan(start, stop, &asked.read()).unwrap();
+                    if random.below(8) == 0 && kept.len() < 3 {
+                        kept.push((scan, expected));
+                    } else {
+                        assert_eq!(cells(scan), expected, "case {case}");
+                    }
+                }
+            }
+            40 if !kept.is_empty() => {
+                let (scan, expected) = kept.swap_remove(random.below(kept.len()));
+                assert_eq!(cells(scan), expected, "a scan that has stayed until case {case}");
+            }
+            _ => {
+                let mutations: Vec<RowMutation> = (0..=random.of(&[0, 0, 0, 1, 2]))
+                    .map(|_| {
+                        let mut mutation = RowMutation::new(random.of(ROWS));
+                        for _ in 0..random.of(&[1, 1, 2, 5]) {
+                            mutation = step(&mut random, mutation, &mut model, old_ms, deletes_versions);
+                        }
+                        mutation
+                    })
+                    .collect();
+                table.mutate_rows(&mutations).unwrap();
+            }
+        }
+    }
+    kept.clear();
+    // Twice: what the first one leaves since it is not alone goes with the second one.
+    for _ in 0..2 {
+        tables.db().flush().unwrap();
+        tables.db().compact().unwrap();
+    }
+    let all = Asked { columns: Vec::new(), versions: u32::MAX, time: 0..i64::MAX };
+    let expected = model.read(|_| true, &all, now_ms());
+    assert_eq!(cells(table.scan("", "", &all.read()).unwrap()), expected);
+    let left: u64 = tables
+        .db()
+        .tree_names()
+        .iter()
+        .filter(|name| name.starts_with("table "))
+        .map(|name| tables.db().tree(name).unwrap().count(..).unwrap())
+        .sum();
+    println!("{} cells count, {left} entries are left", expected.len());
+    if !deletes_versions {
+        assert_eq!(left, expected.len() as u64, "garbage stays");
+    }
+}
+
+#[test]
+fn a_table_holds_what_the_model_says() {
+    run(number("ESKER_SEED", 1), number("ESKER_CASES", 20_000), false);
+}
+
+#[test]
+fn a_table_whose_versions_are_deleted_holds_what_the_model_says() {
+    run(number("ESKER_SEED", 1).wrapping_add(1000), number("ESKER_CASES", 20_000), true);
+}

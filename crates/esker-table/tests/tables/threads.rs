@@ -1,0 +1,68 @@
+//! Threads that change and read the same rows.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use esker_table::{Family, Read, RowMutation, Schema, Tables};
+
+const ROWS: usize = 8;
+
+/// Each mutation writes one value to all families of two rows, or deletes both rows. So whoever finds two different values,
+/// or a value in one place and none in another, has seen a part of a mutation.
+#[test]
+fn readers_see_mutations_whole() {
+    let tables = Tables::open_in_memory(esker::Options::default().memtable_bytes(64 << 10)).unwrap();
+    let schema = Schema::new()
+        .group("a", [Family::new("f").max_versions(1), Family::new("g").max_versions(2)])
+        .group("b", [Family::new("h").max_versions(1)]);
+    let table = tables.create("t", schema).unwrap();
+    let is_over = AtomicBool::new(false);
+    let row = |pair: usize, half: &str| format!("{half}{pair}");
+    std::thread::scope(|scope| {
+        for writer in 0..2_u64 {
+            let (table, is_over) = (&table, &is_over);
+            scope.spawn(move || {
+                for number in 0..3000_u64 {
+                    let pair = (number as usize * 7 + writer as usize) % ROWS;
+                    let value = format!("{writer}.{number}");
+                    let rows = ["a", "b"].map(|half| {
+                        let mutation = RowMutation::new(row(pair, half));
+                        if number % 5 == 4 {
+                            mutation.delete_row_up_to(7)
+                        } else {
+                            ["f", "g", "h"].iter().fold(mutation, |mutation, family| {
+                                mutation.put_at(family, "q", 7, value.clone())
+                            })
+                        }
+                    });
+                    table.mutate_rows(&rows).unwrap();
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+        }
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                tables.db().compact().unwrap();
+            }
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut found = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let mut values = vec![Vec::new(); ROWS];
+                    let mut scan = table.scan("", "", &Read::all()).unwrap();
+                    while scan.advance().unwrap() {
+                        let pair = usize::from(scan.row()[1] - b'0');
+                        values[pair].push(scan.cell().unwrap().value);
+                    }
+                    for values in values {
+                        let is_whole = values.is_empty()
+                            || values.len() == 6 && values.iter().all(|value| *value == values[0]);
+                        assert!(is_whole, "{values:?}");
+                        found += values.len();
+                    }
+                }
+                assert!(found > 0);
+            });
+        }
+    });
+}
