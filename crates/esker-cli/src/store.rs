@@ -362,7 +362,13 @@ pub(crate) fn say_memory(asked: Option<usize>) {
 /// The failure if a store cannot be opened: always exit code 3.
 pub(crate) fn opening(global: &Global, error: esker::Error) -> Failure {
     match error.kind() {
-        ErrorKind::NotFound => missing(&global.db),
+        ErrorKind::NotFound => match global.db.parent() {
+            // Commands that create a store do not create what it is to be in.
+            Some(parent) if !parent.as_os_str().is_empty() && !parent.exists() => {
+                Failure::store(format!("there is no directory {} for a store to be in", parent.display()))
+            }
+            _ => missing(&global.db),
+        },
         ErrorKind::InvalidInput => Failure::store(error.to_string()),
         ErrorKind::Cancelled => Failure::interrupted("interrupted"),
         // The message names the command that has the store open.

@@ -613,6 +613,7 @@ impl Connection {
         self.clock = begun;
         if bytes.first() == Some(&TLS_HANDSHAKE) {
             // A client that speaks TLS to an address without: it would wait for ever for a reply that it understands.
+            self.client.why_ended.set(Some(End::Protocol));
             return (bytes.len(), Next::Close);
         }
         if self.reply.bytes.capacity() == 0 {

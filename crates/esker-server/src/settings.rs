@@ -192,6 +192,8 @@ impl Settings {
                 return Err(Refused::Wrong("argument must be a memory value"));
             }
             _ => match self.without_effect.get_mut(name) {
+                // Clients read it as a number.
+                Some(kept) if name == "maxmemory" => *kept = bytes(value).unwrap_or_default().to_string(),
                 Some(kept) => value.clone_into(kept),
                 None => return Err(Refused::Unknown),
             },

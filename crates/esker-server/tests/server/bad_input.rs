@@ -57,6 +57,16 @@ fn requests_of_browsers() {
     }
 }
 
+/// A client that speaks TLS to an address without is not left to wait.
+#[test]
+fn tls_where_there_is_none() {
+    let host = Host::start();
+    let mut client = host.client();
+    client.send_bytes(&[0x16, 3, 1, 0, 45, 1, 0, 0, 41, 3, 3]);
+    assert!(client.is_closed());
+    wait_until("it counts as closed", || host.client().figure("closed_protocol_connections") == 1);
+}
+
 /// Beginnings of commands, and then nothing more, or the end.
 #[test]
 fn half_commands() {

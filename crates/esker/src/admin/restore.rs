@@ -65,8 +65,9 @@ pub fn restore_until(
     let env = options.env.until(&Cancel::when(cancelled)).within(dir)?;
     let shelf = Shelf::read(&env, dir)?;
     let _lock = lock(&env, dir, LockMode::Shared)?;
+    let wanted = id.map_or_else(|| "backup".to_owned(), |id| format!("backup {id}"));
     let id = id.or(shelf.ids.last().copied()).filter(|id| shelf.ids.contains(id));
-    let id = id.ok_or_else(|| Error::new(ErrorKind::NotFound, "there is no such backup here").at(dir))?;
+    let id = id.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no {wanted} here")).at(dir))?;
     let catalog = Catalog::read(&env, dir, id)?;
     // Of two restores to one directory, the one that creates it continues.
     let target = NewDir::make(&options.env, target.as_ref())?;
