@@ -9,7 +9,7 @@
 //! A byte `00` in a row or qualifier is written as `00 ff`, so that their ends sort before all that goes on. A family is its
 //! number, 2 bytes, big-endian; 0 is none, so the markers of a row and of its families are at the row's head, and the
 //! marker of a row names family 0. `~` is the complement: what is newest comes first. Timestamps are milliseconds since 1970,
-//! from 0 to `i64::MAX`.
+//! from 0 to [`TIMESTAMP_MAX`].
 //!
 //! So whatever hides a cell comes before it: one seek to the head of a row finds what hides rows and families, one seek to a
 //! column finds its markers and then its newest cell. A key is never written twice: two writes differ in their sequence
@@ -19,6 +19,9 @@ use crate::error::{Error, Result};
 
 /// The longest row, in bytes, as in HBase.
 pub const ROW_LEN_MAX: usize = 32_767;
+
+/// The latest timestamp that a cell can have, in milliseconds since 1970. HBase means "now" by the one behind it.
+pub const TIMESTAMP_MAX: i64 = i64::MAX - 1;
 
 /// The number of a column family in its table; no two families ever have the same, not even one after the other.
 pub(crate) type FamilyId = u16;
@@ -51,10 +54,12 @@ impl Version {
         key.extend_from_slice(&(!self.sequence).to_be_bytes());
     }
 
-    fn read(bytes: &[u8; 16]) -> Version {
-        let (timestamp, sequence) = bytes.split_at(8);
-        let number = |half: &[u8]| half.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-        Version { timestamp: !number(timestamp) as i64, sequence: !number(sequence) }
+    /// `None`: there is no such timestamp.
+    fn read(bytes: &[u8]) -> Option<Version> {
+        let (timestamp, sequence) = bytes.split_first_chunk::<8>()?;
+        let timestamp = !u64::from_be_bytes(*timestamp);
+        let sequence = !u64::from_be_bytes(sequence.try_into().ok()?);
+        (timestamp <= TIMESTAMP_MAX as u64).then_some(Version { timestamp: timestamp as i64, sequence })
     }
 }
 
@@ -181,7 +186,7 @@ fn read_entry(key: &[u8], row_len: usize) -> Option<Entry<'_>> {
     let family = FamilyId::from_be_bytes(*family);
     if family == NO_FAMILY {
         let (of, version) = rest.split_first_chunk::<2>()?;
-        let version = Version::read(version.try_into().ok()?);
+        let version = Version::read(version)?;
         return Some(Entry::Head { family: FamilyId::from_be_bytes(*of), version });
     }
     let (qualifier, rest) = rest.split_at_checked(escaped_len(rest)?)?;
@@ -193,13 +198,7 @@ fn read_entry(key: &[u8], row_len: usize) -> Option<Entry<'_>> {
         _ => return None,
     };
     let column_len = row_len + 2 + qualifier.len();
-    Some(Entry::Column {
-        family,
-        qualifier,
-        column_len,
-        kind,
-        version: Version::read(version.try_into().ok()?),
-    })
+    Some(Entry::Column { family, qualifier, column_len, kind, version: Version::read(version)? })
 }
 
 fn damaged(key: &[u8]) -> Error {
@@ -233,7 +232,7 @@ mod tests {
 
     #[test]
     fn keys_sort_as_rows_families_qualifiers_and_newest_first() {
-        let versions = [(i64::MAX, 7), (5, u64::MAX), (5, 2), (5, 1), (0, 9), (0, 0)]
+        let versions = [(TIMESTAMP_MAX, 7), (5, u64::MAX), (5, 2), (5, 1), (0, 9), (0, 0)]
             .map(|(timestamp, sequence)| Version { timestamp, sequence });
         let mut keys = Vec::new();
         for row in &TEXTS[1..] {
@@ -297,5 +296,10 @@ mod tests {
             assert!(!reads(&key[..cut]), "{cut}");
         }
         assert!(!reads(&[key.as_slice(), b"x"].concat()));
+        for timestamp in [-1, i64::MAX] {
+            let version = Version { timestamp, sequence: 1 };
+            assert!(!reads(&entry_key(column_prefix(&row_prefix(b"r"), 1, b"q"), Kind::Put, version)));
+            assert!(!reads(&head_key(&row_prefix(b"r"), 1, version)));
+        }
     }
 }

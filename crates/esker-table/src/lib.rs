@@ -22,12 +22,12 @@ mod tables;
 mod versions;
 mod write;
 
-pub use cell::ROW_LEN_MAX;
+pub use cell::{ROW_LEN_MAX, TIMESTAMP_MAX};
 pub use error::{Error, Result};
 pub use read::{Cell, Read, Scan};
 pub use schema::{AccessGroup, Family, NAME_LEN_MAX, Schema, VERSIONS_DEFAULT};
 pub use tables::{Table, Tables};
-pub use write::{RowMutation, TIMESTAMP_MAX};
+pub use write::RowMutation;
 
 /// The example of `docs/tables.md`, compiled and run.
 #[cfg(doctest)]

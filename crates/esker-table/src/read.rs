@@ -5,7 +5,8 @@
 //! family by family  in the order of their names, each in its group's cursor
 //! column by column  its markers, then its puts: Column::judge
 //! ```
-//! A scan holds one cursor for each access group that it reads, and nothing of the cells but the one that it stands on.
+//! A scan holds one cursor for each access group that it reads, and of the cells the one that it stands on. Only of a column
+//! that has to be replayed it holds the timestamps and sequence numbers of all puts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -176,7 +177,7 @@ impl std::fmt::Debug for Scan {
 impl Scan {
     /// A scan that has no rows yet.
     pub(crate) fn new(db: &Db, state: &Arc<State>, read: &Read) -> Result<Scan> {
-        let snapshot = db.snapshot();
+        let (schema, snapshot) = (state.schema(), db.snapshot());
         // After the snapshot: what the rule has dropped by then counts as expired.
         let now_ms = state.now_ms();
         let (mut groups, mut wanted, mut places) = (Vec::new(), Vec::<Wanted>::new(), Vec::new());
@@ -190,7 +191,7 @@ impl Scan {
                 return Ok(());
             }
             let no_family = || Error::NoFamily { table: state.name.clone(), family: name.to_owned() };
-            let (place, family) = state.schema.family(name).ok_or_else(no_family)?;
+            let (place, family) = schema.family(name).ok_or_else(no_family)?;
             let group = match places.iter().position(|known| *known == place) {
                 Some(group) => group,
                 None => {
@@ -205,7 +206,7 @@ impl Scan {
             Ok(())
         };
         if read.columns.is_empty() {
-            state.schema.families().try_for_each(|(_, family)| want(family.name(), None))?;
+            schema.families().try_for_each(|(_, family)| want(family.name(), None))?;
         }
         read.columns.iter().try_for_each(|(family, qualifier)| want(family, qualifier.as_ref()))?;
         wanted.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -304,16 +305,14 @@ impl Scan {
             .map(|wanted| self.groups[wanted.group].cursor.value())
     }
 
-    /// A copy of the cell.
+    /// A copy of the cell. `None` where the scan is at no cell.
     ///
     /// # Errors
     /// `Store` when a huge value cannot be read.
-    pub fn cell(&self) -> Result<Cell> {
-        let value = self
-            .value()
-            .map_or_else(|| Ok(Vec::new()), |value| value.bytes().map(std::borrow::Cow::into_owned))?;
+    pub fn cell(&self) -> Result<Option<Cell>> {
+        let Some(value) = self.value() else { return Ok(None) };
         let (family, qualifier) = (self.family().to_owned(), self.qualifier.clone());
-        Ok(Cell { family, qualifier, timestamp: self.timestamp, value })
+        Ok(Some(Cell { family, qualifier, timestamp: self.timestamp, value: value.bytes()?.into_owned() }))
     }
 
     /// The cell's value, to keep, or to read in part. `None` where the scan is at no cell.

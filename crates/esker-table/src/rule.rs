@@ -3,22 +3,26 @@
 //! ```text
 //! run over a tree   head of a row: its deletes   column: its deletes, then its puts, latest first
 //! ```
-//! A run sees a part of the tree. What it does not see may be a newer put or a delete of what it sees, so it may call garbage
+//! A run sees a part of the tree. What it does not see may be a newer put or a delete of what it sees. So it may call garbage
 //! only what stays garbage whatever else there is:
-//! - **A put that has outlived its family's time to live**, by the time of the oldest reader.
-//! - **A put that a delete up to a timestamp removes.** The delete is in the run too, so it goes no earlier.
-//! - **A put with as many later ones above it as the family keeps**: puts of the same column, with later timestamps *and*
-//!   higher sequence numbers. When the last of these was written, all of them were there, or a delete up to a timestamp had
-//!   removed some; but that one has a higher sequence number than the put that was removed, and so removes this put too.
-//!   The family of a table in which somebody has deleted single versions is left alone: such a delete, unseen, might have
-//!   kept those puts from being there together.
-//! - **A put with so many later ones above it**, whatever their sequence numbers, if the run has all of the column and of the
-//!   row's head.
-//! - **A put that a newer one with its timestamp has replaced**; not in such a table either.
-//! - **A delete that a later one surpasses**, which removes all that it removes.
+//! - **A put or delete that has outlived its family's time to live**, by the time of the oldest reader. A delete has no effect
+//!   on puts that are later than it, and those that are not have expired too.
+//! - **A put or delete that a delete up to a timestamp removes.** The run has that delete too, so the delete goes no earlier.
+//! - **A put that is surplus because of newer ones**: of the same column, with later timestamps *and* higher sequence numbers,
+//!   and as many as the family keeps. When the last of these was written, all of them were there, or a delete up to a timestamp
+//!   had removed some; but that delete has a higher sequence number than the put that it removed, and so removes this put too.
+//! - **A put that is surplus for any reason**, if the run has all of the column and of the row's head.
+//! - **A put that a newer one with its timestamp has replaced.**
 //! - **A delete up to a timestamp**, if the run has all that it could remove ([`RuleContext::alone`]).
+//!
+//! A delete of a single version makes the third and the fifth conclusion wrong where the family keeps a limited number of
+//! versions: an unseen one may have kept the newer puts from being there together. In a family that may have such deletes
+//! ([`Rules::has_deleted_versions`]) surplus and replaced puts stay, and so do the deleted version and its delete: the put may
+//! have driven out another one, which would come back. Where the family keeps all versions, nothing drives out anything: the
+//! deleted version goes with its delete.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use esker::rules::{CompactionRule, RuleContext, RuleDecision, RuleEntry, RuleRun};
@@ -30,31 +34,28 @@ use crate::versions::Deletes;
 /// The name of the rule, which the trees of tables have.
 pub(crate) const RULE: &str = "esker tables 1";
 
-/// What the rule knows of one tree.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Facts {
-    /// The rules of its families. Cells of other families are kept.
-    pub(crate) families: HashMap<FamilyId, Rules>,
-    /// Whether somebody may have deleted single versions.
-    pub(crate) has_deleted_versions: bool,
-}
+/// The families of a tree, with their rules.
+type Families = HashMap<FamilyId, Rules>;
 
 /// The rule of all trees of tables. It keeps everything in a tree that it was told nothing of.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TableRule {
     /// By the names of trees.
-    facts: Arc<RwLock<HashMap<String, Arc<Facts>>>>,
+    families: Arc<RwLock<HashMap<String, Arc<Families>>>>,
 }
 
 impl TableRule {
-    /// From now on, `facts` are true of the tree `name`; they must survive a crash.
-    pub(crate) fn tell(&self, name: &str, facts: Facts) {
-        self.facts.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), Arc::new(facts));
+    /// From now on, the tree `name` has these families; that must survive a crash.
+    pub(crate) fn tell(&self, name: &str, families: Families) {
+        self.families
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name.to_owned(), Arc::new(families));
     }
 
     /// Forgets a tree that is dropped.
     pub(crate) fn forget(&self, name: &str) {
-        self.facts.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.families.write().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 }
 
@@ -64,103 +65,129 @@ impl CompactionRule for TableRule {
     }
 
     fn begin(&self, tree: &str) -> Box<dyn RuleRun + '_> {
-        let facts = self.facts.read().unwrap_or_else(PoisonError::into_inner).get(tree).cloned();
-        Box::new(Run { facts, ..Run::default() })
+        let families = self.families.read().unwrap_or_else(PoisonError::into_inner).get(tree).cloned();
+        Box::new(Run { families, ..Run::default() })
+    }
+}
+
+/// What a run can ask.
+trait Surroundings {
+    /// The time of the oldest reader, in microseconds since 1970.
+    fn now_us(&self) -> u64;
+
+    /// Whether the run has everything that the tree holds in this range of keys.
+    fn alone(&self, lower: &[u8], upper: &[u8]) -> bool;
+}
+
+impl Surroundings for RuleContext<'_> {
+    fn now_us(&self) -> u64 {
+        RuleContext::now_us(self)
+    }
+
+    fn alone(&self, lower: &[u8], upper: &[u8]) -> bool {
+        RuleContext::alone(self, lower, Some(upper))
     }
 }
 
 /// One flush or merge.
 #[derive(Default)]
 struct Run {
-    facts: Option<Arc<Facts>>,
+    families: Option<Arc<Families>>,
     /// The beginning of the keys of the row that is shown, and the deletes at its head, by families.
     row: Vec<u8>,
     heads: Vec<(FamilyId, Deletes)>,
     /// The beginning of the keys of the column that is shown.
     column: Vec<u8>,
     state: Column,
-    /// When the first and the last put of a table expire that stay, in milliseconds since 1970.
+    /// When the first and the last entry of a table expire that stay, in milliseconds since 1970.
     expire_ms: Option<(i64, i64)>,
+    /// The time of a run that nobody has told of the tree's families yet, as while a store is opened.
+    unknown_us: Option<u64>,
 }
 
 /// A column, as far as it was shown.
 #[derive(Default)]
 struct Column {
     deletes: Deletes,
-    /// The timestamp of the last put that no delete removes.
+    deleted_versions: Vec<Version>,
+    /// The timestamp of the last put that no delete up to a timestamp removes.
     last: Option<i64>,
-    /// The highest sequence numbers of such puts, rising: at most as many as the family keeps versions.
-    highest: Vec<u64>,
+    /// The highest sequence numbers of such puts: at most as many as the family keeps versions.
+    highest: BinaryHeap<Reverse<u64>>,
     /// Whether the run has all of the column and of the row's head; `None`: nobody has asked.
     is_whole: Option<bool>,
 }
 
 impl RuleRun for Run {
     fn entry(&mut self, context: &RuleContext<'_>, entry: &RuleEntry<'_>) -> RuleDecision {
-        let Some(facts) = self.facts.clone() else { return RuleDecision::Keep };
-        // A key that is no cell's is not garbage, but damage: a reader has to see it.
-        let Ok(row_len) = cell::row_len(entry.key) else { return RuleDecision::Keep };
-        let Ok(what) = cell::entry(entry.key, row_len) else { return RuleDecision::Keep };
-        let row = &entry.key[..row_len];
-        if self.row != row {
-            self.row.clear();
-            self.row.extend_from_slice(row);
-            self.heads.clear();
-            self.column.clear();
-        }
-        match what {
-            Entry::Head { family, version } => {
-                if self.covers(family, version) {
-                    return RuleDecision::Drop;
-                }
-                self.add_head(family, version);
-                let range = if family == NO_FAMILY {
-                    (row.to_vec(), cell::behind(row))
-                } else {
-                    (cell::family_prefix(row, family), cell::behind_family(row, family))
-                };
-                if context.alone(&range.0, Some(&range.1)) { RuleDecision::Drop } else { RuleDecision::Keep }
-            }
-            Entry::Column { family, column_len, kind, version, .. } => {
-                let column = &entry.key[..column_len];
-                if self.column != column {
-                    self.column.clear();
-                    self.column.extend_from_slice(column);
-                    self.state = Column::default();
-                }
-                let Some(rules) = facts.families.get(&family) else { return RuleDecision::Keep };
-                if self.covers(family, version) {
-                    return RuleDecision::Drop;
-                }
-                match kind {
-                    Kind::DeleteColumn => {
-                        self.state.deletes.add(version);
-                        let is_alone = context.alone(column, Some(&cell::behind(column)));
-                        if is_alone { RuleDecision::Drop } else { RuleDecision::Keep }
-                    }
-                    Kind::DeleteVersion => RuleDecision::Keep,
-                    Kind::Put => self.put(context, &facts, *rules, version),
-                }
-            }
-        }
+        self.judge(context, entry.key)
     }
 
     fn look_again_us(&mut self) -> Option<u64> {
+        if let Some(now_us) = self.unknown_us.take() {
+            return Some(now_us);
+        }
         let (first, last) = self.expire_ms.take()?;
         u64::try_from(first + (last - first) / 2).ok()?.checked_mul(1000)
     }
 }
 
 impl Run {
-    fn add_head(&mut self, family: FamilyId, version: Version) {
-        match self.heads.iter_mut().find(|(of, _)| *of == family) {
-            Some((_, deletes)) => deletes.add(version),
-            None => {
-                let mut deletes = Deletes::default();
-                deletes.add(version);
-                self.heads.push((family, deletes));
-            }
+    /// What becomes of the entry with this key.
+    fn judge(&mut self, context: &impl Surroundings, key: &[u8]) -> RuleDecision {
+        let Some(families) = self.families.clone() else {
+            self.unknown_us = Some(context.now_us());
+            return RuleDecision::Keep;
+        };
+        // A key that is no cell's is not garbage, but damage: a reader has to see it.
+        let Ok(row_len) = cell::row_len(key) else { return RuleDecision::Keep };
+        let Ok(what) = cell::entry(key, row_len) else { return RuleDecision::Keep };
+        let row = &key[..row_len];
+        if self.row != row {
+            self.row.clear();
+            self.row.extend_from_slice(row);
+            self.heads.clear();
+            self.column.clear();
         }
+        let (of, version) = match what {
+            Entry::Head { family, version } | Entry::Column { family, version, .. } => (family, version),
+        };
+        if let Entry::Column { column_len, .. } = what
+            && self.column != key[..column_len]
+        {
+            self.column.clear();
+            self.column.extend_from_slice(&key[..column_len]);
+            self.state = Column::default();
+        }
+        // Also if the family is unknown: the delete may go, and then the put must not stay.
+        if self.covers(of, version) {
+            return RuleDecision::Drop;
+        }
+        let now_ms = i64::try_from(context.now_us() / 1000).unwrap_or(i64::MAX);
+        if self.has_expired(&families, of, version, now_ms) {
+            return RuleDecision::DropPinned;
+        }
+        let is_garbage = match what {
+            Entry::Head { family: NO_FAMILY, .. } => {
+                self.head(context, NO_FAMILY, version, row, &cell::behind(row))
+            }
+            Entry::Head { family, .. } => {
+                let (lower, upper) = (cell::family_prefix(row, family), cell::behind_family(row, family));
+                self.head(context, family, version, &lower, &upper)
+            }
+            Entry::Column { kind, .. } => families.get(&of).is_some_and(|rules| match kind {
+                Kind::DeleteColumn => {
+                    self.state.deletes.add(version);
+                    context.alone(&self.column, &cell::behind(&self.column))
+                }
+                Kind::DeleteVersion => {
+                    self.state.deleted_versions.push(version);
+                    rules.max_versions.is_none() && context.alone(&self.column, &cell::behind(&self.column))
+                }
+                Kind::Put => self.put(context, *rules, version),
+            }),
+        };
+        if is_garbage { RuleDecision::Drop } else { RuleDecision::Keep }
     }
 
     /// Whether one of the deletes that were shown removes what was written to the family, or to the column that is shown.
@@ -170,69 +197,81 @@ impl Run {
             || (!self.column.is_empty() && self.state.deletes.cover(version))
     }
 
-    /// Whether the run has all puts of the column that is shown, and all deletes that are above them.
-    fn has_all_of_column(&mut self, context: &RuleContext<'_>) -> bool {
-        *self.state.is_whole.get_or_insert_with(|| {
-            let (head, families) =
-                (cell::family_prefix(&self.row, NO_FAMILY), cell::behind_family(&self.row, NO_FAMILY));
-            context.alone(&head, Some(&families))
-                && context.alone(&self.column, Some(&cell::behind(&self.column)))
-        })
+    /// Whether an entry of this family has outlived its time; of no family: that of all families. Otherwise it is noted when
+    /// it will have.
+    fn has_expired(&mut self, families: &Families, of: FamilyId, version: Version, now_ms: i64) -> bool {
+        let ttl_ms = if of == NO_FAMILY {
+            families.values().map(|rules| rules.ttl_ms.unwrap_or(u64::MAX)).max()
+        } else {
+            families.get(&of).map(|rules| rules.ttl_ms.unwrap_or(u64::MAX))
+        };
+        let Some(ttl_ms) = ttl_ms.and_then(|ttl_ms| i64::try_from(ttl_ms).ok()) else { return false };
+        // An entry counts up to that moment, and at it.
+        let last_ms = version.timestamp.saturating_add(ttl_ms);
+        if last_ms < now_ms {
+            return true;
+        }
+        let expires_ms = last_ms.saturating_add(1);
+        let (first, last) = self.expire_ms.unwrap_or((expires_ms, expires_ms));
+        self.expire_ms = Some((first.min(expires_ms), last.max(expires_ms)));
+        false
     }
 
-    /// Judges a put that no delete in the run removes.
-    fn put(&mut self, context: &RuleContext<'_>, facts: &Facts, rules: Rules, put: Version) -> RuleDecision {
-        let now_ms = i64::try_from(context.now_us() / 1000).unwrap_or(i64::MAX);
-        let expired_below = rules.expired_below(now_ms);
-        if put.timestamp < expired_below {
-            return RuleDecision::DropPinned;
-        }
-        if !facts.has_deleted_versions {
-            match self.state.add(put, rules.max_versions) {
-                Rank::Counts => {}
-                Rank::Surpassed => return RuleDecision::Drop,
-                Rank::Late if self.has_all_of_column(context) => return RuleDecision::Drop,
-                Rank::Late => {}
+    /// Notes a delete in the head of the row. Returns whether it may go.
+    fn head(
+        &mut self,
+        context: &impl Surroundings,
+        family: FamilyId,
+        version: Version,
+        lower: &[u8],
+        upper: &[u8],
+    ) -> bool {
+        match self.heads.iter_mut().find(|(of, _)| *of == family) {
+            Some((_, deletes)) => deletes.add(version),
+            None => {
+                let mut deletes = Deletes::default();
+                deletes.add(version);
+                self.heads.push((family, deletes));
             }
         }
-        if rules.ttl_ms.is_some() {
-            let expires_ms = now_ms.saturating_add(put.timestamp - expired_below).saturating_add(1);
-            let (first, last) = self.expire_ms.unwrap_or((expires_ms, expires_ms));
-            self.expire_ms = Some((first.min(expires_ms), last.max(expires_ms)));
+        context.alone(lower, upper)
+    }
+
+    /// Notes a put that no delete up to a timestamp removes. Returns whether it is garbage.
+    fn put(&mut self, context: &impl Surroundings, rules: Rules, put: Version) -> bool {
+        let is_replaced = self.state.last.replace(put.timestamp) == Some(put.timestamp);
+        let Some(max_versions) = rules.max_versions else {
+            let removes =
+                |delete: &Version| delete.timestamp == put.timestamp && delete.sequence > put.sequence;
+            return is_replaced || self.state.deleted_versions.iter().any(removes);
+        };
+        if rules.has_deleted_versions {
+            return false;
         }
-        RuleDecision::Keep
+        if is_replaced {
+            return true;
+        }
+        let highest = &mut self.state.highest;
+        let is_full = highest.len() >= max_versions as usize;
+        if is_full && highest.peek().is_some_and(|least| least.0 > put.sequence) {
+            return true;
+        }
+        highest.push(Reverse(put.sequence));
+        if !is_full {
+            return false;
+        }
+        highest.pop();
+        self.has_all_of_column(context)
+    }
+
+    /// Whether the run has all puts of the column that is shown, and all deletes that are above them.
+    fn has_all_of_column(&mut self, context: &impl Surroundings) -> bool {
+        *self.state.is_whole.get_or_insert_with(|| {
+            let head = (cell::family_prefix(&self.row, NO_FAMILY), cell::behind_family(&self.row, NO_FAMILY));
+            context.alone(&head.0, &head.1) && context.alone(&self.column, &cell::behind(&self.column))
+        })
     }
 }
 
-/// Where a put is among those of its column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rank {
-    /// It counts, as far as the run shows.
-    Counts,
-    /// A newer put has its timestamp, or as many later and newer ones as the family keeps are above it.
-    Surpassed,
-    /// As many later ones as the family keeps are above it, but not all are newer.
-    Late,
-}
-
-impl Column {
-    /// Notes the next put.
-    fn add(&mut self, put: Version, max_versions: Option<u32>) -> Rank {
-        if self.last == Some(put.timestamp) {
-            return Rank::Surpassed;
-        }
-        self.last = Some(put.timestamp);
-        let Some(max) = max_versions else { return Rank::Counts };
-        let is_full = self.highest.len() >= max as usize;
-        if is_full && self.highest.first().is_some_and(|least| *least > put.sequence) {
-            return Rank::Surpassed;
-        }
-        let place = self.highest.partition_point(|other| *other < put.sequence);
-        self.highest.insert(place, put.sequence);
-        if is_full {
-            self.highest.remove(0);
-            return Rank::Late;
-        }
-        Rank::Counts
-    }
-}
+#[cfg(test)]
+mod tests;

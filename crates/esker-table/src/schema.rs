@@ -47,8 +47,6 @@ pub struct Schema {
     pub(crate) table: u64,
     /// Counts the changes of the table's schema.
     pub(crate) version: u64,
-    /// Whether somebody may have deleted single versions of its cells.
-    pub(crate) has_deleted_versions: bool,
     groups: Vec<AccessGroup>,
 }
 
@@ -70,12 +68,20 @@ pub struct Family {
     /// `None`: all.
     max_versions: Option<u32>,
     ttl_ms: Option<u64>,
+    /// Whether somebody may have deleted single versions of its cells.
+    has_deleted_versions: bool,
 }
 
 impl Family {
     /// A family with this name, which keeps [`VERSIONS_DEFAULT`] versions of a cell for ever.
     pub fn new(name: impl Into<String>) -> Family {
-        Family { id: NO_FAMILY, name: name.into(), max_versions: Some(VERSIONS_DEFAULT), ttl_ms: None }
+        Family {
+            id: NO_FAMILY,
+            name: name.into(),
+            max_versions: Some(VERSIONS_DEFAULT),
+            ttl_ms: None,
+            has_deleted_versions: false,
+        }
     }
 
     /// Keeps this many versions of a cell: those with the latest timestamps. `None`: all. A version that has been among
@@ -100,7 +106,11 @@ impl Family {
 
     /// The rules by which cells of this family live.
     pub(crate) fn rules(&self) -> Rules {
-        Rules { max_versions: self.max_versions, ttl_ms: self.ttl_ms }
+        Rules {
+            max_versions: self.max_versions,
+            ttl_ms: self.ttl_ms,
+            has_deleted_versions: self.has_deleted_versions,
+        }
     }
 }
 
@@ -110,6 +120,8 @@ pub(crate) struct Rules {
     /// `None`: all.
     pub(crate) max_versions: Option<u32>,
     pub(crate) ttl_ms: Option<u64>,
+    /// Whether single versions may have been deleted.
+    pub(crate) has_deleted_versions: bool,
 }
 
 impl Rules {
@@ -173,15 +185,33 @@ impl Schema {
     /// their names.
     pub(crate) fn numbered(mut self, table: u64) -> Result<Schema> {
         self.check()?;
-        (self.table, self.version, self.has_deleted_versions) = (table, 1, false);
+        (self.table, self.version) = (table, 1);
         for (place, group) in self.groups.iter_mut().enumerate() {
             group.id = place as GroupId + 1;
         }
         let names: BTreeSet<String> = self.families().map(|(_, family)| family.name.clone()).collect();
         for family in self.groups.iter_mut().flat_map(|group| &mut group.families) {
             family.id = names.range::<String, _>(..=&family.name).count() as FamilyId;
+            family.has_deleted_versions = false;
         }
         Ok(self)
+    }
+
+    /// The schema, noting that single versions may have been deleted in these families.
+    pub(crate) fn with_deleted_versions(&self, families: &BTreeSet<FamilyId>) -> Schema {
+        let mut schema = self.clone();
+        let all = schema.groups.iter_mut().flat_map(|group| &mut group.families);
+        for family in all.filter(|family| families.contains(&family.id)) {
+            family.has_deleted_versions = true;
+        }
+        schema
+    }
+
+    /// Whether it is that of a table that exists: everything has its number.
+    pub(crate) fn is_numbered(&self) -> bool {
+        self.table > 0
+            && self.groups.iter().all(|group| group.id != NO_GROUP)
+            && self.families().all(|(_, family)| family.id != NO_FAMILY)
     }
 
     /// The schema as text; [`Schema::from_xml`] reads it.
@@ -196,7 +226,7 @@ impl Schema {
     /// Reads what [`Schema::to_xml`] has written, or somebody with an editor.
     ///
     /// # Errors
-    /// [`Error::Schema`]: the text is no schema. It says where.
+    /// [`Error::Schema`]: the text is no schema, and where, or no table can have it: two families have one name, say.
     pub fn from_xml(text: &str) -> Result<Schema> {
         let schema = xml::read(text)?;
         schema.check()?;
@@ -217,7 +247,7 @@ impl Schema {
             return Err(Error::schema(format!("a table has {FAMILIES_MAX} access groups at most")));
         }
         for group in &self.groups {
-            check_name("an access group", &group.name)?;
+            check_name("an access group", &group.name).map_err(|error| Error::schema(error.to_string()))?;
             if group.id != NO_GROUP && !group_ids.insert(group.id) {
                 return Err(Error::schema(format!("two access groups have the number {}", group.id)));
             }
@@ -226,7 +256,7 @@ impl Schema {
             }
         }
         for (_, family) in self.families() {
-            check_name("a column family", &family.name)?;
+            check_name("a column family", &family.name).map_err(|error| Error::schema(error.to_string()))?;
             if !families.insert(&family.name) {
                 return Err(Error::schema(format!("two column families have the name {:?}", family.name)));
             }

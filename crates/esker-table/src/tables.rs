@@ -10,14 +10,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use esker::{Batch, Db, Durability, Options, ScanRange, Tree, TreeOptions, keys};
 
+use crate::cell::FamilyId;
 use crate::error::{Error, Result};
 use crate::read::{Cell, Read, Scan};
-use crate::rule::{Facts, RULE, TableRule};
+use crate::rule::{RULE, TableRule};
 use crate::schema::{Schema, check_name};
 use crate::sequences::Sequences;
 use crate::write::{RowMutation, Stamp, mutate};
@@ -86,11 +86,10 @@ struct Inner {
 /// A table that is open.
 pub(crate) struct State {
     pub(crate) name: String,
-    pub(crate) schema: Schema,
+    /// Changes while `changing` is held, after the catalog.
+    schema: RwLock<Arc<Schema>>,
     /// The trees of its groups, in the order of the schema.
     pub(crate) trees: Vec<Tree>,
-    /// Whether the catalog says that single versions may have been deleted.
-    has_deleted_versions: AtomicBool,
 }
 
 fn tree_name(table: u64, group: u16) -> String {
@@ -99,11 +98,15 @@ fn tree_name(table: u64, group: u16) -> String {
 
 /// Drops the tree `name`, which no table names, if it was made for one. What else has that name stays.
 fn drop_left(db: &Db, name: &str) -> Result<()> {
-    let found = db.open_tree(name)?;
-    if found.is_some_and(|tree| tree.options().rule.as_deref() == Some(RULE)) {
+    if is_for_tables(db, name) {
         db.drop_tree(name)?;
     }
     Ok(())
+}
+
+/// Whether there is a tree `name` that was made for a table.
+fn is_for_tables(db: &Db, name: &str) -> bool {
+    matches!(db.open_tree(name), Ok(Some(tree)) if tree.options().rule.as_deref() == Some(RULE))
 }
 
 fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
@@ -158,7 +161,7 @@ impl Tables {
                 return Err(Error::Damaged(message));
             }
         }
-        let mut tables = BTreeMap::new();
+        let (mut tables, mut numbers) = (BTreeMap::new(), BTreeSet::new());
         for pair in catalog.scan(ScanRange::prefix(TABLE_KEYS))? {
             let (key, text) = pair?;
             let of_table = |what: String| {
@@ -168,6 +171,9 @@ impl Tables {
                 std::str::from_utf8(&key[TABLE_KEYS.len()..]).map_err(|error| of_table(error.to_string()))?;
             let text = std::str::from_utf8(&text).map_err(|error| of_table(error.to_string()))?;
             let schema = Schema::from_xml(text).map_err(|error| of_table(error.to_string()))?;
+            if !schema.is_numbered() || !numbers.insert(schema.table) {
+                return Err(of_table("its schema lacks numbers, or has those of another table".to_owned()));
+            }
             let state = State::open(&db, &rule, name, schema)?;
             tables.insert(name.to_owned(), Arc::new(state));
         }
@@ -212,10 +218,18 @@ impl Tables {
         if self.inner.find(name).is_some() {
             return Err(Error::TableExists(name.to_owned()));
         }
-        let number = match catalog.get_vec(NEXT_TABLE_KEY)? {
+        let next = match catalog.get_vec(NEXT_TABLE_KEY)? {
             None => 1,
             Some(bytes) => keys::decode_u64(&bytes)?,
         };
+        // A program may have made trees with such names for itself.
+        let names = db.tree_names();
+        let is_free = |number: &u64| {
+            let prefix = format!("{TREES}{number}.");
+            let mut others = names.iter().filter(|name| name.starts_with(&prefix));
+            others.all(|name| is_for_tables(db, name))
+        };
+        let number = (next..).find(is_free).unwrap_or(next);
         let schema = schema.numbered(number)?;
         for group in schema.groups() {
             let tree = tree_name(number, group.id);
@@ -289,17 +303,22 @@ impl State {
                 })?,
             );
         }
-        let has_deleted_versions = AtomicBool::new(schema.has_deleted_versions);
-        let state = State { name: name.to_owned(), schema, trees, has_deleted_versions };
-        state.tell(rule);
+        let state = State { name: name.to_owned(), schema: RwLock::new(Arc::new(schema)), trees };
+        state.tell(rule, &state.schema());
         Ok(state)
     }
 
-    fn tell(&self, rule: &TableRule) {
-        for (group, tree) in self.schema.groups().iter().zip(&self.trees) {
-            let families = group.families().iter().map(|family| (family.id, family.rules())).collect();
-            let has_deleted_versions = self.has_deleted_versions.load(Ordering::Acquire);
-            rule.tell(tree.name(), Facts { families, has_deleted_versions });
+    pub(crate) fn schema(&self) -> Arc<Schema> {
+        Arc::clone(&self.schema.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Tells the rule what the catalog says.
+    fn tell(&self, rule: &TableRule, schema: &Schema) {
+        for (group, tree) in schema.groups().iter().zip(&self.trees) {
+            rule.tell(
+                tree.name(),
+                group.families().iter().map(|family| (family.id, family.rules())).collect(),
+            );
         }
     }
 
@@ -316,8 +335,8 @@ impl Table {
     }
 
     /// Its schema.
-    pub fn schema(&self) -> &Schema {
-        &self.state.schema
+    pub fn schema(&self) -> Arc<Schema> {
+        self.state.schema()
     }
 
     /// Changes a row.
@@ -333,43 +352,45 @@ impl Table {
     /// # Errors
     /// As [`Table::mutate`].
     pub fn mutate_rows(&self, mutations: &[RowMutation]) -> Result<()> {
-        if mutations.iter().any(RowMutation::deletes_versions) {
-            self.note_deleted_versions()?;
-        }
         let Inner { db, catalog, sequences, .. } = &*self.tables;
         let _rows = self.tables.lock_rows(mutations.iter().map(RowMutation::row));
+        let schema = self.state.schema();
         let steps = mutations.iter().map(RowMutation::steps).sum();
         let first = sequences.take(db, catalog, steps)?;
         let mut stamp = Stamp { now_ms: self.state.now_ms(), sequence: first };
         let mut batch = Batch::new();
         for mutation in mutations {
-            for write in mutate(&self.state.name, &self.state.schema, mutation, stamp)? {
+            for write in mutate(&self.state.name, &schema, mutation, stamp)? {
                 batch.put(&self.state.trees[write.group], write.key, write.value)?;
             }
             stamp.sequence += mutation.steps();
+        }
+        let deletes = mutations.iter().flat_map(|mutation| mutation.deletes_versions_of(&schema));
+        let news = deletes.filter(|family| !family.rules().has_deleted_versions).map(|family| family.id);
+        let news: BTreeSet<FamilyId> = news.collect();
+        if !news.is_empty() {
+            self.note_deleted_versions(&news)?;
         }
         db.write(&batch)?;
         Ok(())
     }
 
-    /// Makes durable that single versions may have been deleted, before the first one is.
-    fn note_deleted_versions(&self) -> Result<()> {
+    /// Makes durable, and tells the rule, that single versions may have been deleted in these families, before the first one
+    /// is. A flush or merge that has begun without the news sees no entry that is newer than such a delete.
+    fn note_deleted_versions(&self, families: &BTreeSet<FamilyId>) -> Result<()> {
         let Inner { db, rule, catalog, changing, .. } = &*self.tables;
-        if self.state.has_deleted_versions.load(Ordering::Acquire) {
-            return Ok(());
-        }
         let _changing = lock(changing);
         // Of a table that was dropped meanwhile, the catalog must not tell.
         if self.tables.find(&self.state.name).is_none_or(|state| !Arc::ptr_eq(&state, &self.state)) {
             return Err(Error::NoTable(self.state.name.clone()));
         }
-        let mut schema = self.state.schema.clone();
-        schema.has_deleted_versions = true;
+        let schema = self.state.schema().with_deleted_versions(families);
         let mut batch = Batch::new();
         batch.put(catalog, format!("{TABLE_KEYS}{}", self.state.name), schema.to_xml()?)?;
         db.write_with(&batch, Durability::Power)?;
-        self.state.has_deleted_versions.store(true, Ordering::Release);
-        self.state.tell(rule);
+        self.state.tell(rule, &schema);
+        // Only now: whoever sees the schema relies on all of that.
+        *self.state.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(schema);
         Ok(())
     }
 
@@ -382,7 +403,7 @@ impl Table {
         scan.only(row.as_ref())?;
         let mut cells = Vec::new();
         while scan.advance()? {
-            cells.push(scan.cell()?);
+            cells.extend(scan.cell()?);
         }
         Ok(cells)
     }

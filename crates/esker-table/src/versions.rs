@@ -245,6 +245,7 @@ mod tests {
             let rules = Rules {
                 max_versions: [None, Some(1), Some(2), Some(3)][below(4) as usize],
                 ttl_ms: [None, None, Some(4)][below(3) as usize],
+                has_deleted_versions: true,
             };
             let (count, kinds) = (below(12) + 1, [1, 2, 4][below(3) as usize]);
             let steps: Vec<(Step, Version)> = (1..=count)
@@ -261,7 +262,7 @@ mod tests {
     #[test]
     fn a_value_that_had_to_go_does_not_come_back() {
         let at = |timestamp, sequence| Version { timestamp, sequence };
-        let rules = Rules { max_versions: Some(1), ttl_ms: None };
+        let rules = Rules { max_versions: Some(1), ttl_ms: None, has_deleted_versions: true };
         let steps = [(Step::Put, at(5, 1)), (Step::Put, at(10, 2)), (Step::DeleteVersion, at(10, 3))];
         assert_eq!(judged(&steps, rules, 0), []);
         let steps = [(Step::Put, at(10, 2)), (Step::DeleteVersion, at(10, 3)), (Step::Put, at(5, 4))];

@@ -1,12 +1,9 @@
 //! Commands that change a row, apart from the store: what they find and when they are done goes in, what they write comes
 //! out. So a replica can apply what one of them has written, and a test can repeat it.
 
-use crate::cell::{self, Kind, NO_FAMILY, Version};
+use crate::cell::{self, Kind, NO_FAMILY, TIMESTAMP_MAX, Version};
 use crate::error::{Error, Result};
 use crate::schema::{Family, Schema};
-
-/// The latest timestamp that a cell can have, in milliseconds since 1970. HBase means "now" by the one behind it.
-pub const TIMESTAMP_MAX: i64 = i64::MAX - 1;
 
 /// What a command would otherwise have to ask the world for.
 #[derive(Debug, Clone, Copy)]
@@ -139,8 +136,9 @@ impl RowMutation {
 
     /// Deletes the cell of a column with this timestamp, and no other.
     ///
-    /// From the first such step on, merges keep the versions of this table's cells that are more than its families keep:
-    /// [`RowMutation::delete_column_up_to`] has no such price.
+    /// Rather use [`RowMutation::delete_column_up_to`] where it does: from the first such step on, a family that keeps a
+    /// limited number of versions keeps surplus and deleted ones in its files until they expire or their column is deleted,
+    /// and a read of such a column holds 16 bytes of memory for each of its versions.
     #[must_use]
     pub fn delete_version(self, family: &str, qualifier: impl Into<Vec<u8>>, timestamp: i64) -> RowMutation {
         let (family, qualifier) = (family.to_owned(), qualifier.into());
@@ -157,9 +155,12 @@ impl RowMutation {
         self.steps.len() as u64
     }
 
-    /// Whether it deletes single versions.
-    pub(crate) fn deletes_versions(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::DeleteVersion { .. }))
+    /// The families of which it deletes single versions, as far as `schema` has them.
+    pub(crate) fn deletes_versions_of<'s>(&'s self, schema: &'s Schema) -> impl Iterator<Item = &'s Family> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::DeleteVersion { family, .. } => schema.family(family).map(|(_, family)| family),
+            _ => None,
+        })
     }
 }
 

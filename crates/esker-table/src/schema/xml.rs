@@ -16,7 +16,7 @@ use std::str::FromStr;
 use quick_xml::events::{BytesEnd, BytesStart, Event};
 use quick_xml::{Reader, Writer, XmlVersion};
 
-use super::{AccessGroup, Family, NO_GROUP, Schema, VERSIONS_DEFAULT};
+use super::{AccessGroup, Family, NO_GROUP, Schema};
 use crate::cell::NO_FAMILY;
 use crate::error::{Error, Result};
 
@@ -34,9 +34,6 @@ pub(super) fn write(schema: &Schema) -> Result<String> {
     if schema.table > 0 {
         all.push_attribute(("table", schema.table.to_string().as_str()));
         all.push_attribute(("version", schema.version.to_string().as_str()));
-    }
-    if schema.has_deleted_versions {
-        all.push_attribute(("versionsDeleted", "true"));
     }
     writer.write_event(Event::Start(all)).map_err(failed)?;
     for group in &schema.groups {
@@ -57,6 +54,9 @@ pub(super) fn write(schema: &Schema) -> Result<String> {
             empty.push_attribute(("maxVersions", versions.as_str()));
             if let Some(ttl_ms) = family.ttl_ms {
                 empty.push_attribute(("ttlMs", ttl_ms.to_string().as_str()));
+            }
+            if family.has_deleted_versions {
+                empty.push_attribute(("versionsDeleted", "true"));
             }
             writer.write_event(Event::Empty(empty)).map_err(failed)?;
         }
@@ -185,7 +185,6 @@ impl Reading<'_> {
             match name {
                 "table" => schema.table = self.number(name, value)?,
                 "version" => schema.version = self.number(name, value)?,
-                "versionsDeleted" => schema.has_deleted_versions = self.number(name, value)?,
                 _ => return Ok(false),
             }
             Ok(true)
@@ -207,20 +206,20 @@ impl Reading<'_> {
     }
 
     fn family(&self, start: &BytesStart<'_>) -> Result<Family> {
-        let (mut named, mut id, mut max_versions, mut ttl_ms) =
-            (None, NO_FAMILY, Some(VERSIONS_DEFAULT), None);
+        let (mut named, mut family) = (None, Family::new(""));
         self.attributes(start, |name, value| {
             match name {
-                "id" => id = self.number(name, value)?,
+                "id" => family.id = self.number(name, value)?,
                 "name" => named = Some(value.to_owned()),
-                "maxVersions" if value == "all" => max_versions = None,
-                "maxVersions" => max_versions = Some(self.number(name, value)?),
-                "ttlMs" => ttl_ms = Some(self.number(name, value)?),
+                "maxVersions" if value == "all" => family.max_versions = None,
+                "maxVersions" => family.max_versions = Some(self.number(name, value)?),
+                "ttlMs" => family.ttl_ms = Some(self.number(name, value)?),
+                "versionsDeleted" => family.has_deleted_versions = self.number(name, value)?,
                 _ => return Ok(false),
             }
             Ok(true)
         })?;
-        let name = named.ok_or_else(|| self.wrong(format!("<{FAMILY}> needs the attribute \"name\"")))?;
-        Ok(Family { id, name, max_versions, ttl_ms })
+        family.name = named.ok_or_else(|| self.wrong(format!("<{FAMILY}> needs the attribute \"name\"")))?;
+        Ok(family)
     }
 }

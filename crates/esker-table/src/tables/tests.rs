@@ -1,4 +1,7 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use esker::Options;
+use esker::env::{Clock, Env};
 
 use super::*;
 use crate::schema::Family;
@@ -19,12 +22,12 @@ fn tables_are_there_after_a_reopening_until_they_are_dropped() {
     let table = tables.create("t", schema()).unwrap();
     assert!(matches!(tables.create("t", schema()), Err(Error::TableExists(name)) if name == "t"));
     table.mutate(&RowMutation::new("r").put("f", "q", "v")).unwrap();
-    let made = table.schema().clone();
+    let made = table.schema();
     drop((table, tables));
 
     let tables = Tables::open(&path, Options::default()).unwrap();
     let table = tables.table("t").unwrap();
-    assert_eq!((tables.names(), table.schema()), (vec!["t".to_owned()], &made));
+    assert_eq!((tables.names(), table.schema()), (vec!["t".to_owned()], Arc::clone(&made)));
     assert_eq!(table.get("r", &Read::all()).unwrap()[0].value, b"v");
     tables.drop_table("t").unwrap();
     assert!(
@@ -53,15 +56,18 @@ fn what_an_opening_finds_of_no_table_is_dropped() {
     left(77);
     // And what only looks like it.
     tables.db().create_tree("table of contents", TreeOptions::default()).unwrap();
+    // Also with the name that the tree of a next table would have.
+    tables.db().create_tree(&tree_name(3, 1), TreeOptions::default()).unwrap();
     drop(tables);
 
     let tables = Tables::open(&path, Options::default()).unwrap();
-    assert_eq!(trees(&tables), [kept, vec!["table of contents".to_owned()]].concat());
+    assert_eq!(trees(&tables), [kept, vec![tree_name(3, 1), "table of contents".to_owned()]].concat());
     assert_eq!(tables.create("u", schema()).unwrap().get("r", &Read::all()).unwrap(), []);
 
     // Within one opening, what a failed creation has left is in nobody's way.
-    left_by_a_failure(&tables, 3);
-    assert_eq!(tables.create("v", schema()).unwrap().get("r", &Read::all()).unwrap(), []);
+    left_by_a_failure(&tables, 4);
+    let table = tables.create("v", schema()).unwrap();
+    assert_eq!((table.schema().table, table.get("r", &Read::all()).unwrap()), (4, vec![]));
 }
 
 fn left_by_a_failure(tables: &Tables, number: u64) {
@@ -80,6 +86,18 @@ fn a_catalog_that_is_none_is_refused_with_its_entry() {
     match Tables::open(&path, Options::default()) {
         Err(Error::Damaged(message)) => assert!(message.contains("table u"), "{message}"),
         other => panic!("{other:?}"),
+    }
+
+    let text = |table: &str| {
+        format!(
+            "<Schema {table}><AccessGroup id=\"1\" name=\"a\"><ColumnFamily name=\"f\"/></AccessGroup></Schema>"
+        )
+    };
+    for text in [text("table=\"1\""), text("table=\"9\""), text("")] {
+        let db = Db::open(&path, Options::default()).unwrap();
+        db.tree(CATALOG).unwrap().put("table u", text).unwrap();
+        drop(db);
+        assert!(matches!(Tables::open(&path, Options::default()), Err(Error::Damaged(_))));
     }
 
     let other = dir.path().join("other");
@@ -146,4 +164,95 @@ fn a_group_that_is_not_asked_for_is_not_read() {
     tables.db().clear_cache();
     let (small, all) = (read(&Read::family("f")), read(&Read::all()));
     assert!(small * 10 < all, "{small} blocks of {all}");
+}
+
+/// The families in which single versions may have been deleted, as the catalog says.
+fn noted(table: &Table) -> Vec<String> {
+    let schema = table.schema();
+    let noted = schema.families().filter(|(_, family)| family.rules().has_deleted_versions);
+    noted.map(|(_, family)| family.name().to_owned()).collect()
+}
+
+/// Without the note, the flush would drop version 5 as surplus beside 10 and 9.
+#[test]
+fn deletes_of_versions_are_noted_before_the_first_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let tables = Tables::open(&path, Options::default()).unwrap();
+    let schema = Schema::new().group("a", [Family::new("f").max_versions(2), Family::new("g")]);
+    let table = tables.create("t", schema).unwrap();
+    assert!(table.mutate(&RowMutation::new("r").delete_version("f", "q", 1).put("none", "q", "v")).is_err());
+    assert_eq!(noted(&table), [""; 0]);
+
+    // Version 5 is there when 10 is deleted, and 9 comes after that: 9 and 5 count.
+    let put = |timestamp| RowMutation::new("r").put_at("f", "q", timestamp, timestamp.to_string());
+    table.mutate_rows(&[put(5), put(10)]).unwrap();
+    table.mutate(&RowMutation::new("r").delete_version("f", "q", 10)).unwrap();
+    assert_eq!(noted(&table), ["f"]);
+    table.mutate(&put(9)).unwrap();
+    let found = |table: &Table| -> Vec<i64> {
+        let cells = table.get("r", &Read::all().versions(9)).unwrap();
+        cells.iter().map(|cell| cell.timestamp).collect()
+    };
+    assert_eq!(found(&table), [9, 5]);
+    tables.db().flush().unwrap();
+    assert_eq!(found(&table), [9, 5]);
+    drop((table, tables));
+
+    let tables = Tables::open(&path, Options::default()).unwrap();
+    let table = tables.table("t").unwrap();
+    assert_eq!(noted(&table), ["f"]);
+    tables.db().compact().unwrap();
+    assert_eq!(found(&table), [9, 5]);
+    // A table that was dropped is not told of.
+    tables.drop_table("t").unwrap();
+    assert!(table.mutate(&RowMutation::new("r").delete_version("g", "q", 1)).is_err());
+    drop((table, tables));
+    assert_eq!(Tables::open(&path, Options::default()).unwrap().names(), [""; 0]);
+}
+
+/// A clock that the test moves.
+#[derive(Debug)]
+struct Manual(AtomicU64);
+
+impl Clock for Manual {
+    fn wall_us(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn sleep(&self, _: std::time::Duration) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn cells_expire_to_the_millisecond_and_their_space_is_given_back() {
+    const HOUR_US: u64 = 3_600_000_000;
+    let clock = Arc::new(Manual(AtomicU64::new(1_700_000_000_000_000)));
+    let env = || Env { clock: Arc::<Manual>::clone(&clock), ..Env::system() };
+    let tables = Tables::open_in_memory(Options::default().env(env())).unwrap();
+    let hour = std::time::Duration::from_secs(3600);
+    let schema = Schema::new().group("a", [Family::new("f").ttl(hour), Family::new("g").ttl(2 * hour)]);
+    let table = tables.create("t", schema).unwrap();
+    for row in 0..100_u8 {
+        table.mutate(&RowMutation::new([row]).delete_row().put("f", "q", "v").put("g", "q", "v")).unwrap();
+    }
+    let cells = || table.get([7], &Read::all()).unwrap().len();
+    let entries = || table.state.trees[0].count(..).unwrap();
+    let pass = |us| clock.0.fetch_add(us, Ordering::Relaxed);
+    tables.db().flush().unwrap();
+    pass(HOUR_US);
+    assert_eq!(cells(), 2);
+    pass(1000);
+    assert_eq!(cells(), 1);
+    tables.db().compact().unwrap();
+    assert!(entries() <= 200, "{}", entries());
+    pass(HOUR_US);
+    assert_eq!(cells(), 0);
+    tables.db().compact().unwrap();
+    assert_eq!(entries(), 0);
 }

@@ -134,7 +134,7 @@ fn schema() -> Schema {
 fn cells(mut scan: Scan) -> Vec<Found> {
     let mut found = Vec::new();
     while scan.advance().unwrap() {
-        found.push((scan.row().to_vec(), scan.cell().unwrap()));
+        found.push((scan.row().to_vec(), scan.cell().unwrap().unwrap()));
     }
     found
 }

@@ -52,7 +52,7 @@ fn readers_see_mutations_whole() {
                     let mut scan = table.scan("", "", &Read::all()).unwrap();
                     while scan.advance().unwrap() {
                         let pair = usize::from(scan.row()[1] - b'0');
-                        values[pair].push(scan.cell().unwrap().value);
+                        values[pair].push(scan.cell().unwrap().unwrap().value);
                     }
                     for values in values {
                         let is_whole = values.is_empty()

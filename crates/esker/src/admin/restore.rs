@@ -67,7 +67,8 @@ pub fn restore_until(
     let _lock = lock(&env, dir, LockMode::Shared)?;
     let wanted = id.map_or_else(|| "backup".to_owned(), |id| format!("backup {id}"));
     let id = id.or(shelf.ids.last().copied()).filter(|id| shelf.ids.contains(id));
-    let id = id.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no {wanted} here")).at(dir))?;
+    let id =
+        id.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no {wanted} here")).at(dir))?;
     let catalog = Catalog::read(&env, dir, id)?;
     // Of two restores to one directory, the one that creates it continues.
     let target = NewDir::make(&options.env, target.as_ref())?;
