@@ -6,8 +6,8 @@
 //! - if there are more than the family's `max_versions` then, those with the least timestamps go;
 //! - a delete removes what is there up to its timestamp, or at it.
 //!
-//! What is in the table at the end, and has not outlived the family's time to live, counts. So a put after a delete counts,
-//! whatever its timestamp, and a value that had to go does not come back. HBase has these rules with
+//! What is in the table at the end, and has not outlived the family's time to live, counts. So an earlier delete removes no
+//! later put, whatever its timestamp, and a value that had to go does not come back. HBase has these rules with
 //! `NEW_VERSION_BEHAVIOR`.
 //!
 //! A reader does not replay all that: it meets the column's markers first and then its puts, by falling timestamps, and asks
