@@ -17,7 +17,7 @@ use crate::cell::{self, Entry, FamilyId, Kind, NO_FAMILY, Version};
 use crate::error::{Error, Result};
 use crate::schema::Rules;
 use crate::tables::State;
-use crate::versions::{Column, Deletes, Verdict};
+use crate::versions::{Column, Deletes, Heads, Verdict};
 
 /// So many entries are stepped over before a cursor seeks: a step costs about a tenth of a seek.
 const STEPS_BEFORE_SEEK: usize = 8;
@@ -118,7 +118,7 @@ struct Wanted {
 struct Group {
     cursor: Cursor,
     /// The deletes at the head of the row that is read, by families.
-    heads: Vec<(FamilyId, Deletes)>,
+    heads: Heads,
     /// The cursor is at the first entry of the row that belongs to this family or a later one; `None`: the group has nothing
     /// of the row.
     at: Option<FamilyId>,
@@ -197,7 +197,7 @@ impl Scan {
                 None => {
                     places.push(place);
                     let cursor = snapshot.cursor(&state.trees[place])?;
-                    groups.push(Group { cursor, heads: Vec::new(), at: None });
+                    groups.push(Group { cursor, heads: Heads::default(), at: None });
                     groups.len() - 1
                 }
             };
@@ -401,14 +401,7 @@ impl Scan {
                 let Entry::Head { family, version } = cell::entry(group.cursor.key(), row.len())? else {
                     break;
                 };
-                match group.heads.iter_mut().find(|(of, _)| *of == family) {
-                    Some((_, deletes)) => deletes.add(version),
-                    None => {
-                        let mut deletes = Deletes::default();
-                        deletes.add(version);
-                        group.heads.push((family, deletes));
-                    }
-                }
+                group.heads.add(family, version);
                 group.cursor.next()?;
             }
         }
@@ -425,8 +418,7 @@ impl Scan {
         let Some(at) = group.at else { return Ok(false) };
         if self.asked == 0 {
             self.above.clear();
-            let heads = group.heads.iter().filter(|(of, _)| *of == NO_FAMILY || *of == wanted.id);
-            heads.for_each(|(_, deletes)| self.above.add_all(deletes));
+            group.heads.above(wanted.id).for_each(|deletes| self.above.add_all(deletes));
         }
         let to = match wanted.qualifiers.as_ref().map(|qualifiers| &qualifiers[self.asked]) {
             None => cell::family_prefix(&self.keys, wanted.id),

@@ -29,7 +29,7 @@ use esker::rules::{CompactionRule, RuleContext, RuleDecision, RuleEntry, RuleRun
 
 use crate::cell::{self, Entry, FamilyId, Kind, NO_FAMILY, Version};
 use crate::schema::Rules;
-use crate::versions::Deletes;
+use crate::versions::{Deletes, Heads};
 
 /// The name of the rule, which the trees of tables have.
 pub(crate) const RULE: &str = "esker tables 1";
@@ -95,7 +95,7 @@ struct Run {
     families: Option<Arc<Families>>,
     /// The beginning of the keys of the row that is shown, and the deletes at its head, by families.
     row: Vec<u8>,
-    heads: Vec<(FamilyId, Deletes)>,
+    heads: Heads,
     /// The beginning of the keys of the column that is shown.
     column: Vec<u8>,
     state: Column,
@@ -192,8 +192,7 @@ impl Run {
 
     /// Whether one of the deletes that were shown removes what was written to the family, or to the column that is shown.
     fn covers(&self, family: FamilyId, version: Version) -> bool {
-        let mut above = self.heads.iter().filter(|(of, _)| *of == NO_FAMILY || *of == family);
-        above.any(|(_, deletes)| deletes.cover(version))
+        self.heads.above(family).any(|deletes| deletes.cover(version))
             || (!self.column.is_empty() && self.state.deletes.cover(version))
     }
 
@@ -226,14 +225,7 @@ impl Run {
         lower: &[u8],
         upper: &[u8],
     ) -> bool {
-        match self.heads.iter_mut().find(|(of, _)| *of == family) {
-            Some((_, deletes)) => deletes.add(version),
-            None => {
-                let mut deletes = Deletes::default();
-                deletes.add(version);
-                self.heads.push((family, deletes));
-            }
-        }
+        self.heads.add(family, version);
         context.alone(lower, upper)
     }
 

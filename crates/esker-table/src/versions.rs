@@ -22,7 +22,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cell::{Kind, Version};
+use crate::cell::{FamilyId, Kind, NO_FAMILY, Version};
 use crate::schema::Rules;
 
 /// Deletes up to a timestamp: those of a row, a family and a column alike.
@@ -56,6 +56,29 @@ impl Deletes {
         // The last one with a timestamp that reaches so far has the greatest sequence number of these.
         let reach = self.versions.partition_point(|delete| delete.timestamp >= put.timestamp);
         reach.checked_sub(1).is_some_and(|last| self.versions[last].sequence > put.sequence)
+    }
+}
+
+/// The deletes at the head of a row: those of the row and of its families.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Heads(Vec<(FamilyId, Deletes)>);
+
+impl Heads {
+    /// Adds a delete of a family; [`NO_FAMILY`]: of the row.
+    pub(crate) fn add(&mut self, family: FamilyId, delete: Version) {
+        if let Some((_, deletes)) = self.0.iter_mut().find(|(of, _)| *of == family) {
+            return deletes.add(delete);
+        }
+        self.0.push((family, Deletes { versions: vec![delete] }));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Those that concern cells of a family.
+    pub(crate) fn above(&self, family: FamilyId) -> impl Iterator<Item = &Deletes> {
+        self.0.iter().filter(move |(of, _)| *of == NO_FAMILY || *of == family).map(|(_, deletes)| deletes)
     }
 }
 
