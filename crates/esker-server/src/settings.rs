@@ -188,12 +188,12 @@ impl Settings {
                 self.events = events(value)
                     .ok_or(Refused::Wrong("Invalid event class character. Use 'Ag$lshzxeKEtmdn'."))?;
             }
-            "maxmemory" if bytes(value).is_none() => {
-                return Err(Refused::Wrong("argument must be a memory value"));
+            "maxmemory" => {
+                let bytes = bytes(value).ok_or(Refused::Wrong("argument must be a memory value"))?;
+                // Clients read it as a number.
+                self.without_effect.entry("maxmemory").and_modify(|kept| *kept = bytes.to_string());
             }
             _ => match self.without_effect.get_mut(name) {
-                // Clients read it as a number.
-                Some(kept) if name == "maxmemory" => *kept = bytes(value).unwrap_or_default().to_string(),
                 Some(kept) => value.clone_into(kept),
                 None => return Err(Refused::Unknown),
             },

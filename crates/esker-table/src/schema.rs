@@ -84,8 +84,8 @@ impl Family {
         }
     }
 
-    /// Keeps this many versions of a cell: those with the latest timestamps. `None`: all. A version that has been among
-    /// more than these is gone for good, also if later ones are deleted.
+    /// Keeps this many versions of a cell: those with the latest timestamps. `None`: all. A version that was
+    /// surplus once does not come back, also if later ones are deleted.
     #[must_use]
     pub fn max_versions(mut self, versions: impl Into<Option<u32>>) -> Family {
         self.max_versions = versions.into();

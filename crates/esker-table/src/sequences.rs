@@ -13,6 +13,9 @@ use crate::error::{Error, Result};
 /// The bound is raised by so many: once in a million writes it is made durable.
 const AHEAD: u64 = 1 << 20;
 
+/// No store gets there: a higher bound is damage.
+const BOUND_MAX: u64 = u64::MAX / 2;
+
 /// The key of the bound in the catalog's tree.
 const BOUND_KEY: &[u8] = b"sequence bound";
 
@@ -28,9 +31,10 @@ impl Sequences {
     pub(crate) fn open(catalog: &Tree) -> Result<Sequences> {
         let bound = match catalog.get_vec(BOUND_KEY)? {
             None => 1,
-            Some(bytes) => keys::decode_u64(&bytes).map_err(|_| {
-                Error::Damaged("the bound of the sequence numbers has not 8 bytes".to_owned())
-            })?,
+            Some(bytes) => keys::decode_u64(&bytes)
+                .ok()
+                .filter(|bound| *bound <= BOUND_MAX)
+                .ok_or_else(|| Error::Damaged("the bound of the sequence numbers is none".to_owned()))?,
         };
         Ok(Sequences { next: AtomicU64::new(bound), bound: AtomicU64::new(bound), raising: Mutex::new(()) })
     }
@@ -77,7 +81,9 @@ mod tests {
     fn a_bound_that_is_no_number_is_damage() {
         let db = Db::open_in_memory(esker::Options::default()).unwrap();
         let catalog = db.tree("tables").unwrap();
-        catalog.put(BOUND_KEY, "seven").unwrap();
-        assert!(matches!(Sequences::open(&catalog), Err(Error::Damaged(_))));
+        for bound in [b"seven".to_vec(), keys::u64(u64::MAX - 1).to_vec()] {
+            catalog.put(BOUND_KEY, bound).unwrap();
+            assert!(matches!(Sequences::open(&catalog), Err(Error::Damaged(_))));
+        }
     }
 }

@@ -239,7 +239,7 @@ impl Tables {
         }
         let mut batch = Batch::new();
         batch.put(catalog, format!("{TABLE_KEYS}{name}"), schema.to_xml()?)?;
-        batch.put(catalog, NEXT_TABLE_KEY, keys::u64(number + 1))?;
+        batch.put(catalog, NEXT_TABLE_KEY, keys::u64(number.saturating_add(1)))?;
         db.write_with(&batch, Durability::Power)?;
         let state = Arc::new(State::open(db, rule, name, schema)?);
         let mut tables = self.inner.tables.write().unwrap_or_else(PoisonError::into_inner);
@@ -256,11 +256,11 @@ impl Tables {
         Ok(Table { tables: Arc::clone(&self.inner), state })
     }
 
-    /// Drops a table with all that is in it. Calls on its handles fail from then on. The table is gone for good, and power
-    /// loss does not bring it back, before its trees are: those that a failure leaves, the next opening drops.
+    /// Drops a table with all that is in it. Calls on its handles fail from then on, and power loss does not bring it back.
     ///
     /// # Errors
-    /// `NoTable`; `Store` when the store cannot write. If there is no table of this name then, a tree is left.
+    /// `NoTable`; `Store` when the store cannot write. The table may be gone all the same, with some of its trees left: the
+    /// next opening drops these.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let Inner { db, rule, catalog, .. } = &*self.inner;
         let _changing = lock(&self.inner.changing);

@@ -3,7 +3,7 @@
 //! The rule, in terms of a small table of one column, timestamp to value, that writes change one after the other, in the
 //! order of their sequence numbers:
 //! - a put enters its value at its timestamp, and replaces what is there;
-//! - if there are more than the family's `max_versions` then, those with the least timestamps go;
+//! - if the column then has more than the family's `max_versions`, those with the least timestamps go;
 //! - a delete removes what is there up to its timestamp, or at it.
 //!
 //! What is in the table at the end, and has not outlived the family's time to live, counts. So an earlier delete removes no

@@ -431,6 +431,7 @@ fn bad_input_and_ctrl_c_never_end_it() {
         ("put a 1 --keys u64", "the key is not a whole decimal number"),
         ("get a --tree none", "there is no tree"),
         ("get a --db none.db", "there is no store at none.db"),
+        ("get a --db none/s.db", "there is no directory none"),
         ("get a --db ./esker.db", "there is no such key"),
         ("import -", "the shell reads its lines from standard input"),
         ("import none.csv", "cannot read none.csv"),
