@@ -20,6 +20,21 @@ pub enum Error {
         /// The family that was asked for.
         family: String,
     },
+    /// There is no namespace with this name.
+    NoNamespace(String),
+    /// There is a namespace with this name already.
+    NamespaceExists(String),
+    /// A namespace still has tables.
+    NamespaceInUse(String),
+    /// The table is disabled: it can be neither read nor written.
+    Disabled(String),
+    /// The schema of a table was changed by somebody else meanwhile.
+    SchemaChanged {
+        /// The version that the caller has changed.
+        expected: u64,
+        /// The version that the table has.
+        found: u64,
+    },
     /// What the caller gave cannot be: a row that is too long, a name with illegal characters, a negative timestamp.
     Invalid(String),
     /// A schema cannot be read or cannot be: what is wrong, and where in its text, in bytes, if it has one.
@@ -50,6 +65,13 @@ impl fmt::Display for Error {
         match self {
             Error::NoTable(name) => write!(f, "there is no table {name:?}"),
             Error::TableExists(name) => write!(f, "there is a table {name:?} already"),
+            Error::NoNamespace(name) => write!(f, "there is no namespace {name:?}"),
+            Error::NamespaceExists(name) => write!(f, "there is a namespace {name:?} already"),
+            Error::NamespaceInUse(name) => write!(f, "the namespace {name:?} has tables"),
+            Error::Disabled(name) => write!(f, "the table {name:?} is disabled"),
+            Error::SchemaChanged { expected, found } => {
+                write!(f, "the schema was changed meanwhile: its version is {found}, not {expected}")
+            }
             Error::NoFamily { table, family } => {
                 write!(f, "the table {table:?} has no column family {family:?}")
             }

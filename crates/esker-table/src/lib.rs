@@ -26,8 +26,8 @@ pub use cell::{ROW_LEN_MAX, TIMESTAMP_MAX};
 pub use error::{Error, Result};
 pub use read::{Cell, Read, Scan};
 pub use schema::{AccessGroup, Family, NAME_LEN_MAX, Schema, VERSIONS_DEFAULT};
-pub use tables::{Table, Tables};
-pub use write::RowMutation;
+pub use tables::{CellWriter, Table, Tables};
+pub use write::{APPEND_LEN_MAX, Check, Comparison, RowMutation};
 
 /// The example of `docs/tables.md`, compiled and run.
 #[cfg(doctest)]

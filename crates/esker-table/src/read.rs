@@ -177,9 +177,13 @@ impl std::fmt::Debug for Scan {
 impl Scan {
     /// A scan that has no rows yet.
     pub(crate) fn new(db: &Db, state: &Arc<State>, read: &Read) -> Result<Scan> {
-        let (schema, snapshot) = (state.schema(), db.snapshot());
+        // First the snapshot: a merge that drops by another shape begins after it.
+        let snapshot = db.snapshot();
+        let shape = state.shape();
+        shape.check_enabled()?;
+        let schema = &shape.schema;
         // After the snapshot: what the rule has dropped by then counts as expired.
-        let now_ms = state.now_ms();
+        let now_ms = shape.now_ms();
         let (mut groups, mut wanted, mut places) = (Vec::new(), Vec::<Wanted>::new(), Vec::new());
         let mut want = |name: &str, qualifier: Option<&Vec<u8>>| -> Result<()> {
             if let Some(known) = wanted.iter_mut().find(|wanted| wanted.name == name) {
@@ -190,13 +194,13 @@ impl Scan {
                 }
                 return Ok(());
             }
-            let no_family = || Error::NoFamily { table: state.name.clone(), family: name.to_owned() };
+            let no_family = || Error::NoFamily { table: shape.name.clone(), family: name.to_owned() };
             let (place, family) = schema.family(name).ok_or_else(no_family)?;
             let group = match places.iter().position(|known| *known == place) {
                 Some(group) => group,
                 None => {
                     places.push(place);
-                    let cursor = snapshot.cursor(&state.trees[place])?;
+                    let cursor = snapshot.cursor(&shape.trees[place])?;
                     groups.push(Group { cursor, heads: Heads::default(), at: None });
                     groups.len() - 1
                 }
@@ -455,7 +459,7 @@ impl Scan {
     /// asked for.
     fn look(&mut self) -> Result<Option<Next>> {
         let wanted = &self.wanted[self.family];
-        let (id, rules, is_asked) = (wanted.id, wanted.rules, wanted.qualifiers.is_some());
+        let (id, rules, is_asked) = (wanted.id, &wanted.rules, wanted.qualifiers.is_some());
         let cursor = &mut self.groups[wanted.group].cursor;
         if !cursor.key().starts_with(&self.keys) {
             return Ok(None);

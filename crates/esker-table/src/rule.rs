@@ -11,8 +11,11 @@
 //! - **A put that is surplus because of newer ones**: of the same column, with later timestamps *and* higher sequence numbers,
 //!   and as many as the family keeps. When the last of these was written, all of them were there, or a delete up to a timestamp
 //!   had removed some; but that delete has a higher sequence number than the put that it removed, and so removes this put too.
-//! - **A put that is surplus for any reason**, if the run has all of the column and of the row's head.
-//! - **A put that a newer one with its timestamp has replaced.**
+//! - **A put that is surplus for any reason**, if the run has all of the column and of the row's head, and the family's limit has
+//!   never risen.
+//! - **A put that a newer one with its timestamp has replaced**, if the family's limit of versions has not risen in between. Up to
+//!   then the older one may have driven out others.
+//! - **All of a family that was dropped.**
 //! - **A delete up to a timestamp**, if the run has all that it could remove ([`RuleContext::alone`]).
 //!
 //! A delete of a single version makes the third and the fifth conclusion wrong where the family keeps a limited number of
@@ -34,8 +37,16 @@ use crate::versions::{Deletes, Heads};
 /// The name of the rule, which the trees of tables have.
 pub(crate) const RULE: &str = "esker tables 1";
 
-/// The families of a tree, with their rules.
-type Families = HashMap<FamilyId, Rules>;
+/// The families of a tree, as the rule has to know them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Families {
+    /// Their rules.
+    pub(crate) rules: HashMap<FamilyId, Rules>,
+    /// A family with a lower number that has no rules was dropped, and all that it has is garbage.
+    pub(crate) next: FamilyId,
+    /// Readers of this time and of later ones know these families, in milliseconds since 1970.
+    pub(crate) since_ms: i64,
+}
 
 /// The rule of all trees of tables. It keeps everything in a tree that it was told nothing of.
 #[derive(Debug, Clone, Default)]
@@ -110,8 +121,8 @@ struct Run {
 struct Column {
     deletes: Deletes,
     deleted_versions: Vec<Version>,
-    /// The timestamp of the last put that no delete up to a timestamp removes.
-    last: Option<i64>,
+    /// The last put that no delete up to a timestamp removes.
+    last: Option<Version>,
     /// The highest sequence numbers of such puts: at most as many as the family keeps versions.
     highest: BinaryHeap<Reverse<u64>>,
     /// Whether the run has all of the column and of the row's head; `None`: nobody has asked.
@@ -139,6 +150,7 @@ impl Run {
             self.unknown_us = Some(context.now_us());
             return RuleDecision::Keep;
         };
+        let now_ms = i64::try_from(context.now_us() / 1000).unwrap_or(i64::MAX);
         // A key that is no cell's is not garbage, but damage: a reader has to see it.
         let Ok(row_len) = cell::row_len(key) else { return RuleDecision::Keep };
         let Ok(what) = cell::entry(key, row_len) else { return RuleDecision::Keep };
@@ -152,6 +164,9 @@ impl Run {
         let (of, version) = match what {
             Entry::Head { family, version } | Entry::Column { family, version, .. } => (family, version),
         };
+        if of != NO_FAMILY && of < families.next && !families.rules.contains_key(&of) {
+            return RuleDecision::Drop;
+        }
         if let Entry::Column { column_len, .. } = what
             && self.column != key[..column_len]
         {
@@ -163,9 +178,12 @@ impl Run {
         if self.covers(of, version) {
             return RuleDecision::Drop;
         }
-        let now_ms = i64::try_from(context.now_us() / 1000).unwrap_or(i64::MAX);
         if self.has_expired(&families, of, version, now_ms) {
-            return RuleDecision::DropPinned;
+            let is_known = now_ms >= families.since_ms;
+            return if is_known { RuleDecision::DropPinned } else { RuleDecision::Drop };
+        }
+        if families.rules.get(&of).is_some_and(|rules| rules.expired_before(version)) {
+            return RuleDecision::Drop;
         }
         let is_garbage = match what {
             Entry::Head { family: NO_FAMILY, .. } => {
@@ -175,16 +193,16 @@ impl Run {
                 let (lower, upper) = (cell::family_prefix(row, family), cell::behind_family(row, family));
                 self.head(context, family, version, &lower, &upper)
             }
-            Entry::Column { kind, .. } => families.get(&of).is_some_and(|rules| match kind {
+            Entry::Column { kind, .. } => families.rules.get(&of).is_some_and(|rules| match kind {
                 Kind::DeleteColumn => {
                     self.state.deletes.add(version);
                     context.alone(&self.column, &cell::behind(&self.column))
                 }
                 Kind::DeleteVersion => {
                     self.state.deleted_versions.push(version);
-                    rules.max_versions.is_none() && context.alone(&self.column, &cell::behind(&self.column))
+                    !rules.limits_versions() && context.alone(&self.column, &cell::behind(&self.column))
                 }
-                Kind::Put => self.put(context, *rules, version),
+                Kind::Put => self.put(context, rules, version),
             }),
         };
         if is_garbage { RuleDecision::Drop } else { RuleDecision::Keep }
@@ -200,9 +218,9 @@ impl Run {
     /// it will have.
     fn has_expired(&mut self, families: &Families, of: FamilyId, version: Version, now_ms: i64) -> bool {
         let ttl_ms = if of == NO_FAMILY {
-            families.values().map(|rules| rules.ttl_ms.unwrap_or(u64::MAX)).max()
+            families.rules.values().map(|rules| rules.ttl_ms.unwrap_or(u64::MAX)).max()
         } else {
-            families.get(&of).map(|rules| rules.ttl_ms.unwrap_or(u64::MAX))
+            families.rules.get(&of).map(|rules| rules.ttl_ms.unwrap_or(u64::MAX))
         };
         let Some(ttl_ms) = ttl_ms.and_then(|ttl_ms| i64::try_from(ttl_ms).ok()) else { return false };
         // An entry counts up to that moment, and at it.
@@ -230,30 +248,35 @@ impl Run {
     }
 
     /// Notes a put that no delete up to a timestamp removes. Returns whether it is garbage.
-    fn put(&mut self, context: &impl Surroundings, rules: Rules, put: Version) -> bool {
-        let is_replaced = self.state.last.replace(put.timestamp) == Some(put.timestamp);
-        let Some(max_versions) = rules.max_versions else {
+    fn put(&mut self, context: &impl Surroundings, rules: &Rules, put: Version) -> bool {
+        let newer = self.state.last.replace(put).filter(|newer| newer.timestamp == put.timestamp);
+        if !rules.limits_versions() {
             let removes =
                 |delete: &Version| delete.timestamp == put.timestamp && delete.sequence > put.sequence;
-            return is_replaced || self.state.deleted_versions.iter().any(removes);
-        };
+            return newer.is_some() || self.state.deleted_versions.iter().any(removes);
+        }
         if rules.has_deleted_versions {
             return false;
         }
-        if is_replaced {
+        if newer.is_some_and(|newer| rules.limit_at(newer.sequence) == rules.limit_at(put.sequence)) {
             return true;
         }
+        let Some(max_versions) = rules.max_versions else { return false };
         let highest = &mut self.state.highest;
         let is_full = highest.len() >= max_versions as usize;
         if is_full && highest.peek().is_some_and(|least| least.0 > put.sequence) {
             return true;
+        }
+        if newer.is_some() {
+            return false;
         }
         highest.push(Reverse(put.sequence));
         if !is_full {
             return false;
         }
         highest.pop();
-        self.has_all_of_column(context)
+        // One of those before may have been driven out while the limit was lower, and then this one is not surplus.
+        !rules.has_past_limits() && self.has_all_of_column(context)
     }
 
     /// Whether the run has all puts of the column that is shown, and all deletes that are above them.

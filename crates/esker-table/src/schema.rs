@@ -4,8 +4,9 @@ mod xml;
 
 use core::time::Duration;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use crate::cell::{FamilyId, NO_FAMILY};
+use crate::cell::{FamilyId, NO_FAMILY, Version};
 use crate::error::{Error, Result};
 
 /// How many versions of a cell a family keeps unless it says otherwise, as in HBase.
@@ -47,6 +48,11 @@ pub struct Schema {
     pub(crate) table: u64,
     /// Counts the changes of the table's schema.
     pub(crate) version: u64,
+    /// Lower numbers of families and groups were given out; 0: the table has not begun to.
+    next_family: FamilyId,
+    next_group: GroupId,
+    /// Whether the table may not be read or written for now.
+    pub(crate) is_disabled: bool,
     groups: Vec<AccessGroup>,
 }
 
@@ -68,8 +74,21 @@ pub struct Family {
     /// `None`: all.
     max_versions: Option<u32>,
     ttl_ms: Option<u64>,
+    is_counter: bool,
     /// Whether somebody may have deleted single versions of its cells.
     has_deleted_versions: bool,
+    past: Arc<Past>,
+}
+
+/// What is left of stricter rules that a family had: what went by them does not come back.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Past {
+    /// (sequence, limit): what was written below this sequence number, and not below an earlier one, had this limit of
+    /// versions. Both rise, and the last limit is lower than the family's.
+    limits: Vec<(u64, u32)>,
+    /// (sequence, timestamp): what was written below this sequence number has expired if its timestamp is below this one.
+    /// The sequence numbers rise, the timestamps fall.
+    expired: Vec<(u64, i64)>,
 }
 
 impl Family {
@@ -80,7 +99,9 @@ impl Family {
             name: name.into(),
             max_versions: Some(VERSIONS_DEFAULT),
             ttl_ms: None,
+            is_counter: false,
             has_deleted_versions: false,
+            past: Arc::default(),
         }
     }
 
@@ -99,9 +120,32 @@ impl Family {
         self
     }
 
+    /// Makes its cells counters: a put must have the 8 bytes of a number, big-endian, as
+    /// [`RowMutation::increment`](crate::RowMutation::increment) writes it.
+    #[must_use]
+    pub fn counter(mut self, is_counter: bool) -> Family {
+        self.is_counter = is_counter;
+        self
+    }
+
     /// The name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// How many versions of a cell it keeps; `None`: all.
+    pub fn kept_versions(&self) -> Option<u32> {
+        self.max_versions
+    }
+
+    /// For how long after its timestamp a cell lives; `None`: for ever.
+    pub fn time_to_live(&self) -> Option<Duration> {
+        self.ttl_ms.map(Duration::from_millis)
+    }
+
+    /// Whether its cells are counters.
+    pub fn is_counter(&self) -> bool {
+        self.is_counter
     }
 
     /// The rules by which cells of this family live.
@@ -110,25 +154,100 @@ impl Family {
             max_versions: self.max_versions,
             ttl_ms: self.ttl_ms,
             has_deleted_versions: self.has_deleted_versions,
+            past: Arc::clone(&self.past),
         }
+    }
+
+    /// The family, which succeeds `old`: it keeps in mind which of its rules were stricter.
+    fn succeed(&mut self, old: &Family, at: Moment) {
+        (self.id, self.has_deleted_versions) = (old.id, old.has_deleted_versions);
+        let mut past = (*old.past).clone();
+        let is_above = |limit: u32| self.max_versions.is_none_or(|max| max > limit);
+        past.limits.retain(|(_, limit)| is_above(*limit));
+        if let Some(limit) = old.max_versions.filter(|limit| is_above(*limit)) {
+            past.limits.push((at.sequence, limit));
+        }
+        if let Some(ttl_ms) = old.ttl_ms.filter(|old| self.ttl_ms.is_none_or(|ttl_ms| ttl_ms > *old)) {
+            let below = expired_below(Some(ttl_ms), at.now_ms);
+            past.expired.retain(|(_, timestamp)| *timestamp > below);
+            past.expired.push((at.sequence, below));
+        }
+        self.past = Arc::new(past);
     }
 }
 
+/// When a schema is changed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    /// All writes before have lower sequence numbers, and no other has.
+    pub(crate) sequence: u64,
+    /// The time, in milliseconds since 1970: no earlier than that of any merge by the rules before.
+    pub(crate) now_ms: i64,
+}
+
+/// Cells with a timestamp below this one have expired at `now_ms`.
+fn expired_below(ttl_ms: Option<u64>, now_ms: i64) -> i64 {
+    now_ms.saturating_sub(ttl_ms.and_then(|ttl_ms| i64::try_from(ttl_ms).ok()).unwrap_or(i64::MAX))
+}
+
 /// By which rules the cells of a family live.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rules {
     /// `None`: all.
     pub(crate) max_versions: Option<u32>,
     pub(crate) ttl_ms: Option<u64>,
     /// Whether single versions may have been deleted.
     pub(crate) has_deleted_versions: bool,
+    past: Arc<Past>,
 }
 
 impl Rules {
     /// Cells with a timestamp below this one have expired at `now_ms`.
-    pub(crate) fn expired_below(self, now_ms: i64) -> i64 {
-        let ttl = self.ttl_ms.map_or(i64::MAX, |ttl| i64::try_from(ttl).unwrap_or(i64::MAX));
-        now_ms.saturating_sub(ttl)
+    pub(crate) fn expired_below(&self, now_ms: i64) -> i64 {
+        expired_below(self.ttl_ms, now_ms)
+    }
+
+    /// Whether the entry has expired by a shorter time to live that the family had.
+    pub(crate) fn expired_before(&self, version: Version) -> bool {
+        self.past
+            .expired
+            .iter()
+            .any(|(sequence, below)| version.sequence < *sequence && version.timestamp < *below)
+    }
+
+    /// How many versions of a cell the family has kept when this sequence number was written; `None`: all.
+    pub(crate) fn limit_at(&self, sequence: u64) -> Option<u32> {
+        let mut limits = self.past.limits.iter();
+        limits.find(|(until, _)| sequence < *until).map(|(_, limit)| *limit).or(self.max_versions)
+    }
+
+    /// Whether versions have ever been surplus in the family.
+    pub(crate) fn limits_versions(&self) -> bool {
+        self.max_versions.is_some() || self.has_past_limits()
+    }
+
+    /// Whether it had a lower limit of versions.
+    pub(crate) fn has_past_limits(&self) -> bool {
+        !self.past.limits.is_empty()
+    }
+}
+
+#[cfg(test)]
+impl Rules {
+    /// Rules of a family that nobody has changed.
+    pub(crate) fn of(max_versions: Option<u32>, ttl_ms: Option<u64>) -> Rules {
+        Rules { max_versions, ttl_ms, has_deleted_versions: false, past: Arc::default() }
+    }
+
+    /// The rules that the family has after a change at `at`.
+    pub(crate) fn changed(&self, max_versions: Option<u32>, ttl_ms: Option<u64>, at: Moment) -> Rules {
+        let mut old = Family::new("f").max_versions(self.max_versions);
+        (old.ttl_ms, old.has_deleted_versions) = (self.ttl_ms, self.has_deleted_versions);
+        old.past = Arc::clone(&self.past);
+        let mut new = Family::new("f").max_versions(max_versions);
+        new.ttl_ms = ttl_ms;
+        new.succeed(&old, at);
+        new.rules()
     }
 }
 
@@ -181,20 +300,124 @@ impl Schema {
         self.families().find(|(_, family)| family.name == name)
     }
 
+    /// Adds a family to the group with this name, or to a new group.
+    #[must_use]
+    pub fn with_family(mut self, group: &str, family: Family) -> Schema {
+        match self.groups.iter_mut().find(|other| other.name == group) {
+            Some(group) => group.families.push(family),
+            None => return self.group(group, [family]),
+        }
+        self
+    }
+
+    /// Drops the family with this name, if there is one, and its group if that has no other.
+    #[must_use]
+    pub fn without_family(mut self, name: &str) -> Schema {
+        for group in &mut self.groups {
+            group.families.retain(|family| family.name != name);
+        }
+        self.groups.retain(|group| !group.families.is_empty());
+        self
+    }
+
+    /// Gives another name to the family `from`, if there is one.
+    #[must_use]
+    pub fn with_family_renamed(mut self, from: &str, to: &str) -> Schema {
+        let mut families = self.groups.iter_mut().flat_map(|group| &mut group.families);
+        if let Some(family) = families.find(|family| family.name == from) {
+            family.name = to.to_owned();
+        }
+        self
+    }
+
+    /// Gives the rules of `family` to the family with its name, if there is one.
+    #[must_use]
+    pub fn with_rules_of(mut self, family: &Family) -> Schema {
+        let mut families = self.groups.iter_mut().flat_map(|group| &mut group.families);
+        if let Some(found) = families.find(|other| other.name == family.name) {
+            found.max_versions = family.max_versions;
+            (found.ttl_ms, found.is_counter) = (family.ttl_ms, family.is_counter);
+        }
+        self
+    }
+
     /// The schema of a new table with the number `table`: its groups and families have numbers, families in the order of
     /// their names.
     pub(crate) fn numbered(mut self, table: u64) -> Result<Schema> {
         self.check()?;
-        (self.table, self.version) = (table, 1);
+        (self.table, self.version, self.is_disabled) = (table, 1, false);
         for (place, group) in self.groups.iter_mut().enumerate() {
             group.id = place as GroupId + 1;
         }
         let names: BTreeSet<String> = self.families().map(|(_, family)| family.name.clone()).collect();
         for family in self.groups.iter_mut().flat_map(|group| &mut group.families) {
             family.id = names.range::<String, _>(..=&family.name).count() as FamilyId;
-            family.has_deleted_versions = false;
+            (family.has_deleted_versions, family.past) = (false, Arc::default());
         }
+        self.next_family = names.len() as FamilyId + 1;
+        self.next_group = self.groups.len() as GroupId + 1;
         Ok(self)
+    }
+
+    /// `new`, as the schema of this table from `at` on. Groups and families of `new` that have numbers are those of this
+    /// table with these numbers; the others are those with their names, or new ones.
+    ///
+    /// # Errors
+    /// `SchemaChanged` when `new` was made from another version than this one; `Schema` when the table cannot become so.
+    pub(crate) fn altered(&self, mut new: Schema, at: Moment) -> Result<Schema> {
+        new.check()?;
+        if new.table != 0 && new.table != self.table {
+            return Err(Error::schema("this is the schema of another table"));
+        }
+        if new.version != 0 && new.version != self.version {
+            return Err(Error::SchemaChanged { expected: new.version, found: self.version });
+        }
+        (new.table, new.version, new.is_disabled) =
+            (self.table, self.version.saturating_add(1), self.is_disabled);
+        (new.next_family, new.next_group) = (self.next_family, self.next_group);
+        for group in &mut new.groups {
+            let is_old = |old: &&AccessGroup| {
+                if group.id == NO_GROUP { old.name == group.name } else { old.id == group.id }
+            };
+            let old = self.groups.iter().find(is_old);
+            group.id = match old {
+                Some(old) => old.id,
+                None if group.id == NO_GROUP => number(&mut new.next_group, "access groups")?,
+                None => {
+                    return Err(Error::schema(format!("the table has no access group number {}", group.id)));
+                }
+            };
+            for family in &mut group.families {
+                let is_old = |(_, old): &(usize, &Family)| {
+                    if family.id == NO_FAMILY { old.name == family.name } else { old.id == family.id }
+                };
+                match self.families().find(is_old) {
+                    Some((place, _)) if self.groups[place].id != group.id => {
+                        let (family, from, to) = (&family.name, &self.groups[place].name, &group.name);
+                        return Err(Error::schema(format!(
+                            "the column family {family:?} is in the access group {from:?} and cannot go to {to:?}"
+                        )));
+                    }
+                    Some((_, old)) => family.succeed(old, at),
+                    None if family.id == NO_FAMILY => {
+                        family.id = number(&mut new.next_family, "column families")?;
+                        (family.has_deleted_versions, family.past) = (false, Arc::default());
+                    }
+                    None => {
+                        let id = family.id;
+                        return Err(Error::schema(format!("the table has no column family number {id}")));
+                    }
+                }
+            }
+        }
+        // Two of them may have become the same one.
+        new.check()?;
+        Ok(new)
+    }
+
+    /// The number that the next new family gets.
+    pub(crate) fn next_family(&self) -> FamilyId {
+        self.next_family
     }
 
     /// The schema, noting that single versions may have been deleted in these families.
@@ -209,9 +432,10 @@ impl Schema {
 
     /// Whether it is that of a table that exists: everything has its number.
     pub(crate) fn is_numbered(&self) -> bool {
+        let is_given = |id: u16, next: u16| id > 0 && id < next;
         self.table > 0
-            && self.groups.iter().all(|group| group.id != NO_GROUP)
-            && self.families().all(|(_, family)| family.id != NO_FAMILY)
+            && self.groups.iter().all(|group| is_given(group.id, self.next_group))
+            && self.families().all(|(_, family)| is_given(family.id, self.next_family))
     }
 
     /// The schema as text; [`Schema::from_xml`] reads it.
@@ -270,14 +494,20 @@ impl Schema {
                 )));
             }
         }
-        let is_part = |numbered: usize, all: usize| numbered > 0 && numbered < all;
-        if is_part(ids.len(), families.len()) || is_part(group_ids.len(), groups.len()) {
-            return Err(Error::schema(
-                "some access groups or column families have numbers, and others have none",
-            ));
-        }
         Ok(())
     }
+}
+
+/// The next number, which nothing had before.
+fn number(next: &mut u16, of_what: &str) -> Result<u16> {
+    let number = *next;
+    if usize::from(number) > FAMILIES_MAX {
+        return Err(Error::schema(format!(
+            "a table has {FAMILIES_MAX} {of_what} at most, with dropped ones"
+        )));
+    }
+    *next += 1;
+    Ok(number)
 }
 
 /// Fails if `name`, that of `what`, cannot be: an empty or long one, or one with other characters than letters, digits, `_`,

@@ -1,7 +1,8 @@
 //! The tables of a store.
 //!
 //! ```text
-//! tree "tables"        "table " name -> schema (XML)   "next table" -> number   "sequence bound" -> number
+//! tree "tables"        "table " name -> schema (XML)   "namespace " name -> nothing
+//!                      "next table" -> number          "sequence bound" -> number
 //! tree "table 7.2"     the cells of the table with the number 7 in its access group 2
 //! ```
 //! A table exists while the catalog names it. Its trees are made before and dropped after; an opening drops those that no
@@ -12,15 +13,17 @@ use std::hash::BuildHasher;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use esker::{Batch, Db, Durability, Options, ScanRange, Tree, TreeOptions, keys};
+use esker::{
+    Batch, Db, Durability, Options, ScanRange, StoredValue, Tree, TreeOptions, Value, ValueWriter, keys,
+};
 
 use crate::cell::FamilyId;
 use crate::error::{Error, Result};
 use crate::read::{Cell, Read, Scan};
-use crate::rule::{RULE, TableRule};
-use crate::schema::{Schema, check_name};
+use crate::rule::{Families, RULE, TableRule};
+use crate::schema::{Moment, Schema, check_name};
 use crate::sequences::Sequences;
-use crate::write::{RowMutation, Stamp, mutate};
+use crate::write::{Check, Latest, PutValue, RowMutation, Stamp, View, WriteValue, mutate};
 
 /// The catalog's tree, and its tag: which version of the layout it has.
 const CATALOG: &str = "tables";
@@ -30,7 +33,11 @@ const CATALOG_TAG: &str = "esker tables 1";
 const TREES: &str = "table ";
 
 const TABLE_KEYS: &str = "table ";
+const NAMESPACE_KEYS: &str = "namespace ";
 const NEXT_TABLE_KEY: &str = "next table";
+
+/// The namespace of tables that name none.
+const DEFAULT_NAMESPACE: &str = "default";
 
 /// Writes to two rows with the same lock wait for each other.
 const ROW_LOCKS: usize = 1024;
@@ -78,18 +85,46 @@ struct Inner {
     /// Held while the catalog changes.
     changing: Mutex<()>,
     /// A row's lock is held from its sequence number to the end of its write: numbers of one row become visible in their
-    /// order.
+    /// order. All are held while a table changes: every write is by the shape of its table that is in force.
     rows: Vec<Mutex<()>>,
     hasher: std::hash::RandomState,
 }
 
 /// A table that is open.
 pub(crate) struct State {
-    pub(crate) name: String,
     /// Changes while `changing` is held, after the catalog.
-    schema: RwLock<Arc<Schema>>,
+    shape: RwLock<Arc<Shape>>,
+}
+
+/// What a table is like at a moment. It does not change; the table gets another one.
+pub(crate) struct Shape {
+    pub(crate) name: String,
+    pub(crate) schema: Arc<Schema>,
     /// The trees of its groups, in the order of the schema.
     pub(crate) trees: Vec<Tree>,
+}
+
+/// Writes the value of a cell, piece by piece; [`Table::writer`] begins one. If it is dropped, nothing is left.
+#[derive(Debug)]
+pub struct CellWriter(ValueWriter);
+
+impl CellWriter {
+    /// Appends to the value.
+    ///
+    /// # Errors
+    /// `Store` when the disk cannot take it. The writer is of no use then.
+    pub fn add(&mut self, bytes: &[u8]) -> Result<()> {
+        Ok(self.0.add(bytes)?)
+    }
+
+    /// Ends the value. [`RowMutation::put_stored`] gives it to cells of the family; without that it is gone with its last
+    /// clone, or with a crash.
+    ///
+    /// # Errors
+    /// As [`CellWriter::add`].
+    pub fn finish(self) -> Result<StoredValue> {
+        Ok(self.0.finish()?)
+    }
 }
 
 fn tree_name(table: u64, group: u16) -> String {
@@ -109,6 +144,23 @@ fn is_for_tables(db: &Db, name: &str) -> bool {
     matches!(db.open_tree(name), Ok(Some(tree)) if tree.options().rule.as_deref() == Some(RULE))
 }
 
+/// The name of a table, as the catalog has it: `namespace:table`, or `table` in the default namespace.
+fn full_name(name: &str) -> Result<String> {
+    match name.split_once(':') {
+        Some((namespace, table)) => {
+            check_name("a namespace", namespace)?;
+            check_name("a table", table)?;
+            let is_default = namespace == DEFAULT_NAMESPACE;
+            Ok(if is_default { table.to_owned() } else { name.to_owned() })
+        }
+        None => check_name("a table", name).map(|()| name.to_owned()),
+    }
+}
+
+fn table_key(name: &str) -> String {
+    format!("{TABLE_KEYS}{name}")
+}
+
 fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -121,7 +173,7 @@ impl std::fmt::Debug for Tables {
 
 impl std::fmt::Debug for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Table").field("name", &self.state.name).finish_non_exhaustive()
+        f.debug_struct("Table").field("name", &self.name()).finish_non_exhaustive()
     }
 }
 
@@ -174,10 +226,12 @@ impl Tables {
             if !schema.is_numbered() || !numbers.insert(schema.table) {
                 return Err(of_table("its schema lacks numbers, or has those of another table".to_owned()));
             }
-            let state = State::open(&db, &rule, name, schema)?;
-            tables.insert(name.to_owned(), Arc::new(state));
+            let shape = Shape::open(&db, name, schema)?;
+            shape.tell(&rule, i64::MIN);
+            tables.insert(name.to_owned(), Arc::new(State::new(shape)));
         }
-        let names = tables.values().flat_map(|state| state.trees.iter().map(|tree| tree.name().to_owned()));
+        let trees = |state: &Arc<State>| state.shape().trees.clone();
+        let names = tables.values().flat_map(trees).map(|tree| tree.name().to_owned());
         let named: BTreeSet<String> = names.collect();
         for name in db.tree_names() {
             if name.starts_with(TREES) && !named.contains(&name) {
@@ -207,17 +261,60 @@ impl Tables {
         self.inner.tables.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
-    /// Makes a table. It survives power loss when this returns.
+    /// Makes a namespace: tables whose names begin with its name and `:` are in it. It survives power loss when this returns.
     ///
     /// # Errors
-    /// `TableExists`; `Invalid` or `Schema` when no table can have this name or schema.
+    /// `NamespaceExists`; `Invalid` when no namespace can have this name.
+    pub fn create_namespace(&self, name: &str) -> Result<()> {
+        check_name("a namespace", name)?;
+        let _changing = lock(&self.inner.changing);
+        if self.inner.has_namespace(name)? {
+            return Err(Error::NamespaceExists(name.to_owned()));
+        }
+        self.inner.write_catalog(|catalog, batch| batch.put(catalog, format!("{NAMESPACE_KEYS}{name}"), ""))
+    }
+
+    /// Drops a namespace that has no tables.
+    ///
+    /// # Errors
+    /// `NoNamespace`, `NamespaceInUse`; `Invalid` for the default namespace.
+    pub fn drop_namespace(&self, name: &str) -> Result<()> {
+        let _changing = lock(&self.inner.changing);
+        if name == DEFAULT_NAMESPACE {
+            return Err(Error::invalid(format!("the namespace {name:?} cannot be dropped")));
+        }
+        if !self.inner.has_namespace(name)? {
+            return Err(Error::NoNamespace(name.to_owned()));
+        }
+        let prefix = format!("{name}:");
+        if self.names().iter().any(|table| table.starts_with(&prefix)) {
+            return Err(Error::NamespaceInUse(name.to_owned()));
+        }
+        self.inner.write_catalog(|catalog, batch| batch.delete(catalog, format!("{NAMESPACE_KEYS}{name}")))
+    }
+
+    /// The names of all namespaces, in their order; `default` is always there.
+    ///
+    /// # Errors
+    /// `Store` when the catalog cannot be read.
+    pub fn namespaces(&self) -> Result<Vec<String>> {
+        let mut names = vec![DEFAULT_NAMESPACE.to_owned()];
+        for pair in self.inner.catalog.scan(ScanRange::prefix(NAMESPACE_KEYS))? {
+            names.push(String::from_utf8_lossy(&pair?.0[NAMESPACE_KEYS.len()..]).into_owned());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Makes a table. It survives power loss when this returns. Its name is `table` or `namespace:table`.
+    ///
+    /// # Errors
+    /// `TableExists`, `NoNamespace`; `Invalid` or `Schema` when no table can have this name or schema.
     pub fn create(&self, name: &str, schema: Schema) -> Result<Table> {
-        check_name("a table", name)?;
+        let name = &*full_name(name)?;
         let Inner { db, rule, catalog, .. } = &*self.inner;
         let _changing = lock(&self.inner.changing);
-        if self.inner.find(name).is_some() {
-            return Err(Error::TableExists(name.to_owned()));
-        }
+        self.inner.check_free(name)?;
         let next = match catalog.get_vec(NEXT_TABLE_KEY)? {
             None => 1,
             Some(bytes) => keys::decode_u64(&bytes)?,
@@ -237,14 +334,84 @@ impl Tables {
             drop_left(db, &tree)?;
             db.create_tree(&tree, TreeOptions::default().rule(RULE))?;
         }
-        let mut batch = Batch::new();
-        batch.put(catalog, format!("{TABLE_KEYS}{name}"), schema.to_xml()?)?;
-        batch.put(catalog, NEXT_TABLE_KEY, keys::u64(number.saturating_add(1)))?;
-        db.write_with(&batch, Durability::Power)?;
-        let state = Arc::new(State::open(db, rule, name, schema)?);
+        let text = schema.to_xml()?;
+        self.inner.write_catalog(|catalog, batch| {
+            batch.put(catalog, table_key(name), &text)?;
+            batch.put(catalog, NEXT_TABLE_KEY, keys::u64(number.saturating_add(1)))
+        })?;
+        let shape = Shape::open(db, name, schema)?;
+        shape.tell(rule, i64::MIN);
+        let state = Arc::new(State::new(shape));
         let mut tables = self.inner.tables.write().unwrap_or_else(PoisonError::into_inner);
         tables.insert(name.to_owned(), Arc::clone(&state));
         Ok(Table { tables: Arc::clone(&self.inner), state })
+    }
+
+    /// Gives a table another schema: one that was made for it, or that of [`Table::schema`], changed. Reads and writes of the
+    /// table go on; those that begin when this has returned go by the new schema. It survives power loss then.
+    ///
+    /// Families and groups that have numbers, as in the text of a table's schema, keep their cells, also under another name.
+    /// Those without numbers are the table's with the same names, or new ones. The cells of families that `schema` does not
+    /// have are gone. A lower limit of versions and a shorter time to live count for all cells. A higher limit counts for what
+    /// is written from then on, and a longer time to live for what has not expired yet.
+    ///
+    /// # Errors
+    /// `NoTable`; `SchemaChanged` when the table's schema has another version than the one that `schema` was made of; `Schema`
+    /// when the table cannot become so: a family cannot go to another group.
+    ///
+    /// # Example
+    /// ```
+    /// use esker_table::{Family, Read, RowMutation, Schema, Tables};
+    ///
+    /// # fn main() -> esker_table::Result<()> {
+    /// let tables = Tables::open_in_memory(esker::Options::default())?;
+    /// let table = tables.create("t", Schema::new().group("a", [Family::new("colour")]))?;
+    /// table.mutate(&RowMutation::new("r").put("colour", "", "red"))?;
+    ///
+    /// let schema = (*table.schema()).clone();
+    /// tables.alter("t", schema.with_family_renamed("colour", "color").with_family("a", Family::new("size")))?;
+    /// assert_eq!(table.get("r", &Read::family("color"))?[0].value, b"red");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn alter(&self, name: &str, schema: Schema) -> Result<()> {
+        self.inner.change(name, |shape, at| Ok((shape.name.clone(), shape.schema.altered(schema, at)?)))
+    }
+
+    /// Gives a table another name, also in another namespace. Its handles stay good.
+    ///
+    /// # Errors
+    /// `NoTable`, `NoNamespace`; `TableExists` when there is a table with the name `to`.
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let to = full_name(to)?;
+        self.inner.change(from, |shape, _| {
+            self.inner.check_free(&to)?;
+            Ok((to.clone(), (*shape.schema).clone()))
+        })
+    }
+
+    /// Lets a table be read and written again.
+    ///
+    /// # Errors
+    /// `NoTable`.
+    pub fn enable(&self, name: &str) -> Result<()> {
+        self.set_disabled(name, false)
+    }
+
+    /// From now on, reads and writes of the table fail, until it is enabled. A scan that is open goes on.
+    ///
+    /// # Errors
+    /// `NoTable`.
+    pub fn disable(&self, name: &str) -> Result<()> {
+        self.set_disabled(name, true)
+    }
+
+    fn set_disabled(&self, name: &str, is_disabled: bool) -> Result<()> {
+        self.inner.change(name, |shape, _| {
+            let mut schema = (*shape.schema).clone();
+            schema.is_disabled = is_disabled;
+            Ok((shape.name.clone(), schema))
+        })
     }
 
     /// The table with this name.
@@ -252,7 +419,7 @@ impl Tables {
     /// # Errors
     /// `NoTable`.
     pub fn table(&self, name: &str) -> Result<Table> {
-        let state = self.inner.find(name).ok_or_else(|| Error::NoTable(name.to_owned()))?;
+        let state = self.inner.find(name)?;
         Ok(Table { tables: Arc::clone(&self.inner), state })
     }
 
@@ -262,14 +429,12 @@ impl Tables {
     /// `NoTable`; `Store` when the store cannot write. The table may be gone all the same, with some of its trees left: the
     /// next opening drops these.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        let Inner { db, rule, catalog, .. } = &*self.inner;
+        let Inner { db, rule, .. } = &*self.inner;
         let _changing = lock(&self.inner.changing);
-        let state = self.inner.find(name).ok_or_else(|| Error::NoTable(name.to_owned()))?;
-        let mut batch = Batch::new();
-        batch.delete(catalog, format!("{TABLE_KEYS}{name}"))?;
-        db.write_with(&batch, Durability::Power)?;
-        self.inner.tables.write().unwrap_or_else(PoisonError::into_inner).remove(name);
-        for tree in &state.trees {
+        let shape = self.inner.find(name)?.shape();
+        self.inner.write_catalog(|catalog, batch| batch.delete(catalog, table_key(&shape.name)))?;
+        self.inner.tables.write().unwrap_or_else(PoisonError::into_inner).remove(&shape.name);
+        for tree in &shape.trees {
             db.drop_tree(tree.name())?;
             rule.forget(tree.name());
         }
@@ -278,8 +443,97 @@ impl Tables {
 }
 
 impl Inner {
-    fn find(&self, name: &str) -> Option<Arc<State>> {
-        self.tables.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    fn find(&self, name: &str) -> Result<Arc<State>> {
+        let full = full_name(name)?;
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        tables.get(&full).cloned().ok_or(Error::NoTable(full))
+    }
+
+    fn has_namespace(&self, name: &str) -> Result<bool> {
+        Ok(name == DEFAULT_NAMESPACE || self.catalog.contains(format!("{NAMESPACE_KEYS}{name}"))?)
+    }
+
+    /// Fails if no table can be given the name, which is a full one.
+    fn check_free(&self, name: &str) -> Result<()> {
+        if let Some((namespace, _)) = name.split_once(':')
+            && !self.has_namespace(namespace)?
+        {
+            return Err(Error::NoNamespace(namespace.to_owned()));
+        }
+        if self.tables.read().unwrap_or_else(PoisonError::into_inner).contains_key(name) {
+            return Err(Error::TableExists(name.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Changes the catalog, durably.
+    fn write_catalog(&self, fill: impl FnOnce(&Tree, &mut Batch) -> esker::Result<()>) -> Result<()> {
+        let mut batch = Batch::new();
+        fill(&self.catalog, &mut batch)?;
+        self.db.write_with(&batch, Durability::Power)?;
+        Ok(())
+    }
+
+    /// Gives a table the name and schema that `make` makes of its shape, at a moment at which no write of any table is under
+    /// way.
+    ///
+    /// Until the schema is in force, the rule keeps everything. What merges have dropped before had expired by the time of the
+    /// moment, and was surplus without the writes from its sequence number on. Readers know the new schema before the rule
+    /// does: see `begin` of [`esker::rules::CompactionRule`].
+    fn change(
+        &self,
+        name: &str,
+        make: impl FnOnce(&Shape, Moment) -> Result<(String, Schema)>,
+    ) -> Result<()> {
+        let _rows: Vec<MutexGuard<'_, ()>> = self.rows.iter().map(lock).collect();
+        let _changing = lock(&self.changing);
+        let state = self.find(name)?;
+        let old = state.shape();
+        old.trees.iter().for_each(|tree| self.rule.forget(tree.name()));
+        let changed = self.change_shape(&old, make);
+        let new = match changed {
+            Ok(shape) => Arc::new(shape),
+            Err(error) => {
+                old.tell(&self.rule, old.now_ms().saturating_add(1));
+                return Err(error);
+            }
+        };
+        *state.shape.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
+        if new.name != old.name {
+            let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+            tables.remove(&old.name);
+            tables.insert(new.name.clone(), state);
+        }
+        new.tell(&self.rule, new.now_ms().saturating_add(1));
+        let is_left = |tree: &&Tree| new.trees.iter().all(|kept| kept.name() != tree.name());
+        old.trees.iter().filter(is_left).try_for_each(|tree| self.db.drop_tree(tree.name()).map(drop))?;
+        Ok(())
+    }
+
+    /// The new shape of a table, which the catalog has.
+    fn change_shape(
+        &self,
+        old: &Shape,
+        make: impl FnOnce(&Shape, Moment) -> Result<(String, Schema)>,
+    ) -> Result<Shape> {
+        let sequence = self.sequences.take(&self.db, &self.catalog, 1)?;
+        let (name, schema) = make(old, Moment { sequence, now_ms: old.now_ms() })?;
+        let is_new = |id| old.schema.groups().iter().all(|group| group.id != id);
+        for group in schema.groups().iter().filter(|group| is_new(group.id)) {
+            let tree = tree_name(schema.table, group.id);
+            // Of an attempt that has failed.
+            drop_left(&self.db, &tree)?;
+            self.db.create_tree(&tree, TreeOptions::default().rule(RULE))?;
+        }
+        let shape = Shape::open(&self.db, &name, schema)?;
+        let text = shape.schema.to_xml()?;
+        self.write_catalog(|catalog, batch| {
+            if name != old.name {
+                batch.delete(catalog, table_key(&old.name))?;
+            }
+            batch.put(catalog, table_key(&name), &text)
+        })?;
+        Ok(shape)
     }
 
     /// The locks of these rows, each once, in an order that is the same for everybody.
@@ -291,8 +545,18 @@ impl Inner {
 }
 
 impl State {
-    /// Opens the trees of a table, and tells the rule of them.
-    fn open(db: &Db, rule: &TableRule, name: &str, schema: Schema) -> Result<State> {
+    fn new(shape: Shape) -> State {
+        State { shape: RwLock::new(Arc::new(shape)) }
+    }
+
+    pub(crate) fn shape(&self) -> Arc<Shape> {
+        Arc::clone(&self.shape.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Shape {
+    /// Opens the trees of a table.
+    fn open(db: &Db, name: &str, schema: Schema) -> Result<Shape> {
         let mut trees = Vec::new();
         for group in schema.groups() {
             let tree = tree_name(schema.table, group.id);
@@ -303,22 +567,19 @@ impl State {
                 })?,
             );
         }
-        let state = State { name: name.to_owned(), schema: RwLock::new(Arc::new(schema)), trees };
-        state.tell(rule, &state.schema());
-        Ok(state)
+        Ok(Shape { name: name.to_owned(), schema: Arc::new(schema), trees })
     }
 
-    pub(crate) fn schema(&self) -> Arc<Schema> {
-        Arc::clone(&self.schema.read().unwrap_or_else(PoisonError::into_inner))
+    /// Fails if the table is disabled.
+    pub(crate) fn check_enabled(&self) -> Result<()> {
+        if self.schema.is_disabled { Err(Error::Disabled(self.name.clone())) } else { Ok(()) }
     }
 
-    /// Tells the rule what the catalog says.
-    fn tell(&self, rule: &TableRule, schema: &Schema) {
-        for (group, tree) in schema.groups().iter().zip(&self.trees) {
-            rule.tell(
-                tree.name(),
-                group.families().iter().map(|family| (family.id, family.rules())).collect(),
-            );
+    /// Tells the rule of the table, which readers of the time `since_ms` and of later ones know so.
+    fn tell(&self, rule: &TableRule, since_ms: i64) {
+        for (group, tree) in self.schema.groups().iter().zip(&self.trees) {
+            let rules = group.families().iter().map(|family| (family.id, family.rules())).collect();
+            rule.tell(tree.name(), Families { rules, next: self.schema.next_family(), since_ms });
         }
     }
 
@@ -328,15 +589,52 @@ impl State {
     }
 }
 
+/// A row of a table, before a change of it: its lock is held.
+struct Row<'a> {
+    db: &'a Db,
+    state: &'a Arc<State>,
+    row: &'a [u8],
+}
+
+impl View for Row<'_> {
+    fn latest(&self, family: &str, qualifier: &[u8], len_max: u64) -> Result<Option<Latest>> {
+        let mut scan = Scan::new(self.db, self.state, &Read::column(family, qualifier))?;
+        scan.only(self.row)?;
+        if !scan.advance()? {
+            return Ok(None);
+        }
+        let Some(value) = scan.to_value()? else { return Ok(None) };
+        let len = value.len();
+        let bytes = value.read_at(..len.min(len_max))?;
+        Ok(Some(Latest { timestamp: scan.timestamp(), len, bytes }))
+    }
+}
+
 impl Table {
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.state.name
+    /// Its name: `table`, or `namespace:table`.
+    pub fn name(&self) -> String {
+        self.state.shape().name.clone()
     }
 
-    /// Its schema.
+    /// Its schema. It stays as it is: after a change the table has another one.
     pub fn schema(&self) -> Arc<Schema> {
-        self.state.schema()
+        Arc::clone(&self.state.shape().schema)
+    }
+
+    /// Whether it can be read and written.
+    pub fn is_enabled(&self) -> bool {
+        !self.state.shape().schema.is_disabled
+    }
+
+    /// Merges all that the table has: what does not count is gone from its files, as far as no open reader sees it.
+    ///
+    /// # Errors
+    /// `Store` when the store cannot write.
+    pub fn compact(&self) -> Result<()> {
+        for tree in &self.state.shape().trees {
+            tree.compact()?;
+        }
+        Ok(())
     }
 
     /// Changes a row.
@@ -351,46 +649,184 @@ impl Table {
     ///
     /// # Errors
     /// As [`Table::mutate`].
+    ///
+    /// `Invalid` also when a row with an increment or append is there twice.
     pub fn mutate_rows(&self, mutations: &[RowMutation]) -> Result<()> {
+        self.commit(&[], mutations).map(drop)
+    }
+
+    /// Changes a row, and returns the cells that the increments and appends of the mutation have written, in their order.
+    ///
+    /// # Errors
+    /// As [`Table::mutate`]. `Invalid` also when a cell is no number that can be incremented.
+    pub fn update(&self, mutation: &RowMutation) -> Result<Vec<Cell>> {
+        Ok(self.commit(&[], std::slice::from_ref(mutation))?.unwrap_or_default())
+    }
+
+    /// Adds `by` to the number in the latest cell of a column ([`RowMutation::increment`]), and returns the sum.
+    ///
+    /// # Errors
+    /// As [`Table::update`].
+    pub fn increment(
+        &self,
+        row: impl AsRef<[u8]>,
+        family: &str,
+        qualifier: impl AsRef<[u8]>,
+        by: i64,
+    ) -> Result<i64> {
+        let (row, qualifier) = (row.as_ref(), qualifier.as_ref());
+        let cells = self.update(&RowMutation::new(row).increment(family, qualifier, by))?;
+        let bytes = cells.first().and_then(|cell| <[u8; 8]>::try_from(cell.value.as_slice()).ok());
+        Ok(i64::from_be_bytes(bytes.unwrap_or_default()))
+    }
+
+    /// Appends bytes to the value of the latest cell of a column ([`RowMutation::append`]), and returns the whole.
+    ///
+    /// # Errors
+    /// As [`Table::update`].
+    pub fn append(
+        &self,
+        row: impl AsRef<[u8]>,
+        family: &str,
+        qualifier: impl AsRef<[u8]>,
+        bytes: impl AsRef<[u8]>,
+    ) -> Result<Vec<u8>> {
+        let (row, qualifier) = (row.as_ref(), qualifier.as_ref());
+        let mut cells = self.update(&RowMutation::new(row).append(family, qualifier, bytes.as_ref()))?;
+        Ok(cells.pop().map(|cell| cell.value).unwrap_or_default())
+    }
+
+    /// Changes a row if it meets all `checks` then. Nothing comes in between. Returns whether it did.
+    ///
+    /// # Errors
+    /// As [`Table::update`].
+    ///
+    /// # Example
+    /// ```
+    /// use esker_table::{Check, Family, RowMutation, Schema, Tables};
+    ///
+    /// # fn main() -> esker_table::Result<()> {
+    /// let tables = Tables::open_in_memory(esker::Options::default())?;
+    /// let seats = tables.create("seats", Schema::new().group("a", [Family::new("taken")]))?;
+    /// let take = |who: &str| {
+    ///     seats.check_and_mutate(&[Check::absent("taken", "by")], &RowMutation::new("7b").put("taken", "by", who))
+    /// };
+    /// assert!(take("ada")?);
+    /// assert!(!take("bob")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn check_and_mutate(&self, checks: &[Check], mutation: &RowMutation) -> Result<bool> {
+        Ok(self.commit(checks, std::slice::from_ref(mutation))?.is_some())
+    }
+
+    /// Begins a value for cells of a family that is written piece by piece, of any length.
+    ///
+    /// # Errors
+    /// `NoFamily`, `Disabled`; `Store` when the store cannot be written.
+    ///
+    /// # Example
+    /// ```
+    /// use esker_table::{Family, Read, RowMutation, Schema, Tables};
+    ///
+    /// # fn main() -> esker_table::Result<()> {
+    /// let tables = Tables::open_in_memory(esker::Options::default())?;
+    /// let films = tables.create("films", Schema::new().group("a", [Family::new("film")]))?;
+    /// let mut film = films.writer("film")?;
+    /// (0..100).try_for_each(|_| film.add(&[7; 10_000]))?;
+    /// films.mutate(&RowMutation::new("alps").put_stored("film", "", film.finish()?))?;
+    ///
+    /// let film = films.value("alps", "film", "")?.expect("it was written");
+    /// assert_eq!(film.read_at(500_000..500_004)?, [7; 4]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn writer(&self, family: &str) -> Result<CellWriter> {
+        let shape = self.state.shape();
+        shape.check_enabled()?;
+        let no_family = || Error::NoFamily { table: shape.name.clone(), family: family.to_owned() };
+        let (group, _) = shape.schema.family(family).ok_or_else(no_family)?;
+        Ok(CellWriter(shape.trees[group].unnamed_writer()?))
+    }
+
+    /// The latest value of a column, to be read in part or piece by piece. It stays as it is while it is held.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn value(
+        &self,
+        row: impl AsRef<[u8]>,
+        family: &str,
+        qualifier: impl AsRef<[u8]>,
+    ) -> Result<Option<Value>> {
+        let mut scan = Scan::new(&self.tables.db, &self.state, &Read::column(family, qualifier.as_ref()))?;
+        scan.only(row.as_ref())?;
+        scan.advance()?;
+        scan.to_value()
+    }
+
+    /// Does `mutations` if their rows meet `checks`, which are then of the first one's row. Returns the cells that increments
+    /// and appends have written, or `None` if a check did not hold.
+    fn commit(&self, checks: &[Check], mutations: &[RowMutation]) -> Result<Option<Vec<Cell>>> {
         let Inner { db, catalog, sequences, .. } = &*self.tables;
         let _rows = self.tables.lock_rows(mutations.iter().map(RowMutation::row));
-        let schema = self.state.schema();
+        let shape = self.state.shape();
+        shape.check_enabled()?;
+        check_rows_once(mutations)?;
+        if let Some(mutation) = mutations.first() {
+            let view = Row { db, state: &self.state, row: mutation.row() };
+            for check in checks {
+                if !check.holds(&view)? {
+                    return Ok(None);
+                }
+            }
+        }
+        let schema = &shape.schema;
         let steps = mutations.iter().map(RowMutation::steps).sum();
         let first = sequences.take(db, catalog, steps)?;
-        let mut stamp = Stamp { now_ms: self.state.now_ms(), sequence: first };
-        let mut batch = Batch::new();
+        let mut stamp = Stamp { now_ms: shape.now_ms(), sequence: first };
+        let (mut batch, mut cells) = (Batch::new(), Vec::new());
         for mutation in mutations {
-            for write in mutate(&self.state.name, &schema, mutation, stamp)? {
-                batch.put(&self.state.trees[write.group], write.key, write.value)?;
+            let view = Row { db, state: &self.state, row: mutation.row() };
+            let outcome = mutate(&shape.name, schema, mutation, stamp, &view)?;
+            for write in outcome.writes {
+                let tree = &shape.trees[write.group];
+                match write.value {
+                    WriteValue::Nothing => batch.put(tree, write.key, "")?,
+                    WriteValue::Put(PutValue::Bytes(bytes)) => batch.put(tree, write.key, bytes)?,
+                    WriteValue::Put(PutValue::Stored(stored)) => batch.put_stored(tree, write.key, stored)?,
+                    WriteValue::Of(place) => batch.put(tree, write.key, &outcome.cells[place].value)?,
+                }
             }
+            cells.extend(outcome.cells);
             stamp.sequence += mutation.steps();
         }
-        let deletes = mutations.iter().flat_map(|mutation| mutation.deletes_versions_of(&schema));
+        let deletes = mutations.iter().flat_map(|mutation| mutation.deletes_versions_of(schema));
         let news = deletes.filter(|family| !family.rules().has_deleted_versions).map(|family| family.id);
         let news: BTreeSet<FamilyId> = news.collect();
         if !news.is_empty() {
             self.note_deleted_versions(&news)?;
         }
         db.write(&batch)?;
-        Ok(())
+        Ok(Some(cells))
     }
 
     /// Makes durable, and tells the rule, that single versions may have been deleted in these families, before the first one
     /// is. A flush or merge that has begun without the news sees no entry that is newer than such a delete.
     fn note_deleted_versions(&self, families: &BTreeSet<FamilyId>) -> Result<()> {
-        let Inner { db, rule, catalog, changing, .. } = &*self.tables;
-        let _changing = lock(changing);
+        let _changing = lock(&self.tables.changing);
+        let shape = self.state.shape();
         // Of a table that was dropped meanwhile, the catalog must not tell.
-        if self.tables.find(&self.state.name).is_none_or(|state| !Arc::ptr_eq(&state, &self.state)) {
-            return Err(Error::NoTable(self.state.name.clone()));
+        if !Arc::ptr_eq(&self.tables.find(&shape.name)?, &self.state) {
+            return Err(Error::NoTable(shape.name.clone()));
         }
-        let schema = self.state.schema().with_deleted_versions(families);
-        let mut batch = Batch::new();
-        batch.put(catalog, format!("{TABLE_KEYS}{}", self.state.name), schema.to_xml()?)?;
-        db.write_with(&batch, Durability::Power)?;
-        self.state.tell(rule, &schema);
-        // Only now: whoever sees the schema relies on all of that.
-        *self.state.schema.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(schema);
+        let schema = Arc::new(shape.schema.with_deleted_versions(families));
+        let text = schema.to_xml()?;
+        self.tables.write_catalog(|catalog, batch| batch.put(catalog, table_key(&shape.name), &text))?;
+        let shape = Arc::new(Shape { name: shape.name.clone(), schema, trees: shape.trees.clone() });
+        shape.tell(&self.tables.rule, shape.now_ms().saturating_add(1));
+        // Only now: who sees the schema relies on all of that.
+        *self.state.shape.write().unwrap_or_else(PoisonError::into_inner) = shape;
         Ok(())
     }
 
@@ -417,6 +853,21 @@ impl Table {
         let mut scan = Scan::new(&self.tables.db, &self.state, read)?;
         scan.within(start.as_ref(), stop.as_ref())?;
         Ok(scan)
+    }
+}
+
+/// Fails if a row is there twice while some mutation depends on what its row holds.
+fn check_rows_once(mutations: &[RowMutation]) -> Result<()> {
+    if mutations.len() < 2 || !mutations.iter().any(RowMutation::reads) {
+        return Ok(());
+    }
+    let mut rows = BTreeSet::new();
+    match mutations.iter().find(|mutation| !rows.insert(mutation.row())) {
+        None => Ok(()),
+        Some(mutation) => Err(Error::invalid(format!(
+            "the row \"{}\" is there twice, among mutations with increments or appends",
+            mutation.row().escape_ascii()
+        ))),
     }
 }
 

@@ -6,7 +6,9 @@
 //! - if the column then has more than the family's `max_versions`, those with the least timestamps go;
 //! - a delete removes what is there up to its timestamp, or at it.
 //!
-//! What is in the table at the end, and has not outlived the family's time to live, counts. So an earlier delete removes no
+//! What is in the table at the end, and has not outlived the family's time to live, counts. A lower `max_versions` or a shorter
+//! time to live counts as if the family had always had it; a higher or longer one does not bring back what was gone
+//! ([`Rules::limit_at`], [`Rules::expired_before`]). So an earlier delete removes no
 //! later put, whatever its timestamp, and a value that had to go does not come back. HBase has these rules with
 //! `NEW_VERSION_BEHAVIOR`.
 //!
@@ -18,7 +20,8 @@
 //! - So of the puts that no such delete removes, the `max_versions` latest timestamps count.
 //!
 //! Deletes of single versions break the second statement: a put that was driven out stays away though what drove it out is
-//! deleted. Only for a column that has some, and whose family limits versions, its puts are replayed ([`replay`]).
+//! deleted. So does a limit that was lower once. Only a column that has such deletes and a limit, or a family that had a lower
+//! limit, has its puts replayed ([`replay`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -122,14 +125,16 @@ impl Column {
     }
 
     /// Whether all puts have to be known before the first one can be judged: see [`Column::replay`].
-    pub(crate) fn needs_replay(&self, rules: Rules) -> bool {
-        !self.deleted_versions.is_empty() && rules.max_versions.is_some() && self.replayed.is_none()
+    pub(crate) fn needs_replay(&self, rules: &Rules) -> bool {
+        self.replayed.is_none()
+            && (rules.has_past_limits() || !self.deleted_versions.is_empty() && rules.max_versions.is_some())
     }
 
     /// Takes all puts of the column, in any order. `above` has the deletes of its row and family.
-    pub(crate) fn replay(&mut self, puts: impl Iterator<Item = Version>, above: &Deletes, rules: Rules) {
-        let puts = puts.filter(|put| !self.deletes.cover(*put) && !above.cover(*put));
-        self.replayed = Some(replay(puts, &self.deleted_versions, rules.max_versions));
+    pub(crate) fn replay(&mut self, puts: impl Iterator<Item = Version>, above: &Deletes, rules: &Rules) {
+        let is_gone = |put: Version| self.deletes.cover(put) || above.cover(put) || rules.expired_before(put);
+        let puts = puts.filter(|put| !is_gone(*put));
+        self.replayed = Some(replay(puts, &self.deleted_versions, rules));
     }
 
     /// What becomes of the next put of the column. `above` has the deletes of its row and family; puts with a timestamp
@@ -138,7 +143,7 @@ impl Column {
         &mut self,
         put: Version,
         above: &Deletes,
-        rules: Rules,
+        rules: &Rules,
         expired_below: i64,
     ) -> Verdict {
         if put.timestamp < expired_below {
@@ -147,7 +152,7 @@ impl Column {
         if let Some(replayed) = &self.replayed {
             return if replayed.contains(&put) { Verdict::Counts } else { Verdict::DoesNot };
         }
-        if self.deletes.cover(put) || above.cover(put) {
+        if self.deletes.cover(put) || above.cover(put) || rules.expired_before(put) {
             return Verdict::DoesNot;
         }
         // A newer put with this timestamp has replaced it.
@@ -171,20 +176,15 @@ impl Column {
 }
 
 /// The puts that are left when they and the deletes of single versions are done in the order of their sequence numbers.
-fn replay(
-    puts: impl Iterator<Item = Version>,
-    deleted: &[Version],
-    max_versions: Option<u32>,
-) -> BTreeSet<Version> {
+fn replay(puts: impl Iterator<Item = Version>, deleted: &[Version], rules: &Rules) -> BTreeSet<Version> {
     let mut steps: Vec<(Version, bool)> = puts.map(|put| (put, true)).collect();
     steps.extend(deleted.iter().map(|delete| (*delete, false)));
     steps.sort_unstable_by_key(|(version, _)| version.sequence);
-    let max = max_versions.map_or(usize::MAX, |max| max as usize);
     let mut table = BTreeMap::new();
     for (Version { timestamp, sequence }, is_put) in steps {
         if is_put {
             table.insert(timestamp, sequence);
-            if table.len() > max {
+            if rules.limit_at(sequence).is_some_and(|max| table.len() > max as usize) {
                 table.pop_first();
             }
         } else {
@@ -197,11 +197,24 @@ fn replay(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::Moment;
 
     /// Does what the rule at the head of this file says, and nothing else.
-    fn by_the_rule(steps: &[(Step, Version)], rules: Rules, now_ms: i64) -> Vec<Version> {
+    /// From `change` on, the family has its second rules, which are not stricter.
+    fn by_the_rule(
+        steps: &[(Step, Version)],
+        [first, second]: [&Rules; 2],
+        change: Moment,
+        now_ms: i64,
+    ) -> Vec<Version> {
         let mut table = BTreeMap::new();
+        let mut is_second = false;
         for (step, version) in steps {
+            if !is_second && version.sequence >= change.sequence {
+                is_second = true;
+                table.retain(|at, _| *at >= first.expired_below(change.now_ms));
+            }
+            let rules = if is_second { second } else { first };
             match step {
                 Step::Put => {
                     table.insert(version.timestamp, version.sequence);
@@ -213,13 +226,16 @@ mod tests {
                 Step::DeleteVersion => drop(table.remove(&version.timestamp)),
             }
         }
-        let ttl = rules.ttl_ms.map_or(i64::MAX, |ttl| ttl as i64);
+        if !is_second {
+            table.retain(|at, _| *at >= first.expired_below(change.now_ms));
+        }
+        let ttl = second.ttl_ms.map_or(i64::MAX, |ttl| ttl as i64);
         table.retain(|at, _| *at >= now_ms.saturating_sub(ttl));
         table.into_iter().rev().map(|(timestamp, sequence)| Version { timestamp, sequence }).collect()
     }
 
     /// As a reader does it.
-    fn judged(steps: &[(Step, Version)], rules: Rules, now_ms: i64) -> Vec<Version> {
+    fn judged(steps: &[(Step, Version)], rules: &Rules, now_ms: i64) -> Vec<Version> {
         let of = |kind: Step| {
             let mut found: Vec<Version> =
                 steps.iter().filter(|(step, _)| *step == kind).map(|(_, version)| *version).collect();
@@ -265,11 +281,14 @@ mod tests {
             (state >> 33) % bound
         };
         for _ in 0..100_000 {
-            let rules = Rules {
-                max_versions: [None, Some(1), Some(2), Some(3)][below(4) as usize],
-                ttl_ms: [None, None, Some(4)][below(3) as usize],
-                has_deleted_versions: true,
-            };
+            let limits = [Some(1), Some(2), Some(3), None];
+            let times = [Some(4), Some(6), None];
+            let (limit, time) = (below(4) as usize, below(3) as usize);
+            let first = Rules::of(limits[limit], times[time]);
+            let limit = limit + below(4 - limit as u64) as usize;
+            let time = time + below(3 - time as u64) as usize;
+            let change = Moment { sequence: below(14), now_ms: 7 };
+            let second = first.changed(limits[limit], times[time], change);
             let (count, kinds) = (below(12) + 1, [1, 2, 4][below(3) as usize]);
             let steps: Vec<(Step, Version)> = (1..=count)
                 .map(|sequence| {
@@ -278,14 +297,15 @@ mod tests {
                     (step, Version { timestamp: below(7) as i64, sequence })
                 })
                 .collect();
-            assert_eq!(judged(&steps, rules, 7), by_the_rule(&steps, rules, 7), "{steps:?} {rules:?}");
+            let expected = by_the_rule(&steps, [&first, &second], change, 8);
+            assert_eq!(judged(&steps, &second, 8), expected, "{steps:?} {second:?} {change:?}");
         }
     }
 
     #[test]
     fn a_value_that_had_to_go_does_not_come_back() {
         let at = |timestamp, sequence| Version { timestamp, sequence };
-        let rules = Rules { max_versions: Some(1), ttl_ms: None, has_deleted_versions: true };
+        let rules = &Rules::of(Some(1), None);
         let steps = [(Step::Put, at(5, 1)), (Step::Put, at(10, 2)), (Step::DeleteVersion, at(10, 3))];
         assert_eq!(judged(&steps, rules, 0), []);
         let steps = [(Step::Put, at(10, 2)), (Step::DeleteVersion, at(10, 3)), (Step::Put, at(5, 4))];

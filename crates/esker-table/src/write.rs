@@ -1,8 +1,14 @@
-//! Commands that change a row, apart from the store: what they find and when they are done goes in, what they write comes
-//! out. So a replica can apply what one of them has written, and a test can repeat it.
+//! Commands that change a row, apart from the store: what they find ([`View`]) and when they are done ([`Stamp`]) goes in, what
+//! they write comes out. So a replica can apply what one of them has written, and a test can repeat it.
+
+use core::cmp::Ordering;
+use std::collections::HashSet;
+
+use esker::StoredValue;
 
 use crate::cell::{self, Kind, NO_FAMILY, TIMESTAMP_MAX, Version};
 use crate::error::{Error, Result};
+use crate::read::Cell;
 use crate::schema::{Family, Schema};
 
 /// What a command would otherwise have to ask the world for.
@@ -26,20 +32,30 @@ pub(crate) struct Stamp {
 ///     .put("weather", "temperature", "-3.5")
 ///     .put_at("weather", "wind", 1_700_000_000_000, "12");
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct RowMutation {
     row: Vec<u8>,
     steps: Vec<Step>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum Step {
     /// `timestamp`: `None` is the time of the write.
     Put {
         family: String,
         qualifier: Vec<u8>,
         timestamp: Option<i64>,
-        value: Vec<u8>,
+        value: PutValue,
+    },
+    Increment {
+        family: String,
+        qualifier: Vec<u8>,
+        by: i64,
+    },
+    Append {
+        family: String,
+        qualifier: Vec<u8>,
+        bytes: Vec<u8>,
     },
     DeleteRow {
         up_to: Option<i64>,
@@ -60,6 +76,13 @@ enum Step {
     },
 }
 
+/// The value of a cell that is written.
+#[derive(Debug, Clone)]
+pub(crate) enum PutValue {
+    Bytes(Vec<u8>),
+    Stored(StoredValue),
+}
+
 impl RowMutation {
     /// A change of `row` (1 to [`ROW_LEN_MAX`](crate::ROW_LEN_MAX) bytes) without steps.
     pub fn new(row: impl Into<Vec<u8>>) -> RowMutation {
@@ -74,8 +97,40 @@ impl RowMutation {
     /// Writes a cell, with the time of the write as its timestamp.
     #[must_use]
     pub fn put(self, family: &str, qualifier: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> RowMutation {
-        let (family, qualifier, value) = (family.to_owned(), qualifier.into(), value.into());
+        let (family, qualifier, value) = (family.to_owned(), qualifier.into(), PutValue::Bytes(value.into()));
         self.step(Step::Put { family, qualifier, timestamp: None, value })
+    }
+
+    /// Writes a cell whose value was written piece by piece for this family ([`Table::writer`](crate::Table::writer)).
+    #[must_use]
+    pub fn put_stored(self, family: &str, qualifier: impl Into<Vec<u8>>, value: StoredValue) -> RowMutation {
+        let (family, qualifier, value) = (family.to_owned(), qualifier.into(), PutValue::Stored(value));
+        self.step(Step::Put { family, qualifier, timestamp: None, value })
+    }
+
+    /// Adds `by` to the number in the latest cell of a column, 8 bytes, big-endian; a missing one counts as 0. The new cell
+    /// has the time of the write as its timestamp, or that of the latest cell if it is later.
+    ///
+    /// The mutation fails if the cell is no such number, or if the sum has more than 64 bits. No earlier step of it may touch
+    /// the column.
+    #[must_use]
+    pub fn increment(self, family: &str, qualifier: impl Into<Vec<u8>>, by: i64) -> RowMutation {
+        let (family, qualifier) = (family.to_owned(), qualifier.into());
+        self.step(Step::Increment { family, qualifier, by })
+    }
+
+    /// Appends bytes to the value of the latest cell of a column; a missing one counts as empty. The new cell has a timestamp
+    /// as that of [`RowMutation::increment`]. The value and `bytes` have [`APPEND_LEN_MAX`] bytes at most together. No earlier
+    /// step may touch the column.
+    #[must_use]
+    pub fn append(
+        self,
+        family: &str,
+        qualifier: impl Into<Vec<u8>>,
+        bytes: impl Into<Vec<u8>>,
+    ) -> RowMutation {
+        let (family, qualifier, bytes) = (family.to_owned(), qualifier.into(), bytes.into());
+        self.step(Step::Append { family, qualifier, bytes })
     }
 
     /// Writes a cell with this timestamp, in milliseconds since 1970.
@@ -87,7 +142,7 @@ impl RowMutation {
         timestamp: i64,
         value: impl Into<Vec<u8>>,
     ) -> RowMutation {
-        let (family, qualifier, value) = (family.to_owned(), qualifier.into(), value.into());
+        let (family, qualifier, value) = (family.to_owned(), qualifier.into(), PutValue::Bytes(value.into()));
         self.step(Step::Put { family, qualifier, timestamp: Some(timestamp), value })
     }
 
@@ -155,6 +210,11 @@ impl RowMutation {
         self.steps.len() as u64
     }
 
+    /// Whether it has a step that depends on what the row holds.
+    pub(crate) fn reads(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Increment { .. } | Step::Append { .. }))
+    }
+
     /// The families of which it deletes single versions, as far as `schema` has them.
     pub(crate) fn deletes_versions_of<'s>(&'s self, schema: &'s Schema) -> impl Iterator<Item = &'s Family> {
         self.steps.iter().filter_map(|step| match step {
@@ -164,25 +224,173 @@ impl RowMutation {
     }
 }
 
-/// An entry of a group's tree that is written.
+/// The longest value that an append makes, in bytes: it is held in memory.
+pub const APPEND_LEN_MAX: u64 = 64 << 20;
+
+/// What a cell is compared by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Comparison {
+    /// The cell is less.
+    Less,
+    /// The cell is less or equal.
+    LessOrEqual,
+    /// Both are equal.
+    Equal,
+    /// They differ.
+    NotEqual,
+    /// The cell is greater or equal.
+    GreaterOrEqual,
+    /// The cell is greater.
+    Greater,
+}
+
+impl Comparison {
+    /// Whether it holds for a cell that is `ordering` than what it is compared with.
+    pub(crate) fn holds(self, ordering: Ordering) -> bool {
+        match self {
+            Comparison::Less => ordering.is_lt(),
+            Comparison::LessOrEqual => ordering.is_le(),
+            Comparison::Equal => ordering.is_eq(),
+            Comparison::NotEqual => ordering.is_ne(),
+            Comparison::GreaterOrEqual => ordering.is_ge(),
+            Comparison::Greater => ordering.is_gt(),
+        }
+    }
+}
+
+/// A condition on the latest cell of a column, for [`Table::check_and_mutate`](crate::Table::check_and_mutate).
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    family: String,
+    qualifier: Vec<u8>,
+    condition: Condition,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Condition {
+    Absent,
+    Present,
+    Value(Comparison, Vec<u8>),
+}
+
+impl Check {
+    /// The column has no cell.
+    pub fn absent(family: &str, qualifier: impl Into<Vec<u8>>) -> Check {
+        Check { family: family.to_owned(), qualifier: qualifier.into(), condition: Condition::Absent }
+    }
+
+    /// The column has a cell.
+    pub fn present(family: &str, qualifier: impl Into<Vec<u8>>) -> Check {
+        Check { family: family.to_owned(), qualifier: qualifier.into(), condition: Condition::Present }
+    }
+
+    /// The value of the column's latest cell stands so to `value`, byte by byte: `Comparison::Less` holds if the cell is less.
+    /// A column without a cell meets no such condition, not even `NotEqual`.
+    pub fn value(
+        family: &str,
+        qualifier: impl Into<Vec<u8>>,
+        comparison: Comparison,
+        value: impl Into<Vec<u8>>,
+    ) -> Check {
+        let condition = Condition::Value(comparison, value.into());
+        Check { family: family.to_owned(), qualifier: qualifier.into(), condition }
+    }
+
+    /// Whether the row that `view` shows meets the condition.
+    pub(crate) fn holds(&self, view: &impl View) -> Result<bool> {
+        // Of a longer one, no more decides than that it is longer.
+        let len_max = match &self.condition {
+            Condition::Value(_, value) => value.len() as u64 + 1,
+            Condition::Absent | Condition::Present => 0,
+        };
+        let cell = view.latest(&self.family, &self.qualifier, len_max)?;
+        Ok(match (&self.condition, cell) {
+            (Condition::Absent, cell) => cell.is_none(),
+            (Condition::Present, cell) => cell.is_some(),
+            (Condition::Value(..), None) => false,
+            (Condition::Value(comparison, value), Some(cell)) => comparison.holds(cell.bytes.cmp(value)),
+        })
+    }
+}
+
+/// The latest cell of a column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Latest {
+    pub(crate) timestamp: i64,
+    /// The length of its value.
+    pub(crate) len: u64,
+    /// The beginning of its value.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// A row before a change.
+pub(crate) trait View {
+    /// The latest cell of a column, with so many bytes of it at most.
+    fn latest(&self, family: &str, qualifier: &[u8], len_max: u64) -> Result<Option<Latest>>;
+}
+
+/// What a mutation has done.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome<'a> {
+    pub(crate) writes: Vec<Write<'a>>,
+    /// The cells that its increments and appends write.
+    pub(crate) cells: Vec<Cell>,
+}
+
+/// The value of an entry that is written.
+#[derive(Debug, Clone)]
+pub(crate) enum WriteValue<'a> {
+    Nothing,
+    Put(&'a PutValue),
+    /// That of the cell at this place of the outcome.
+    Of(usize),
+}
+
+/// An entry of a group's tree that is written.
+#[derive(Debug, Clone)]
 pub(crate) struct Write<'a> {
     /// The place of the group in the schema.
     pub(crate) group: usize,
     pub(crate) key: Vec<u8>,
-    pub(crate) value: &'a [u8],
+    pub(crate) value: WriteValue<'a>,
+}
+
+/// What the steps of a mutation have touched so far.
+#[derive(Default)]
+struct Touched<'m> {
+    columns: HashSet<(&'m str, &'m [u8])>,
+    families: HashSet<&'m str>,
+    row: bool,
+}
+
+impl<'m> Touched<'m> {
+    /// Notes that a step is going to read and write the column.
+    ///
+    /// # Errors
+    /// `Invalid` when an earlier step has touched it.
+    fn read(&mut self, family: &'m str, qualifier: &'m [u8]) -> Result<()> {
+        if self.row || self.families.contains(family) || !self.columns.insert((family, qualifier)) {
+            return Err(Error::invalid(format!(
+                "an increment or append of \"{family}:{}\", which an earlier step of the same mutation has touched",
+                qualifier.escape_ascii()
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// What `mutation` writes to the table `name`.
 ///
 /// # Errors
-/// `Invalid` or `NoFamily` when the table cannot have such a row, family or timestamp. Nothing of the mutation counts then.
+/// `Invalid` or `NoFamily` when the table cannot have such a row, family or timestamp, or when a cell is no number that can be
+/// incremented. Nothing of the mutation counts then.
 pub(crate) fn mutate<'m>(
     name: &str,
     schema: &Schema,
     mutation: &'m RowMutation,
     stamp: Stamp,
-) -> Result<Vec<Write<'m>>> {
+    view: &impl View,
+) -> Result<Outcome<'m>> {
     cell::check_row(&mutation.row)?;
     let row = cell::row_prefix(&mutation.row);
     let family = |family: &str| -> Result<(usize, &Family)> {
@@ -190,6 +398,7 @@ pub(crate) fn mutate<'m>(
         found.ok_or_else(|| Error::NoFamily { table: name.to_owned(), family: family.to_owned() })
     };
     let mut writes = Vec::with_capacity(mutation.steps.len());
+    let (mut cells, mut touched, reads) = (Vec::new(), Touched::default(), mutation.reads());
     for (step, sequence) in mutation.steps.iter().zip(stamp.sequence..) {
         let version = |timestamp: Option<i64>| -> Result<Version> {
             let timestamp = timestamp.unwrap_or(stamp.now_ms);
@@ -201,40 +410,102 @@ pub(crate) fn mutate<'m>(
             Ok(Version { timestamp, sequence })
         };
         let mut entry =
-            |of: &str, qualifier: &[u8], kind: Kind, version: Version, value: &'m [u8]| -> Result<()> {
+            |of: &str, qualifier: &[u8], kind: Kind, version: Version, value: WriteValue<'m>| -> Result<()> {
                 let (group, family) = family(of)?;
                 let key = cell::entry_key(cell::column_prefix(&row, family.id, qualifier), kind, version);
                 writes.push(Write { group, key, value });
                 Ok(())
             };
         match step {
-            Step::Put { family, qualifier, timestamp, value } => {
-                entry(family, qualifier, Kind::Put, version(*timestamp)?, value)?;
+            Step::Put { family: of, qualifier, timestamp, value } => {
+                let is_number = matches!(value, PutValue::Bytes(bytes) if bytes.len() == COUNTER_LEN);
+                if family(of)?.1.is_counter() && !is_number {
+                    return Err(Error::invalid(format!(
+                        "the column family {of:?} has counters: a value has {COUNTER_LEN} bytes"
+                    )));
+                }
+                entry(of, qualifier, Kind::Put, version(*timestamp)?, WriteValue::Put(value))?;
+            }
+            Step::Increment { family, qualifier, .. } | Step::Append { family, qualifier, .. } => {
+                touched.read(family, qualifier)?;
+                let old = view.latest(family, qualifier, APPEND_LEN_MAX)?;
+                let value = match step {
+                    Step::Increment { by, .. } => incremented(old.as_ref(), *by)?,
+                    Step::Append { bytes, .. } => appended(old.as_ref(), bytes)?,
+                    _ => Vec::new(),
+                };
+                let timestamp = old.map_or(stamp.now_ms, |old| old.timestamp.max(stamp.now_ms));
+                entry(family, qualifier, Kind::Put, version(Some(timestamp))?, WriteValue::Of(cells.len()))?;
+                let (family, qualifier) = (family.clone(), qualifier.clone());
+                cells.push(Cell { family, qualifier, timestamp, value });
             }
             Step::DeleteColumn { family, qualifier, up_to } => {
-                entry(family, qualifier, Kind::DeleteColumn, version(*up_to)?, &[])?;
+                entry(family, qualifier, Kind::DeleteColumn, version(*up_to)?, WriteValue::Nothing)?;
             }
             Step::DeleteVersion { family, qualifier, timestamp } => {
-                entry(family, qualifier, Kind::DeleteVersion, version(Some(*timestamp))?, &[])?;
+                let version = version(Some(*timestamp))?;
+                entry(family, qualifier, Kind::DeleteVersion, version, WriteValue::Nothing)?;
             }
             Step::DeleteFamily { family: of, up_to } => {
                 let (group, family) = family(of)?;
+                touched.families.insert(of);
                 writes.push(Write {
                     group,
                     key: cell::head_key(&row, family.id, version(*up_to)?),
-                    value: &[],
+                    value: WriteValue::Nothing,
                 });
             }
             Step::DeleteRow { up_to } => {
+                touched.row = true;
                 let version = version(*up_to)?;
                 let groups = 0..schema.groups().len();
                 writes.extend(groups.map(|group| Write {
                     group,
                     key: cell::head_key(&row, NO_FAMILY, version),
-                    value: &[],
+                    value: WriteValue::Nothing,
                 }));
             }
         }
+        if let Step::Put { family, qualifier, .. }
+        | Step::DeleteColumn { family, qualifier, .. }
+        | Step::DeleteVersion { family, qualifier, .. } = step
+            && reads
+        {
+            touched.columns.insert((family, qualifier));
+        }
     }
-    Ok(writes)
+    Ok(Outcome { writes, cells })
+}
+
+/// The length of a counter, in bytes.
+const COUNTER_LEN: usize = 8;
+
+/// The value of a counter's latest cell, as it is after an increment.
+fn incremented(old: Option<&Latest>, by: i64) -> Result<Vec<u8>> {
+    let number = match old {
+        None => 0,
+        Some(old) => match <[u8; COUNTER_LEN]>::try_from(old.bytes.as_slice()) {
+            Ok(bytes) => i64::from_be_bytes(bytes),
+            Err(_) => {
+                let len = old.len;
+                return Err(Error::invalid(format!(
+                    "the cell is no number: it has {len} bytes, not {COUNTER_LEN}"
+                )));
+            }
+        },
+    };
+    let sum = number.checked_add(by);
+    let sum = sum.ok_or_else(|| Error::invalid(format!("{number} + {by} has more than 64 bits")))?;
+    Ok(sum.to_be_bytes().to_vec())
+}
+
+/// The value of a column's latest cell, as it is after an append.
+fn appended(old: Option<&Latest>, bytes: &[u8]) -> Result<Vec<u8>> {
+    let len = old.map_or(0, |old| old.len).saturating_add(bytes.len() as u64);
+    if len > APPEND_LEN_MAX {
+        return Err(Error::invalid(format!(
+            "an append makes values of {APPEND_LEN_MAX} bytes at most; this one would have {len}"
+        )));
+    }
+    Ok([old.map_or(&[][..], |old| &old.bytes), bytes].concat())
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::schema::Moment;
 use crate::versions::{Column, Verdict};
 
 /// The entries of a row, by their keys.
@@ -66,7 +67,7 @@ fn found(entries: &Entries, last: u64, families: &Families, now_ms: i64) -> Foun
                 _ => {}
             }
         }
-        let rules = families[&family];
+        let rules = &families.rules[&family];
         if column.needs_replay(rules) {
             column.replay(puts.iter().copied(), &above, rules);
         }
@@ -87,7 +88,7 @@ fn found(entries: &Entries, last: u64, families: &Families, now_ms: i64) -> Foun
 fn living(all: &Found, families: &Families, now_ms: i64) -> Found {
     let mut all = all.clone();
     for ((family, _), column) in &mut all {
-        let expired_below = families[family].expired_below(now_ms);
+        let expired_below = families.rules[family].expired_below(now_ms);
         column.retain(|timestamp, _| *timestamp >= expired_below);
     }
     all.retain(|_, column| !column.is_empty());
@@ -107,18 +108,18 @@ fn no_run_changes_what_a_reader_finds() {
     let row = cell::row_prefix(b"r");
     let mut dropped = 0;
     for case in 0..cases {
-        let mut families = Families::new();
+        let mut families = Families::default();
         for family in FAMILIES {
             let max_versions = [None, Some(1), Some(2), Some(3)][below(4)];
             let ttl_ms = [None, None, Some(6)][below(3)];
-            families.insert(family, Rules { max_versions, ttl_ms, has_deleted_versions: false });
+            families.rules.insert(family, Rules::of(max_versions, ttl_ms));
         }
         let deletes_versions = below(3) == 0;
         let (mut entries, mut table, mut log) = (Entries::new(), Found::new(), Vec::new());
         let (mut sequence, mut now_ms) = (0, 10);
-        let mut snapshots: Vec<(u64, i64, Found)> = Vec::new();
+        let mut snapshots: Vec<(u64, i64, Found, Families)> = Vec::new();
         for _ in 0..30 {
-            match below(12) {
+            match below(13) {
                 0..=6 => {
                     sequence += 1;
                     let version = Version { timestamp: 5 + below(8) as i64, sequence };
@@ -144,14 +145,20 @@ fn no_run_changes_what_a_reader_finds() {
                             cell::entry_key(column, Kind::DeleteColumn, version)
                         }
                         8 => {
-                            families.entry(family).and_modify(|rules| rules.has_deleted_versions = true);
+                            families
+                                .rules
+                                .entry(family)
+                                .and_modify(|rules| rules.has_deleted_versions = true);
                             table.entry((family, qualifier)).or_default().remove(&version.timestamp);
                             cell::entry_key(column, Kind::DeleteVersion, version)
                         }
                         _ => {
                             let cells = table.entry((family, qualifier)).or_default();
                             cells.insert(version.timestamp, sequence);
-                            if families[&family].max_versions.is_some_and(|max| cells.len() > max as usize) {
+                            if families.rules[&family]
+                                .max_versions
+                                .is_some_and(|max| cells.len() > max as usize)
+                            {
                                 cells.pop_first();
                             }
                             cell::entry_key(column, Kind::Put, version)
@@ -159,8 +166,30 @@ fn no_run_changes_what_a_reader_finds() {
                     });
                 }
                 7 => now_ms += below(3) as i64,
-                8 if snapshots.len() < 2 => snapshots.push((sequence, now_ms, table.clone())),
+                8 if snapshots.len() < 2 => {
+                    snapshots.push((sequence, now_ms, table.clone(), families.clone()));
+                }
                 8 => drop(snapshots.remove(0)),
+                9 => {
+                    sequence += 1;
+                    let family = FAMILIES[below(2)];
+                    let old = families.rules[&family].clone();
+                    let ttl_ms = [None, Some(6), Some(9)][below(3)];
+                    // A lower limit counts from the beginning on, so with deletes of versions the table says too little.
+                    let is_lower = |max: u32| old.max_versions.is_none_or(|old| max < old);
+                    let max_versions = [None, Some(1), Some(2), Some(3)][below(4)]
+                        .filter(|max| !deletes_versions || !is_lower(*max));
+                    for (_, column) in table.iter_mut().filter(|(place, _)| place.0 == family) {
+                        column.retain(|at, _| *at >= old.expired_below(now_ms));
+                        while max_versions.is_some_and(|max| column.len() > max as usize) {
+                            column.pop_first();
+                        }
+                    }
+                    log.push(format!("{family} from {sequence} on: {max_versions:?} {ttl_ms:?}"));
+                    let new = old.changed(max_versions, ttl_ms, Moment { sequence, now_ms });
+                    families.rules.insert(family, new);
+                    families.since_ms = now_ms + 1;
+                }
                 _ => {
                     let (odds, is_all) = (1 + below(4), below(3) == 0);
                     let input: Entries =
@@ -185,11 +214,11 @@ fn no_run_changes_what_a_reader_finds() {
             }
             let now = found(&entries, u64::MAX, &families, now_ms);
             assert_eq!(now, living(&table, &families, now_ms), "case {case} {families:?} {log:#?}");
-            for (last, at_ms, table) in &snapshots {
-                let then = found(&entries, *last, &families, *at_ms);
+            for (last, at_ms, table, families) in &snapshots {
+                let then = found(&entries, *last, families, *at_ms);
                 assert_eq!(
                     then,
-                    living(table, &families, *at_ms),
+                    living(table, families, *at_ms),
                     "snapshot {last}, case {case} {families:?} {log:#?}"
                 );
             }
@@ -200,8 +229,8 @@ fn no_run_changes_what_a_reader_finds() {
 
 #[test]
 fn times_that_cannot_be_reckoned_end_no_run() {
-    let rules = Rules { max_versions: None, ttl_ms: Some(u64::MAX / 3), has_deleted_versions: false };
-    let families = Some(Arc::new(Families::from([(1, rules)])));
+    let rules = HashMap::from([(1, Rules::of(None, Some(u64::MAX / 3)))]);
+    let families = Some(Arc::new(Families { rules, ..Families::default() }));
     let mut run = Run { families, ..Run::default() };
     let version = Version { timestamp: cell::TIMESTAMP_MAX, sequence: 1 };
     let key = cell::entry_key(cell::column_prefix(&cell::row_prefix(b"r"), 1, b"q"), Kind::Put, version);

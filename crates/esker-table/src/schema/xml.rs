@@ -7,16 +7,17 @@
 //!   </AccessGroup>
 //! </Schema>
 //! ```
-//! `maxVersions="all"` keeps all versions. The numbers of the table, its version, its groups and families, and `versionsDeleted` are
-//! those of a table that exists. Everything that is not named here is refused: a word that was meant otherwise must not be passed over.
+//! `maxVersions="all"` keeps all versions. A table that exists has numbers: its own, its version, those of its groups and families
+//! and the next ones of both. It also has `disabled`, `versionsDeleted`, and `<Before>` in a family ([`Past`]). Everything that is not named here is refused: a word that was meant otherwise must not be passed over.
 
 use std::fmt::Display;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use quick_xml::events::{BytesEnd, BytesStart, Event};
 use quick_xml::{Reader, Writer, XmlVersion};
 
-use super::{AccessGroup, Family, NO_GROUP, Schema};
+use super::{AccessGroup, Family, NO_GROUP, Past, Schema};
 use crate::cell::NO_FAMILY;
 use crate::error::{Error, Result};
 
@@ -26,6 +27,8 @@ const TEXT_BYTES_MAX: usize = 16 << 20;
 const SCHEMA: &str = "Schema";
 const GROUP: &str = "AccessGroup";
 const FAMILY: &str = "ColumnFamily";
+/// What a stricter rule of the family has left.
+const BEFORE: &str = "Before";
 
 /// The schema as text, with an end of line at its end.
 pub(super) fn write(schema: &Schema) -> Result<String> {
@@ -34,6 +37,11 @@ pub(super) fn write(schema: &Schema) -> Result<String> {
     if schema.table > 0 {
         all.push_attribute(("table", schema.table.to_string().as_str()));
         all.push_attribute(("version", schema.version.to_string().as_str()));
+        all.push_attribute(("nextFamily", schema.next_family.to_string().as_str()));
+        all.push_attribute(("nextGroup", schema.next_group.to_string().as_str()));
+    }
+    if schema.is_disabled {
+        all.push_attribute(("disabled", "true"));
     }
     writer.write_event(Event::Start(all)).map_err(failed)?;
     for group in &schema.groups {
@@ -44,21 +52,7 @@ pub(super) fn write(schema: &Schema) -> Result<String> {
         start.push_attribute(("name", group.name.as_str()));
         writer.write_event(Event::Start(start)).map_err(failed)?;
         for family in &group.families {
-            let mut empty = BytesStart::new(FAMILY);
-            if family.id != NO_FAMILY {
-                empty.push_attribute(("id", family.id.to_string().as_str()));
-            }
-            empty.push_attribute(("name", family.name.as_str()));
-            let versions =
-                family.max_versions.map_or_else(|| "all".to_owned(), |versions| versions.to_string());
-            empty.push_attribute(("maxVersions", versions.as_str()));
-            if let Some(ttl_ms) = family.ttl_ms {
-                empty.push_attribute(("ttlMs", ttl_ms.to_string().as_str()));
-            }
-            if family.has_deleted_versions {
-                empty.push_attribute(("versionsDeleted", "true"));
-            }
-            writer.write_event(Event::Empty(empty)).map_err(failed)?;
+            write_family(&mut writer, family)?;
         }
         writer.write_event(Event::End(BytesEnd::new(GROUP))).map_err(failed)?;
     }
@@ -66,6 +60,39 @@ pub(super) fn write(schema: &Schema) -> Result<String> {
     let mut text = String::from_utf8(writer.into_inner()).map_err(failed)?;
     text.push('\n');
     Ok(text)
+}
+
+fn write_family(writer: &mut Writer<Vec<u8>>, family: &Family) -> Result<()> {
+    let mut start = BytesStart::new(FAMILY);
+    if family.id != NO_FAMILY {
+        start.push_attribute(("id", family.id.to_string().as_str()));
+    }
+    start.push_attribute(("name", family.name.as_str()));
+    let versions = family.max_versions.map_or_else(|| "all".to_owned(), |versions| versions.to_string());
+    start.push_attribute(("maxVersions", versions.as_str()));
+    if let Some(ttl_ms) = family.ttl_ms {
+        start.push_attribute(("ttlMs", ttl_ms.to_string().as_str()));
+    }
+    if family.is_counter {
+        start.push_attribute(("counter", "true"));
+    }
+    if family.has_deleted_versions {
+        start.push_attribute(("versionsDeleted", "true"));
+    }
+    let Past { limits, expired } = &*family.past;
+    if limits.is_empty() && expired.is_empty() {
+        return writer.write_event(Event::Empty(start)).map_err(failed);
+    }
+    writer.write_event(Event::Start(start)).map_err(failed)?;
+    let mut before = |sequence: u64, what: &str, value: String| {
+        let mut empty = BytesStart::new(BEFORE);
+        empty.push_attribute(("sequence", sequence.to_string().as_str()));
+        empty.push_attribute((what, value.as_str()));
+        writer.write_event(Event::Empty(empty)).map_err(failed)
+    };
+    limits.iter().try_for_each(|(sequence, limit)| before(*sequence, "maxVersions", limit.to_string()))?;
+    expired.iter().try_for_each(|(sequence, below)| before(*sequence, "expiredMs", below.to_string()))?;
+    writer.write_event(Event::End(BytesEnd::new(FAMILY))).map_err(failed)
 }
 
 fn failed(error: impl Display) -> Error {
@@ -79,6 +106,7 @@ enum Place {
     InSchema,
     InGroup,
     InFamily,
+    InBefore,
     Behind,
 }
 
@@ -116,12 +144,20 @@ pub(super) fn read(text: &str) -> Result<Schema> {
                         }
                         if is_empty { Place::InGroup } else { Place::InFamily }
                     }
+                    (Place::InFamily, BEFORE) => {
+                        let group = schema.groups.last_mut();
+                        if let Some(family) = group.and_then(|group| group.families.last_mut()) {
+                            reading.before(&start, Arc::make_mut(&mut family.past))?;
+                        }
+                        if is_empty { Place::InFamily } else { Place::InBefore }
+                    }
                     _ => return Err(reading.wrong(format!("<{name}> cannot be here"))),
                 };
             }
             // The reader checks that each end is that of the last element that has begun.
             Event::End(_) => {
                 place = match place {
+                    Place::InBefore => Place::InFamily,
                     Place::InFamily => Place::InGroup,
                     Place::InGroup => Place::InSchema,
                     _ => Place::Behind,
@@ -185,6 +221,9 @@ impl Reading<'_> {
             match name {
                 "table" => schema.table = self.number(name, value)?,
                 "version" => schema.version = self.number(name, value)?,
+                "nextFamily" => schema.next_family = self.number(name, value)?,
+                "nextGroup" => schema.next_group = self.number(name, value)?,
+                "disabled" => schema.is_disabled = self.number(name, value)?,
                 _ => return Ok(false),
             }
             Ok(true)
@@ -205,6 +244,29 @@ impl Reading<'_> {
         Ok(AccessGroup { id, name, families: Vec::new() })
     }
 
+    /// Adds one thing to `past`. The order of its parts is that in which [`write_family`] has written them.
+    fn before(&self, start: &BytesStart<'_>, past: &mut Past) -> Result<()> {
+        let (mut sequence, mut limit, mut expired) = (None, None, None);
+        self.attributes(start, |name, value| {
+            match name {
+                "sequence" => sequence = Some(self.number(name, value)?),
+                "maxVersions" => limit = Some(self.number(name, value)?),
+                "expiredMs" => expired = Some(self.number(name, value)?),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        match (sequence, limit, expired) {
+            (Some(sequence), Some(limit), None) => past.limits.push((sequence, limit)),
+            (Some(sequence), None, Some(below)) => past.expired.push((sequence, below)),
+            _ => {
+                let needs = "needs the attribute \"sequence\", and either \"maxVersions\" or \"expiredMs\"";
+                return Err(self.wrong(format!("<{BEFORE}> {needs}")));
+            }
+        }
+        Ok(())
+    }
+
     fn family(&self, start: &BytesStart<'_>) -> Result<Family> {
         let (mut named, mut family) = (None, Family::new(""));
         self.attributes(start, |name, value| {
@@ -214,6 +276,7 @@ impl Reading<'_> {
                 "maxVersions" if value == "all" => family.max_versions = None,
                 "maxVersions" => family.max_versions = Some(self.number(name, value)?),
                 "ttlMs" => family.ttl_ms = Some(self.number(name, value)?),
+                "counter" => family.is_counter = self.number(name, value)?,
                 "versionsDeleted" => family.has_deleted_versions = self.number(name, value)?,
                 _ => return Ok(false),
             }

@@ -139,7 +139,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
 fn an_entry_that_is_no_cell_is_damage_and_not_data() {
     let tables = Tables::open_in_memory(Options::default()).unwrap();
     let table = tables.create("t", schema()).unwrap();
-    table.state.trees[0].put("no cell", "?").unwrap();
+    table.state.shape().trees[0].put("no cell", "?").unwrap();
     let mut scan = table.scan("", "", &Read::all()).unwrap();
     assert!(matches!(scan.advance(), Err(Error::Damaged(_))));
     assert!(matches!(scan.advance(), Ok(false)));
@@ -242,7 +242,7 @@ fn cells_expire_to_the_millisecond_and_their_space_is_given_back() {
         table.mutate(&RowMutation::new([row]).delete_row().put("f", "q", "v").put("g", "q", "v")).unwrap();
     }
     let cells = || table.get([7], &Read::all()).unwrap().len();
-    let entries = || table.state.trees[0].count(..).unwrap();
+    let entries = || table.state.shape().trees[0].count(..).unwrap();
     let pass = |us| clock.0.fetch_add(us, Ordering::Relaxed);
     tables.db().flush().unwrap();
     pass(HOUR_US);
@@ -255,4 +255,237 @@ fn cells_expire_to_the_millisecond_and_their_space_is_given_back() {
     assert_eq!(cells(), 0);
     tables.db().compact().unwrap();
     assert_eq!(entries(), 0);
+}
+
+fn latest(table: &Table, row: &str) -> Vec<(String, Vec<u8>)> {
+    let cells = table.get(row, &Read::all()).unwrap();
+    cells.into_iter().map(|cell| (cell.family, cell.value)).collect()
+}
+
+#[test]
+fn families_keep_their_cells_when_a_schema_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let tables = Tables::open(&path, Options::default()).unwrap();
+    let table = tables.create("t", schema()).unwrap();
+    let all = |mutation: RowMutation| {
+        ["f", "g", "h"].iter().fold(mutation, |mutation, family| mutation.put(family, "q", *family))
+    };
+    table.mutate(&all(RowMutation::new("r"))).unwrap();
+    let before = (*table.schema()).clone();
+    let scan = table.scan("", "", &Read::all()).unwrap();
+    let pair = |family: &str, value: &str| (family.to_owned(), value.as_bytes().to_vec());
+
+    // By names, and by numbers through a text: g goes, f is renamed, i is new and in a new group.
+    tables.alter("t", before.clone().without_family("g")).unwrap();
+    let text = table.schema().to_xml().unwrap();
+    let text = text.replace("name=\"f\"", "name=\"renamed\"");
+    let text = text
+        .replace("</Schema>", "<AccessGroup name=\"c\"><ColumnFamily name=\"i\"/></AccessGroup></Schema>");
+    tables.alter("t", Schema::from_xml(&text).unwrap()).unwrap();
+    assert_eq!(latest(&table, "r"), [pair("h", "h"), pair("renamed", "f")]);
+    table.mutate(&RowMutation::new("r").put("i", "q", "i")).unwrap();
+    // A family with the name of one that was dropped has nothing of it.
+    tables.alter("t", (*table.schema()).clone().with_family("a", Family::new("g"))).unwrap();
+    assert_eq!(latest(&table, "r"), [pair("h", "h"), pair("i", "i"), pair("renamed", "f")]);
+    assert_eq!(table.schema().version(), 4);
+    // A scan that has begun before sees what was there.
+    let mut scan = scan;
+    let mut seen = Vec::new();
+    while scan.advance().unwrap() {
+        seen.push(scan.family().to_owned());
+    }
+    assert_eq!(seen, ["f", "g", "h"]);
+    drop(scan);
+
+    // Of another version, of another table, with a number that is none, with a family in another group, with no family.
+    assert!(matches!(tables.alter("t", before), Err(Error::SchemaChanged { expected: 1, found: 4 })));
+    let other = tables.create("u", schema()).unwrap();
+    assert!(matches!(tables.alter("t", (*other.schema()).clone()), Err(Error::Schema { .. })));
+    let text = table.schema().to_xml().unwrap().replace("id=\"1\"", "id=\"99\"");
+    assert!(tables.alter("t", Schema::from_xml(&text).unwrap()).is_err());
+    let moved = Schema::new().group("b", [Family::new("renamed")]);
+    assert!(matches!(tables.alter("t", moved), Err(Error::Schema { .. })));
+    assert!(tables.alter("t", Schema::new()).is_err() && tables.alter("none", schema()).is_err());
+
+    // What was dropped is gone from the files, and the tree of a dropped group too.
+    let entries = || table.state.shape().trees[0].count(..).unwrap();
+    tables.db().compact().unwrap();
+    assert_eq!(entries(), 1);
+    let trees_before = trees(&tables).len();
+    tables.alter("t", (*table.schema()).clone().without_family("h")).unwrap();
+    assert_eq!(trees(&tables).len(), trees_before - 1);
+    let (found, made) = (latest(&table, "r"), table.schema());
+    drop((table, tables, other));
+    let tables = Tables::open(&path, Options::default()).unwrap();
+    let table = tables.table("t").unwrap();
+    assert_eq!((latest(&table, "r"), table.schema()), (found, made));
+}
+
+#[test]
+fn what_a_stricter_rule_has_removed_does_not_come_back() {
+    const HOUR_MS: i64 = 3_600_000;
+    let start_ms = 1_700_000_000_000_i64;
+    let clock = Arc::new(Manual(AtomicU64::new(start_ms as u64 * 1000)));
+    let env = Env { clock: Arc::<Manual>::clone(&clock), ..Env::system() };
+    let tables = Tables::open_in_memory(Options::default().env(env)).unwrap();
+    let family = || Family::new("f").max_versions(2);
+    let hour = std::time::Duration::from_secs(3600);
+    let table = tables.create("t", Schema::new().group("a", [family().ttl(hour)])).unwrap();
+    let put = |timestamp: i64| {
+        table.mutate(&RowMutation::new("r").put_at("f", "q", timestamp, "v")).unwrap();
+    };
+    let found = || -> Vec<i64> {
+        let cells = table.get("r", &Read::all().versions(9)).unwrap();
+        cells.iter().map(|cell| cell.timestamp - start_ms).collect()
+    };
+    (1..=3).for_each(|at| put(start_ms + at));
+    let alter = |family: &Family| {
+        tables.alter("t", (*table.schema()).clone().with_rules_of(family)).unwrap();
+    };
+    for is_merged in [false, true] {
+        if is_merged {
+            table.compact().unwrap();
+        }
+        assert_eq!(found(), [3, 2]);
+        alter(&family().max_versions(4).ttl(hour));
+        assert_eq!(found(), [3, 2]);
+    }
+    put(start_ms);
+    put(start_ms + 4);
+    assert_eq!(found(), [4, 3, 2, 0]);
+    // The cells expire, the time to live grows: cells with such timestamps count if they are written from now on.
+    clock.0.fetch_add(HOUR_MS as u64 * 1000 + 4000, Ordering::Relaxed);
+    assert_eq!(found(), [4]);
+    alter(&family().max_versions(4));
+    assert_eq!(found(), [4]);
+    put(start_ms + 2);
+    assert_eq!(found(), [4, 2]);
+    table.compact().unwrap();
+    assert_eq!(found(), [4, 2]);
+    // A lower limit counts for all.
+    alter(&family().max_versions(1));
+    assert_eq!(found(), [4]);
+    table.compact().unwrap();
+    assert_eq!(table.state.shape().trees[0].count(..).unwrap(), 1);
+}
+
+#[test]
+fn tables_can_be_renamed_disabled_and_in_namespaces() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let tables = Tables::open(&path, Options::default()).unwrap();
+    let table = tables.create("default:t", schema()).unwrap();
+    table.mutate(&RowMutation::new("r").put("f", "q", "v")).unwrap();
+    assert_eq!((table.name(), tables.namespaces().unwrap()), ("t".to_owned(), vec!["default".to_owned()]));
+    assert!(matches!(tables.create("n:t", schema()), Err(Error::NoNamespace(name)) if name == "n"));
+    tables.create_namespace("n").unwrap();
+    assert!(matches!(tables.create_namespace("n"), Err(Error::NamespaceExists(_))));
+    assert!(matches!(tables.create_namespace("default"), Err(Error::NamespaceExists(_))));
+    tables.create("n:t", schema()).unwrap();
+    assert!(matches!(tables.drop_namespace("n"), Err(Error::NamespaceInUse(_))));
+    assert!(matches!(tables.drop_namespace("none"), Err(Error::NoNamespace(_))));
+    for bad in ["n:", ":t", "n:t:u", "n:-"] {
+        assert!(tables.create(bad, schema()).is_err() && tables.table(bad).is_err(), "{bad}");
+    }
+
+    assert!(matches!(tables.rename("t", "n:t"), Err(Error::TableExists(_))));
+    assert!(matches!(tables.rename("t", "m:t"), Err(Error::NoNamespace(_))));
+    tables.rename("t", "n:u").unwrap();
+    assert!(matches!(tables.table("t"), Err(Error::NoTable(_))));
+    assert_eq!((latest(&table, "r").len(), table.name()), (1, "n:u".to_owned()));
+    table.mutate(&RowMutation::new("s").delete_version("f", "q", 1)).unwrap();
+    assert_eq!(noted(&table), ["f"]);
+
+    tables.disable("n:u").unwrap();
+    assert!(!table.is_enabled());
+    assert!(matches!(table.get("r", &Read::all()), Err(Error::Disabled(name)) if name == "n:u"));
+    assert!(matches!(table.mutate(&RowMutation::new("r")), Err(Error::Disabled(_))));
+    assert!(matches!(table.writer("f"), Err(Error::Disabled(_))));
+    drop((table, tables));
+    let tables = Tables::open(&path, Options::default()).unwrap();
+    assert_eq!(tables.names(), ["n:t", "n:u"]);
+    let table = tables.table("n:u").unwrap();
+    assert!(!table.is_enabled());
+    tables.enable("n:u").unwrap();
+    assert_eq!(latest(&table, "r").len(), 1);
+    tables.drop_table("n:u").unwrap();
+    tables.drop_table("n:t").unwrap();
+    tables.drop_namespace("n").unwrap();
+    assert_eq!(tables.namespaces().unwrap(), ["default"]);
+}
+
+#[test]
+fn changes_that_depend_on_the_row_are_refused_where_they_cannot_be() {
+    let tables = Tables::open_in_memory(Options::default()).unwrap();
+    let counted = schema().with_family("a", Family::new("n").counter(true));
+    let table = tables.create("t", counted).unwrap();
+    let increment = |by| RowMutation::new("r").increment("n", "q", by);
+    assert_eq!(table.increment("r", "n", "q", i64::MAX).unwrap(), i64::MAX);
+    assert!(matches!(table.increment("r", "n", "q", 1), Err(Error::Invalid(_))));
+    assert_eq!(table.increment("r", "n", "q", -2).unwrap(), i64::MAX - 2);
+    for bad in [
+        increment(1).increment("n", "q", 1),
+        RowMutation::new("r").put("n", "q", [0; 8]).increment("n", "q", 1),
+        RowMutation::new("r").delete_row().increment("n", "q", 1),
+        RowMutation::new("r").delete_family("n").append("n", "q", "x"),
+        RowMutation::new("r").put("n", "q", "seven"),
+        RowMutation::new("r").put("f", "q", "x").increment("none", "q", 1),
+    ] {
+        assert!(table.mutate(&bad).is_err(), "{bad:?}");
+    }
+    assert!(table.mutate_rows(&[increment(1), increment(1)]).is_err());
+    assert!(table.mutate_rows(&[increment(1), RowMutation::new("r").put("f", "q", "x")]).is_err());
+    assert_eq!(table.increment("r", "n", "q", 0).unwrap(), i64::MAX - 2);
+    assert_eq!(table.append("r", "f", "q", "seven").unwrap(), b"seven");
+    assert!(
+        matches!(table.increment("r", "f", "q", 1), Err(Error::Invalid(message)) if message.contains('5'))
+    );
+    let big = vec![0; crate::APPEND_LEN_MAX as usize];
+    assert!(matches!(table.append("r", "f", "q", big), Err(Error::Invalid(_))));
+    // A counter whose cell is later than now goes on there.
+    table
+        .mutate(&RowMutation::new("r").put_at("n", "late", crate::TIMESTAMP_MAX, 5_i64.to_be_bytes()))
+        .unwrap();
+    assert_eq!(table.increment("r", "n", "late", 2).unwrap(), 7);
+    assert_eq!(table.increment("r", "n", "late", 2).unwrap(), 9);
+}
+
+#[test]
+fn checks_compare_as_they_say() {
+    use crate::{Check, Comparison};
+    let tables = Tables::open_in_memory(Options::default()).unwrap();
+    let table = tables.create("t", schema()).unwrap();
+    // One value is huge, so it lies apart.
+    let huge = vec![b'm'; 100_000];
+    for (row, value) in [("m", b"m".to_vec()), ("huge", huge.clone())] {
+        table.mutate(&RowMutation::new(row).put("f", "q", value)).unwrap();
+    }
+    let holds = |row: &str, checks: &[Check]| {
+        table.check_and_mutate(checks, &RowMutation::new(row).put("g", "seen", "x")).unwrap()
+    };
+    let all = [
+        Comparison::Less,
+        Comparison::LessOrEqual,
+        Comparison::Equal,
+        Comparison::NotEqual,
+        Comparison::GreaterOrEqual,
+        Comparison::Greater,
+    ];
+    let hold = |row: &str, value: &[u8]| {
+        all.map(|comparison| holds(row, &[Check::value("f", "q", comparison, value)]))
+    };
+    let (less, equal, greater) = (
+        [true, true, false, true, false, false],
+        [false, true, true, false, true, false],
+        [false, false, false, true, true, true],
+    );
+    assert_eq!([hold("m", b"n"), hold("m", b"m"), hold("m", b"")], [less, equal, greater]);
+    assert_eq!([hold("huge", b"n"), hold("huge", &huge), hold("huge", &huge[1..])], [less, equal, greater]);
+    assert_eq!(hold("none", b""), [false; 6]);
+    assert!(table.get("none", &Read::all()).unwrap().is_empty());
+    let (absent, present) = (|q: &str| Check::absent("f", q), |q: &str| Check::present("f", q));
+    assert!(holds("m", &[present("q"), absent("p")]) && holds("m", &[]));
+    assert!(!holds("m", &[present("q"), absent("q")]) && !holds("m", &[present("p")]));
+    assert!(table.check_and_mutate(&[Check::absent("none", "q")], &RowMutation::new("m")).is_err());
 }

@@ -233,4 +233,30 @@ impl Tree {
         }
         self.store.flusher().flush_trees(std::iter::once(&self.inner))
     }
+
+    /// Flushes the tree, merges it into one sorted run, and drops what no reader of it can see any more.
+    /// [`Db::compact`](crate::Db::compact) does that for all trees. Returns when the space is free.
+    ///
+    /// # Errors
+    /// As [`Tree::flush`], and `Corruption` when a table cannot be read.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let logs = db.tree("logs")?;
+    /// (0..1000_u32).try_for_each(|number| logs.put(number.to_be_bytes(), [7; 1000]))?;
+    /// logs.delete_range(..)?;
+    /// logs.compact()?;
+    /// assert!(db.stats()?.trees.iter().all(|tree| tree.table_entries == 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn compact(&self) -> Result<()> {
+        self.store.log().check_changeable()?;
+        if self.inner.is_dropped() {
+            return Err(self.inner.dropped_error());
+        }
+        self.store.compactor().compact_tree(&self.inner)
+    }
 }

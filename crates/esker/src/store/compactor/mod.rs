@@ -222,17 +222,29 @@ impl Compactor {
         self.flusher.flush()?;
         let _at_work = AtWork::on(&self.core);
         for tree in self.versions.trees().iter().filter(|tree| !tree.is_dropped()) {
-            match self.disk.space().with_reserve(|| self.compact_all(tree)) {
-                Err(error) if is_full(&error) => {
-                    // This fills the reserve again.
-                    self.disk.remove_obsolete()?;
-                    return Err(self.full_error(tree));
-                }
-                merged => merged?,
-            }
+            self.compact_or_say_why(tree)?;
         }
         self.flusher.shrink()?;
         self.disk.remove_obsolete()
+    }
+
+    /// Flushes one tree, merges it into its bottom level, and removes what is no longer used.
+    pub(crate) fn compact_tree(&self, tree: &Arc<TreeInner>) -> Result<()> {
+        self.flusher.flush_trees(std::iter::once(tree))?;
+        let _at_work = AtWork::on(&self.core);
+        self.compact_or_say_why(tree)?;
+        self.disk.remove_obsolete()
+    }
+
+    fn compact_or_say_why(&self, tree: &Arc<TreeInner>) -> Result<()> {
+        match self.disk.space().with_reserve(|| self.compact_all(tree)) {
+            Err(error) if is_full(&error) => {
+                // This fills the reserve again.
+                self.disk.remove_obsolete()?;
+                Err(self.full_error(tree))
+            }
+            merged => merged,
+        }
     }
 
     /// Does one merge in the tree that needs it most. `false` if no tree needs one that may begin.
