@@ -8,6 +8,7 @@
     reason = "a test that cannot go on should stop; the model has a clock of its own"
 )]
 
+mod crashes;
 mod threads;
 
 use std::collections::BTreeMap;
