@@ -72,7 +72,8 @@ pub(crate) enum Entry<'a> {
     Column { family: FamilyId, qualifier: &'a [u8], column_len: usize, kind: Kind, version: Version },
 }
 
-fn push_escaped(key: &mut Vec<u8>, text: &[u8]) {
+/// Appends `text`, escaped, and its end.
+pub(crate) fn push_escaped(key: &mut Vec<u8>, text: &[u8]) {
     for part in text.split_inclusive(|byte| *byte == 0) {
         key.extend_from_slice(part);
         if part.last() == Some(&0) {
@@ -124,11 +125,18 @@ pub(crate) fn row_prefix(row: &[u8]) -> Vec<u8> {
 
 /// The least key behind those that begin with `prefix`, which ends with the end of an escaped text.
 pub(crate) fn behind(prefix: &[u8]) -> Vec<u8> {
-    let mut key = prefix.to_vec();
+    let mut key = Vec::new();
+    write_behind(prefix, &mut key);
+    key
+}
+
+/// Writes what [`behind`] returns in place of what `key` has.
+pub(crate) fn write_behind(prefix: &[u8], key: &mut Vec<u8>) {
+    key.clear();
+    key.extend_from_slice(prefix);
     if let Some(last) = key.last_mut() {
         *last = 1;
     }
-    key
 }
 
 /// The beginning of the keys of a family in the row whose keys begin with `row`.
@@ -190,6 +198,17 @@ fn read_entry(key: &[u8], row_len: usize) -> Option<Entry<'_>> {
         return Some(Entry::Head { family: FamilyId::from_be_bytes(*of), version });
     }
     let (qualifier, rest) = rest.split_at_checked(escaped_len(rest)?)?;
+    let (kind, version) = read_kind(rest)?;
+    let column_len = row_len + 2 + qualifier.len();
+    Some(Entry::Column { family, qualifier, column_len, kind, version })
+}
+
+/// What the entry with this key is, of the column whose keys begin with `column_len` bytes of this one.
+pub(crate) fn entry_of_column(key: &[u8], column_len: usize) -> Result<(Kind, Version)> {
+    key.get(column_len..).and_then(read_kind).ok_or_else(|| damaged(key))
+}
+
+fn read_kind(rest: &[u8]) -> Option<(Kind, Version)> {
     let (kind, version) = rest.split_first()?;
     let kind = match kind {
         0 => Kind::DeleteColumn,
@@ -197,8 +216,7 @@ fn read_entry(key: &[u8], row_len: usize) -> Option<Entry<'_>> {
         2 => Kind::Put,
         _ => return None,
     };
-    let column_len = row_len + 2 + qualifier.len();
-    Some(Entry::Column { family, qualifier, column_len, kind, version: Version::read(version)? })
+    Some((kind, Version::read(version)?))
 }
 
 fn damaged(key: &[u8]) -> Error {
