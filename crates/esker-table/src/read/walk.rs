@@ -61,10 +61,39 @@ enum At {
     Family,
     /// Before the entry at which the cursor of the family's group is.
     Entry,
+    /// There, and the entry is of the family.
+    First,
+    /// There, and the entry is not of the column that was read.
+    Left,
     /// At that entry, which is a cell that counts.
     Cell,
     /// Behind the row.
     End,
+}
+
+/// An escaped text of a key. It is copied only if escaping has changed it.
+#[derive(Default)]
+struct Text {
+    /// Where it begins and ends in the key, without its end; `None`: it is in `text`.
+    plain: Option<Range<usize>>,
+    text: Vec<u8>,
+}
+
+impl Text {
+    /// Reads the text whose escaped bytes, with their end, are `escaped` and begin at `from` in the key.
+    fn read(&mut self, escaped: &[u8], from: usize) {
+        self.plain = cell::is_plain(escaped).then(|| from..from + escaped.len() - 2);
+        if self.plain.is_none() {
+            cell::unescape(escaped, &mut self.text);
+        }
+    }
+
+    fn within<'a>(&'a self, key: &'a [u8]) -> &'a [u8] {
+        match &self.plain {
+            Some(plain) => key.get(plain.clone()).unwrap_or_default(),
+            None => &self.text,
+        }
+    }
 }
 
 pub(super) struct Walk {
@@ -81,7 +110,7 @@ pub(super) struct Walk {
     at: At,
     /// How the keys of the row begin that is read; empty: none was read yet.
     keys: Vec<u8>,
-    row: Vec<u8>,
+    row: Text,
     /// Whether all of the row is in a span.
     is_whole: bool,
     /// The places of the family and the asked-for qualifier that are read.
@@ -89,7 +118,7 @@ pub(super) struct Walk {
     asked: usize,
     /// The column that is read, as its keys begin; empty: none has begun.
     column: Vec<u8>,
-    qualifier: Vec<u8>,
+    qualifier: Text,
     /// Counts the columns that have begun.
     columns: u64,
     state: Column,
@@ -119,12 +148,12 @@ impl Walk {
             has_begun: false,
             at: At::End,
             keys: Vec::new(),
-            row: Vec::new(),
+            row: Text::default(),
             is_whole: true,
             family: 0,
             asked: 0,
             column: Vec::new(),
-            qualifier: Vec::new(),
+            qualifier: Text::default(),
             columns: 0,
             state: Column::default(),
             above: Deletes::default(),
@@ -143,7 +172,7 @@ impl Walk {
     }
 
     pub(super) fn row(&self) -> &[u8] {
-        &self.row
+        self.row.within(&self.keys)
     }
 
     /// The place of the cell's family among those that are read, and its name.
@@ -152,7 +181,7 @@ impl Walk {
     }
 
     pub(super) fn qualifier(&self) -> &[u8] {
-        &self.qualifier
+        self.qualifier.within(&self.column)
     }
 
     /// A number that the cells of one column in one row have in common, and no others.
@@ -272,13 +301,16 @@ impl Walk {
 
     /// Reads the deletes at the head of the row.
     fn begin_row(&mut self) -> Result<()> {
-        cell::unescape(&self.keys, &mut self.row);
+        self.row.read(&self.keys, 0);
         for group in &mut self.groups {
             group.heads.clear();
             if !self.is_reversed {
-                group.at = group.cursor.key().starts_with(&self.keys).then_some(NO_FAMILY);
+                group.at = cell::begins_with(group.cursor.key(), &self.keys).then_some(NO_FAMILY);
             }
-            while group.at.is_some() && group.cursor.key().starts_with(&self.keys) {
+            while group.at.is_some() && cell::is_head(group.cursor.key(), self.keys.len()) {
+                if !cell::begins_with(group.cursor.key(), &self.keys) {
+                    break;
+                }
                 let Entry::Head { family, version } = cell::entry(group.cursor.key(), self.keys.len())?
                 else {
                     break;
@@ -331,19 +363,19 @@ impl Walk {
                 At::Family if self.family == self.wanted.len() => self.at = At::End,
                 At::Family => {
                     if self.begin_family()? {
-                        self.at = At::Entry;
+                        self.at = At::First;
                     } else {
                         self.leave_asked();
                     }
                 }
-                At::Entry => self.look()?,
+                At::Entry | At::First | At::Left => self.look()?,
             }
         }
     }
 
     /// Leaves the column of the cell.
     pub(super) fn leave_column(&mut self) -> Result<()> {
-        self.at = At::Entry;
+        self.at = At::Left;
         let group = self.wanted[self.family].group;
         leave(&mut self.groups[group].cursor, &self.column, &mut self.sought)
     }
@@ -396,13 +428,16 @@ impl Walk {
         if let Some(qualifiers) = &wanted.qualifiers {
             cell::push_escaped(&mut self.sought, &qualifiers[self.asked]);
         }
+        group.at = Some(wanted.id);
         if at > wanted.id {
             group.cursor.seek(&self.sought)?;
+        } else if cell::begins_with(group.cursor.key(), &self.sought) && at < wanted.id {
+            // Nothing of the family has been passed: this is its first entry.
+            return Ok(true);
         } else {
             seek_on(&mut group.cursor, &self.sought)?;
         }
-        group.at = Some(wanted.id);
-        Ok(group.cursor.key().starts_with(&self.sought))
+        Ok(cell::begins_with(group.cursor.key(), &self.sought))
     }
 
     /// Leaves the family, or the column of it that was asked for.
@@ -420,10 +455,13 @@ impl Walk {
     fn look(&mut self) -> Result<()> {
         let wanted = &self.wanted[self.family];
         let (rules, key) = (wanted.rules, self.groups[wanted.group].cursor.key());
-        let (kind, version) = if !self.column.is_empty() && key.starts_with(&self.column) {
+        let is_same_column =
+            self.at == At::Entry && !self.column.is_empty() && cell::begins_with(key, &self.column);
+        let is_first = std::mem::replace(&mut self.at, At::Entry) == At::First;
+        let (kind, version) = if is_same_column {
             cell::entry_of_column(key, self.column.len())?
         } else {
-            if !key.starts_with(&self.keys) {
+            if !is_first && !cell::begins_with(key, &self.keys) {
                 self.leave_asked();
                 return Ok(());
             }
@@ -439,7 +477,7 @@ impl Walk {
                 self.leave_asked();
                 return Ok(());
             }
-            cell::unescape(qualifier, &mut self.qualifier);
+            self.qualifier.read(qualifier, column_len - qualifier.len());
             self.column.clear();
             self.column.extend_from_slice(&key[..column_len]);
             self.columns += 1;
@@ -515,12 +553,12 @@ fn seek_on(cursor: &mut Cursor, to: &[u8]) -> Result<()> {
 /// Moves a cursor on, behind the keys that begin with `prefix`, which ends with the end of an escaped text.
 fn leave(cursor: &mut Cursor, prefix: &[u8], sought: &mut Vec<u8>) -> Result<()> {
     for _ in 0..STEPS_BEFORE_SEEK {
-        if !cursor.key().starts_with(prefix) {
+        if !cell::begins_with(cursor.key(), prefix) {
             return Ok(());
         }
         cursor.next()?;
     }
-    if cursor.key().starts_with(prefix) {
+    if cell::begins_with(cursor.key(), prefix) {
         cell::write_behind(prefix, sought);
         cursor.seek(&*sought)?;
     }
@@ -530,7 +568,7 @@ fn leave(cursor: &mut Cursor, prefix: &[u8], sought: &mut Vec<u8>) -> Result<()>
 /// The puts of the column whose keys begin with `column`, from the cursor's on.
 fn puts_of(cursor: &mut Cursor, column: &[u8]) -> Result<Vec<Version>> {
     let mut puts = Vec::new();
-    while cursor.key().starts_with(column) {
+    while cell::begins_with(cursor.key(), column) {
         puts.push(cell::entry_of_column(cursor.key(), column.len())?.1);
         cursor.next()?;
     }

@@ -14,7 +14,9 @@ mod threads;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use esker_table::{Cell, Family, Filter, Read, RowMutation, Scan, Schema, Span, Table, Tables};
+use esker_table::{
+    Cell, Comparator, Comparison, Family, Filter, Read, RowMutation, Scan, Schema, Span, Table, Tables,
+};
 use filters::Shown;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -398,4 +400,40 @@ fn a_table_holds_what_the_model_says() {
 #[test]
 fn a_table_whose_versions_are_deleted_holds_what_the_model_says() {
     run(number("ESKER_SEED", 1).wrapping_add(1000), number("ESKER_CASES", 20_000), true);
+}
+
+#[test]
+fn huge_values_are_compared_by_what_decides_and_not_shown_where_only_keys_are() {
+    let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
+    let table = tables.create("t", Schema::new().group("g", [Family::new("f")])).unwrap();
+    let huge = |last: u8| [vec![b'a'; 1 << 20], vec![last]].concat();
+    table.mutate(&RowMutation::new("r").put("f", "x", huge(b'x')).put("f", "y", huge(b'y'))).unwrap();
+    let bytes = |comparator: &str, tail: &[u8]| [b"'", comparator.as_bytes(), tail, b"'"].concat();
+    let cases: &[(&str, Vec<u8>, &[&str])] = &[
+        ("=", bytes("binaryprefix:", b"aa"), &["x", "y"]),
+        ("=", bytes("binaryprefix:", b"ab"), &[]),
+        ("=", bytes("binary:", b"a"), &[]),
+        (">", bytes("binary:", b"a"), &["x", "y"]),
+        ("<", bytes("binary:", b"b"), &["x", "y"]),
+        ("=", bytes("substring:", b"AAY"), &["y"]),
+        ("=", bytes("regexstring:", b"a+x$"), &["x"]),
+    ];
+    let found = |filter: Filter| -> Vec<String> {
+        let cells = table.get("r", &Read::all().filter(filter)).unwrap();
+        cells.into_iter().map(|cell| String::from_utf8(cell.qualifier).unwrap()).collect()
+    };
+    for (comparison, comparator, expected) in cases {
+        let text = [b"ValueFilter(", comparison.as_bytes(), b", ", comparator, b")"].concat();
+        assert_eq!(found(Filter::parse(&text).unwrap()), *expected, "{comparison} {comparator:?}");
+    }
+    let whole = |last: u8| Filter::value(Comparison::Equal, Comparator::binary(huge(last)));
+    assert_eq!(found(whole(b'y')), ["y"]);
+    assert_eq!(found(whole(b'z')), Vec::<String>::new());
+
+    let mut scan = table.scan("", "", &Read::all().keys_only()).unwrap();
+    assert!(scan.advance().unwrap());
+    assert!(scan.value().unwrap().is_empty() && scan.to_value().unwrap().is_none());
+    let mut scan = table.scan("", "", &Read::all().filter(Filter::key_and_length_only())).unwrap();
+    assert!(scan.advance().unwrap());
+    assert_eq!(scan.value().unwrap().bytes().unwrap()[..], ((1_u32 << 20) + 1).to_be_bytes());
 }
