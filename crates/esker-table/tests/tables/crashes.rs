@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use esker::env::{Env, JobKind, Random as Randomness, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{Durability, Options};
-use esker_table::{Family, Read, RowMutation, Schema, Tables};
+use esker_table::{AccessGroup, Family, Read, RowMutation, Schema, Tables};
 
 use crate::{Random, number};
 
@@ -66,7 +66,7 @@ fn seen(tables: &Tables) -> World {
             tables.enable(&name).unwrap();
         }
         let schema = table.schema();
-        let families = schema.groups().iter().flat_map(|group| group.families());
+        let families = schema.groups().iter().flat_map(AccessGroup::families);
         let families = families.map(|family| family.name().to_owned()).collect();
         let mut cells = BTreeMap::new();
         let mut scan = table.scan("", "", &Read::all().versions(u32::MAX)).unwrap();
