@@ -26,6 +26,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use esker::rules::{CompactionRule, RuleContext, RuleDecision, RuleEntry, RuleRun};
@@ -38,14 +39,21 @@ use crate::versions::{Deletes, Heads};
 pub(crate) const RULE: &str = "esker tables 1";
 
 /// The families of a tree, as the rule has to know them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Families {
-    /// Their rules.
-    pub(crate) rules: HashMap<FamilyId, Rules>,
+    rules: HashMap<FamilyId, Rules>,
     /// A family with a lower number that has no rules was dropped, and all that it has is garbage.
-    pub(crate) next: FamilyId,
+    next: FamilyId,
     /// Readers of this time and of later ones know these families, in milliseconds since 1970.
-    pub(crate) since_ms: i64,
+    since_ms: i64,
+    /// No run goes by a later time than this one, in milliseconds since 1970: the families may live longer since.
+    until_ms: Arc<AtomicI64>,
+}
+
+impl Families {
+    pub(crate) fn new(rules: HashMap<FamilyId, Rules>, next: FamilyId, since_ms: i64) -> Families {
+        Families { rules, next, since_ms, until_ms: Arc::new(AtomicI64::new(i64::MAX)) }
+    }
 }
 
 /// The rule of all trees of tables. It keeps everything in a tree that it was told nothing of.
@@ -64,9 +72,12 @@ impl TableRule {
             .insert(name.to_owned(), Arc::new(families));
     }
 
-    /// Forgets a tree that is dropped.
-    pub(crate) fn forget(&self, name: &str) {
-        self.families.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+    /// Forgets a tree. From now on, runs that know it go by no later time than `now_ms`, which is now.
+    pub(crate) fn forget(&self, name: &str, now_ms: i64) {
+        let families = self.families.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        if let Some(families) = families {
+            families.until_ms.store(now_ms, Ordering::SeqCst);
+        }
     }
 }
 
@@ -151,6 +162,7 @@ impl Run {
             return RuleDecision::Keep;
         };
         let now_ms = i64::try_from(context.now_us() / 1000).unwrap_or(i64::MAX);
+        let now_ms = now_ms.min(families.until_ms.load(Ordering::SeqCst));
         // A key that is no cell's is not garbage, but damage: a reader has to see it.
         let Ok(row_len) = cell::row_len(key) else { return RuleDecision::Keep };
         let Ok(what) = cell::entry(key, row_len) else { return RuleDecision::Keep };

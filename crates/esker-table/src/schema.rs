@@ -80,12 +80,13 @@ pub struct Family {
     past: Arc<Past>,
 }
 
-/// What is left of stricter rules that a family had: what went by them does not come back.
+/// Earlier rules of a family, as far as they still matter: what went by stricter ones does not come back.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Past {
     /// (sequence, limit): what was written below this sequence number, and not below an earlier one, had this limit of
-    /// versions. Both rise, and the last limit is lower than the family's.
-    limits: Vec<(u64, u32)>,
+    /// versions (`None`: all are kept). The sequence numbers rise. As long as no single versions were deleted, the limits rise
+    /// too, up to the family's: a lower limit removes what it would have removed from the beginning on.
+    limits: Vec<(u64, Option<u32>)>,
     /// (sequence, timestamp): what was written below this sequence number has expired if its timestamp is below this one.
     /// The sequence numbers rise, the timestamps fall.
     expired: Vec<(u64, i64)>,
@@ -158,14 +159,24 @@ impl Family {
         }
     }
 
+    /// The family without what a table has given it: its number, and its past.
+    fn without_past(mut self) -> Family {
+        (self.id, self.has_deleted_versions, self.past) = (NO_FAMILY, false, Arc::default());
+        self
+    }
+
     /// The family, which succeeds `old`: it keeps in mind which of its rules were stricter.
     fn succeed(&mut self, old: &Family, at: Moment) {
         (self.id, self.has_deleted_versions) = (old.id, old.has_deleted_versions);
         let mut past = (*old.past).clone();
-        let is_above = |limit: u32| self.max_versions.is_none_or(|max| max > limit);
-        past.limits.retain(|(_, limit)| is_above(*limit));
-        if let Some(limit) = old.max_versions.filter(|limit| is_above(*limit)) {
-            past.limits.push((at.sequence, limit));
+        let is_above =
+            |limit: Option<u32>| limit.is_some_and(|limit| self.max_versions.is_none_or(|max| max > limit));
+        if !self.has_deleted_versions {
+            past.limits.retain(|(_, limit)| is_above(*limit));
+        }
+        let matters = is_above(old.max_versions) || self.has_deleted_versions;
+        if matters && old.max_versions != self.max_versions {
+            past.limits.push((at.sequence, old.max_versions));
         }
         if let Some(ttl_ms) = old.ttl_ms.filter(|old| self.ttl_ms.is_none_or(|ttl_ms| ttl_ms > *old)) {
             let below = expired_below(Some(ttl_ms), at.now_ms);
@@ -207,7 +218,7 @@ impl Rules {
         expired_below(self.ttl_ms, now_ms)
     }
 
-    /// Whether the entry has expired by a shorter time to live that the family had.
+    /// Whether the entry had expired when the family's time to live became longer.
     pub(crate) fn expired_before(&self, version: Version) -> bool {
         self.past
             .expired
@@ -215,18 +226,23 @@ impl Rules {
             .any(|(sequence, below)| version.sequence < *sequence && version.timestamp < *below)
     }
 
-    /// How many versions of a cell the family has kept when this sequence number was written; `None`: all.
+    /// How many versions of a cell the family kept when this sequence number was written; `None`: all.
     pub(crate) fn limit_at(&self, sequence: u64) -> Option<u32> {
         let mut limits = self.past.limits.iter();
-        limits.find(|(until, _)| sequence < *until).map(|(_, limit)| *limit).or(self.max_versions)
+        limits.find(|(until, _)| sequence < *until).map_or(self.max_versions, |(_, limit)| *limit)
     }
 
-    /// Whether versions have ever been surplus in the family.
+    /// The sequence numbers from which on it had another limit.
+    pub(crate) fn limit_changes(&self) -> impl Iterator<Item = u64> {
+        self.past.limits.iter().map(|(sequence, _)| *sequence)
+    }
+
+    /// Whether there may be surplus versions in the family.
     pub(crate) fn limits_versions(&self) -> bool {
         self.max_versions.is_some() || self.has_past_limits()
     }
 
-    /// Whether it had a lower limit of versions.
+    /// Whether an earlier limit of versions still matters.
     pub(crate) fn has_past_limits(&self) -> bool {
         !self.past.limits.is_empty()
     }
@@ -272,7 +288,7 @@ impl Schema {
     /// Adds an access group with these families.
     #[must_use]
     pub fn group(mut self, name: impl Into<String>, families: impl IntoIterator<Item = Family>) -> Schema {
-        let families = families.into_iter().collect();
+        let families = families.into_iter().map(Family::without_past).collect();
         self.groups.push(AccessGroup { id: NO_GROUP, name: name.into(), families });
         self
     }
@@ -304,7 +320,7 @@ impl Schema {
     #[must_use]
     pub fn with_family(mut self, group: &str, family: Family) -> Schema {
         match self.groups.iter_mut().find(|other| other.name == group) {
-            Some(group) => group.families.push(family),
+            Some(group) => group.families.push(family.without_past()),
             None => return self.group(group, [family]),
         }
         self
@@ -368,6 +384,13 @@ impl Schema {
         new.check()?;
         if new.table != 0 && new.table != self.table {
             return Err(Error::schema("this is the schema of another table"));
+        }
+        let has_numbers = new.groups.iter().any(|group| group.id != NO_GROUP)
+            || new.families().any(|(_, family)| family.id != NO_FAMILY);
+        if new.table == 0 && has_numbers {
+            return Err(Error::schema(
+                "groups or families have numbers, and the schema does not say of which table",
+            ));
         }
         if new.version != 0 && new.version != self.version {
             return Err(Error::SchemaChanged { expected: new.version, found: self.version });
@@ -441,7 +464,7 @@ impl Schema {
     /// The schema as text; [`Schema::from_xml`] reads it.
     ///
     /// # Errors
-    /// [`Error::Schema`]: it is no schema of a table, because two families have one name, say.
+    /// [`Error::Schema`]: it is no schema of a table, because two families have one name, say, or too long a text.
     pub fn to_xml(&self) -> Result<String> {
         self.check()?;
         xml::write(self)

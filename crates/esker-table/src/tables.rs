@@ -358,7 +358,8 @@ impl Tables {
     /// is written from then on, and a longer time to live for what has not expired yet.
     ///
     /// # Errors
-    /// `NoTable`; `SchemaChanged` when the table's schema has another version than the one that `schema` was made of; `Schema`
+    /// `Store` when the store cannot write; the table may have the new schema all the same, with some trees of dropped groups
+    /// left: the next opening drops these. `NoTable`; `SchemaChanged` when the table's schema has another version than the one that `schema` was made of; `Schema`
     /// when the table cannot become so: a family cannot go to another group.
     ///
     /// # Example
@@ -438,7 +439,7 @@ impl Tables {
         self.inner.tables.write().unwrap_or_else(PoisonError::into_inner).remove(&shape.name);
         for tree in &shape.trees {
             db.drop_tree(tree.name())?;
-            rule.forget(tree.name());
+            rule.forget(tree.name(), shape.now_ms());
         }
         Ok(())
     }
@@ -491,7 +492,8 @@ impl Inner {
         let _changing = lock(&self.changing);
         let state = self.find(name)?;
         let old = state.shape();
-        old.trees.iter().for_each(|tree| self.rule.forget(tree.name()));
+        let now_ms = old.now_ms();
+        old.trees.iter().for_each(|tree| self.rule.forget(tree.name(), now_ms));
         let changed = self.change_shape(&old, make);
         let new = match changed {
             Ok(shape) => Arc::new(shape),
@@ -554,6 +556,13 @@ impl State {
     pub(crate) fn shape(&self) -> Arc<Shape> {
         Arc::clone(&self.shape.read().unwrap_or_else(PoisonError::into_inner))
     }
+
+    /// Whether the error is that a tree of `shape` was dropped, which is not the table's shape any more.
+    pub(crate) fn has_lost_tree(&self, shape: &Arc<Shape>, error: &Error) -> bool {
+        let is_dropped =
+            matches!(error, Error::Store(error) if error.kind() == esker::ErrorKind::TreeDropped);
+        is_dropped && !Arc::ptr_eq(shape, &self.shape())
+    }
 }
 
 impl Shape {
@@ -581,7 +590,7 @@ impl Shape {
     fn tell(&self, rule: &TableRule, since_ms: i64) {
         for (group, tree) in self.schema.groups().iter().zip(&self.trees) {
             let rules = group.families().iter().map(|family| (family.id, family.rules())).collect();
-            rule.tell(tree.name(), Families { rules, next: self.schema.next_family(), since_ms });
+            rule.tell(tree.name(), Families::new(rules, self.schema.next_family(), since_ms));
         }
     }
 
@@ -633,8 +642,13 @@ impl Table {
     /// # Errors
     /// `Store` when the store cannot write.
     pub fn compact(&self) -> Result<()> {
-        for tree in &self.state.shape().trees {
-            tree.compact()?;
+        let shape = self.state.shape();
+        for tree in &shape.trees {
+            match tree.compact().map_err(Error::from) {
+                // Of a group that is not the table's any more.
+                Err(error) if self.state.has_lost_tree(&shape, &error) => {}
+                merged => merged?,
+            }
         }
         Ok(())
     }
@@ -744,11 +758,17 @@ impl Table {
     /// # }
     /// ```
     pub fn writer(&self, family: &str) -> Result<CellWriter> {
-        let shape = self.state.shape();
-        shape.check_enabled()?;
-        let no_family = || Error::NoFamily { table: shape.name.clone(), family: family.to_owned() };
-        let (group, _) = shape.schema.family(family).ok_or_else(no_family)?;
-        Ok(CellWriter(shape.trees[group].unnamed_writer()?))
+        loop {
+            let shape = self.state.shape();
+            shape.check_enabled()?;
+            let no_family = || Error::NoFamily { table: shape.name.clone(), family: family.to_owned() };
+            let (group, _) = shape.schema.family(family).ok_or_else(no_family)?;
+            match shape.trees[group].unnamed_writer().map_err(Error::from) {
+                // The family was dropped in between.
+                Err(error) if self.state.has_lost_tree(&shape, &error) => {}
+                writer => return writer.map(CellWriter),
+            }
+        }
     }
 
     /// The latest value of a column, to be read in part or piece by piece. It stays as it is while it is held.

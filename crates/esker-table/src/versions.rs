@@ -6,8 +6,8 @@
 //! - if the column then has more than the family's `max_versions`, those with the least timestamps go;
 //! - a delete removes what is there up to its timestamp, or at it.
 //!
-//! What is in the table at the end, and has not outlived the family's time to live, counts. A lower `max_versions` or a shorter
-//! time to live counts as if the family had always had it; a higher or longer one does not bring back what was gone
+//! What is in the table at the end, and has not outlived the family's time to live, counts. When `max_versions` becomes lower, the
+//! table loses those with the least timestamps; when it or the time to live becomes greater, nothing comes back that was gone
 //! ([`Rules::limit_at`], [`Rules::expired_before`]). So an earlier delete removes no
 //! later put, whatever its timestamp, and a value that had to go does not come back. HBase has these rules with
 //! `NEW_VERSION_BEHAVIOR`.
@@ -181,16 +181,24 @@ fn replay(puts: impl Iterator<Item = Version>, deleted: &[Version], rules: &Rule
     steps.extend(deleted.iter().map(|delete| (*delete, false)));
     steps.sort_unstable_by_key(|(version, _)| version.sequence);
     let mut table = BTreeMap::new();
+    let trim = |table: &mut BTreeMap<i64, u64>, sequence: u64| {
+        while rules.limit_at(sequence).is_some_and(|max| table.len() > max as usize) {
+            table.pop_first();
+        }
+    };
+    let mut changes = rules.limit_changes().peekable();
     for (Version { timestamp, sequence }, is_put) in steps {
+        while let Some(change) = changes.next_if(|change| *change <= sequence) {
+            trim(&mut table, change);
+        }
         if is_put {
             table.insert(timestamp, sequence);
-            if rules.limit_at(sequence).is_some_and(|max| table.len() > max as usize) {
-                table.pop_first();
-            }
+            trim(&mut table, sequence);
         } else {
             table.remove(&timestamp);
         }
     }
+    changes.for_each(|change| trim(&mut table, change));
     table.into_iter().map(|(timestamp, sequence)| Version { timestamp, sequence }).collect()
 }
 
@@ -200,19 +208,25 @@ mod tests {
     use crate::schema::Moment;
 
     /// Does what the rule at the head of this file says, and nothing else.
-    /// From `change` on, the family has its second rules, which are not stricter.
+    /// From `change` on, the family has its second rules.
     fn by_the_rule(
         steps: &[(Step, Version)],
         [first, second]: [&Rules; 2],
         change: Moment,
         now_ms: i64,
     ) -> Vec<Version> {
+        let become_second = |table: &mut BTreeMap<i64, u64>| {
+            table.retain(|at, _| *at >= first.expired_below(change.now_ms));
+            while second.max_versions.is_some_and(|max| table.len() > max as usize) {
+                table.pop_first();
+            }
+        };
         let mut table = BTreeMap::new();
         let mut is_second = false;
         for (step, version) in steps {
             if !is_second && version.sequence >= change.sequence {
                 is_second = true;
-                table.retain(|at, _| *at >= first.expired_below(change.now_ms));
+                become_second(&mut table);
             }
             let rules = if is_second { second } else { first };
             match step {
@@ -227,7 +241,7 @@ mod tests {
             }
         }
         if !is_second {
-            table.retain(|at, _| *at >= first.expired_below(change.now_ms));
+            become_second(&mut table);
         }
         let ttl = second.ttl_ms.map_or(i64::MAX, |ttl| ttl as i64);
         table.retain(|at, _| *at >= now_ms.saturating_sub(ttl));
@@ -284,9 +298,9 @@ mod tests {
             let limits = [Some(1), Some(2), Some(3), None];
             let times = [Some(4), Some(6), None];
             let (limit, time) = (below(4) as usize, below(3) as usize);
-            let first = Rules::of(limits[limit], times[time]);
-            let limit = limit + below(4 - limit as u64) as usize;
-            let time = time + below(3 - time as u64) as usize;
+            let mut first = Rules::of(limits[limit], times[time]);
+            first.has_deleted_versions = true;
+            let (limit, time) = (below(4) as usize, below(3) as usize);
             let change = Moment { sequence: below(14), now_ms: 7 };
             let second = first.changed(limits[limit], times[time], change);
             let (count, kinds) = (below(12) + 1, [1, 2, 4][below(3) as usize]);

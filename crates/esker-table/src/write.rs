@@ -362,10 +362,7 @@ pub(crate) fn mutate<'m>(
 ) -> Result<Outcome<'m>> {
     cell::check_row(&mutation.row)?;
     let row = cell::row_prefix(&mutation.row);
-    let family = |family: &str| -> Result<(usize, &Family)> {
-        let found = schema.family(family);
-        found.ok_or_else(|| Error::NoFamily { table: name.to_owned(), family: family.to_owned() })
-    };
+    let family = |family: &str| family_of(name, schema, family);
     let mut writes = Vec::with_capacity(mutation.steps.len());
     let (mut cells, mut touched, reads) = (Vec::new(), Touched::default(), mutation.reads());
     for (step, sequence) in mutation.steps.iter().zip(stamp.sequence..) {
@@ -397,7 +394,15 @@ pub(crate) fn mutate<'m>(
             }
             Step::Increment { family, qualifier, .. } | Step::Append { family, qualifier, .. } => {
                 touched.read(family, qualifier)?;
-                let old = view.latest(family, qualifier, APPEND_LEN_MAX)?;
+                let is_append = matches!(step, Step::Append { .. });
+                if is_append && family_of(name, schema, family)?.1.is_counter() {
+                    return Err(Error::invalid(format!(
+                        "the column family {family:?} has counters: nothing is appended"
+                    )));
+                }
+                // Of a longer cell that is to be incremented, it is enough to know that it is longer.
+                let len_max = if is_append { APPEND_LEN_MAX } else { COUNTER_LEN as u64 + 1 };
+                let old = view.latest(family, qualifier, len_max)?;
                 let value = match step {
                     Step::Increment { by, .. } => incremented(old.as_ref(), *by)?,
                     Step::Append { bytes, .. } => appended(old.as_ref(), bytes)?,
@@ -444,6 +449,12 @@ pub(crate) fn mutate<'m>(
         }
     }
     Ok(Outcome { writes, cells })
+}
+
+/// The family `family` of the table `name`, and the place of its group.
+fn family_of<'s>(name: &str, schema: &'s Schema, family: &str) -> Result<(usize, &'s Family)> {
+    let found = schema.family(family);
+    found.ok_or_else(|| Error::NoFamily { table: name.to_owned(), family: family.to_owned() })
 }
 
 /// The length of a counter, in bytes.

@@ -10,14 +10,14 @@
 
 use std::sync::Arc;
 
-use esker::{Db, Value};
+use esker::{Db, Snapshot, Value};
 
 use super::walk::{Group, Walk, Wanted};
 use super::{Cell, CellValue, Read, Shown, Window};
 use crate::error::{Error, Result};
 use crate::filter::{Code, Judge, Seen, Show};
 use crate::span::Span;
-use crate::tables::State;
+use crate::tables::{Shape, State};
 
 /// Where a scan is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,18 +95,29 @@ impl std::fmt::Debug for Scan {
     }
 }
 
-impl Scan {
-    /// A scan of the cells of `spans` that `read` asks for, of the moment of this call.
-    pub(crate) fn new(
-        db: &Db,
-        state: &Arc<State>,
-        read: &Read,
-        spans: impl IntoIterator<Item = Span>,
-        is_reversed: bool,
-    ) -> Result<Scan> {
-        // First the snapshot: a merge that drops by another shape begins after it.
-        let snapshot = db.snapshot();
-        let shape = state.shape();
+/// What a scan reads, at a moment.
+struct Opened {
+    snapshot: Snapshot,
+    now_ms: i64,
+    groups: Vec<Group>,
+    wanted: Vec<Wanted>,
+}
+
+impl Opened {
+    fn new(db: &Db, state: &State, read: &Read) -> Result<Opened> {
+        loop {
+            // First the snapshot: a merge that drops by another shape begins after it.
+            let snapshot = db.snapshot();
+            let shape = state.shape();
+            match Opened::of(snapshot, &shape, read) {
+                // A group was dropped in between.
+                Err(error) if state.has_lost_tree(&shape, &error) => {}
+                opened => return opened,
+            }
+        }
+    }
+
+    fn of(snapshot: Snapshot, shape: &Shape, read: &Read) -> Result<Opened> {
         shape.check_enabled()?;
         // After the snapshot: what the rule has dropped by then counts as expired.
         let now_ms = shape.now_ms();
@@ -139,6 +150,20 @@ impl Scan {
             schema.families().try_for_each(|(_, family)| want(family.name(), None))?;
         }
         read.columns.iter().try_for_each(|(family, qualifier)| want(family, qualifier.as_ref()))?;
+        Ok(Opened { snapshot, now_ms, groups, wanted })
+    }
+}
+
+impl Scan {
+    /// A scan of the cells of `spans` that `read` asks for, of the moment of this call.
+    pub(crate) fn new(
+        db: &Db,
+        state: &Arc<State>,
+        read: &Read,
+        spans: impl IntoIterator<Item = Span>,
+        is_reversed: bool,
+    ) -> Result<Scan> {
+        let Opened { snapshot, now_ms, groups, mut wanted } = Opened::new(db, state, read)?;
         wanted.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         for qualifiers in wanted.iter_mut().filter_map(|wanted| wanted.qualifiers.as_mut()) {
             qualifiers.sort_unstable();

@@ -7,8 +7,9 @@
 //!   </AccessGroup>
 //! </Schema>
 //! ```
-//! `maxVersions="all"` keeps all versions. A table that exists has numbers: its own, its version, those of its groups and families
-//! and the next ones of both. It also has `disabled`, `versionsDeleted`, and `<Before>` in a family ([`Past`]). Everything that is not named here is refused: a word that was meant otherwise must not be passed over.
+//! `maxVersions="all"` keeps all versions. A table that exists has numbers: its own, its version, those of its groups and
+//! families, and the next ones of both. It also has `disabled`, `versionsDeleted`, and `<Before>` in a family ([`Past`]).
+//! Everything that is not named here is refused: a word that was meant otherwise must not be passed over.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -27,7 +28,9 @@ const TEXT_BYTES_MAX: usize = 16 << 20;
 const SCHEMA: &str = "Schema";
 const GROUP: &str = "AccessGroup";
 const FAMILY: &str = "ColumnFamily";
-/// What a stricter rule of the family has left.
+/// A limit of versions that is none.
+const ALL: &str = "all";
+/// An earlier rule of the family.
 const BEFORE: &str = "Before";
 
 /// The schema as text, with an end of line at its end.
@@ -59,6 +62,7 @@ pub(super) fn write(schema: &Schema) -> Result<String> {
     writer.write_event(Event::End(BytesEnd::new(SCHEMA))).map_err(failed)?;
     let mut text = String::from_utf8(writer.into_inner()).map_err(failed)?;
     text.push('\n');
+    check_len(&text)?;
     Ok(text)
 }
 
@@ -68,8 +72,7 @@ fn write_family(writer: &mut Writer<Vec<u8>>, family: &Family) -> Result<()> {
         start.push_attribute(("id", family.id.to_string().as_str()));
     }
     start.push_attribute(("name", family.name.as_str()));
-    let versions = family.max_versions.map_or_else(|| "all".to_owned(), |versions| versions.to_string());
-    start.push_attribute(("maxVersions", versions.as_str()));
+    start.push_attribute(("maxVersions", versions_text(family.max_versions).as_str()));
     if let Some(ttl_ms) = family.ttl_ms {
         start.push_attribute(("ttlMs", ttl_ms.to_string().as_str()));
     }
@@ -90,9 +93,26 @@ fn write_family(writer: &mut Writer<Vec<u8>>, family: &Family) -> Result<()> {
         empty.push_attribute((what, value.as_str()));
         writer.write_event(Event::Empty(empty)).map_err(failed)
     };
-    limits.iter().try_for_each(|(sequence, limit)| before(*sequence, "maxVersions", limit.to_string()))?;
+    limits
+        .iter()
+        .try_for_each(|(sequence, limit)| before(*sequence, "maxVersions", versions_text(*limit)))?;
     expired.iter().try_for_each(|(sequence, below)| before(*sequence, "expiredMs", below.to_string()))?;
     writer.write_event(Event::End(BytesEnd::new(FAMILY))).map_err(failed)
+}
+
+fn versions_text(versions: Option<u32>) -> String {
+    versions.map_or_else(|| ALL.to_owned(), |versions| versions.to_string())
+}
+
+/// Fails if no schema has such a long text.
+fn check_len(text: &str) -> Result<()> {
+    if text.len() > TEXT_BYTES_MAX {
+        let len = text.len();
+        return Err(Error::schema(format!(
+            "a schema has {TEXT_BYTES_MAX} bytes at most; this one has {len}"
+        )));
+    }
+    Ok(())
 }
 
 fn failed(error: impl Display) -> Error {
@@ -113,10 +133,7 @@ enum Place {
 /// Reads a schema. Whether a table can have it is not checked.
 pub(super) fn read(text: &str) -> Result<Schema> {
     let mut reading = Reading { reader: Reader::from_str(text), begins_at: 0 };
-    if text.len() > TEXT_BYTES_MAX {
-        return Err(reading
-            .wrong(format!("a schema has {TEXT_BYTES_MAX} bytes at most; this one has {}", text.len())));
-    }
+    check_len(text)?;
     let (mut schema, mut place) = (Schema::new(), Place::Before);
     loop {
         reading.begins_at = reading.reader.buffer_position();
@@ -216,6 +233,11 @@ impl Reading<'_> {
         value.parse().map_err(|error| self.wrong(format!("{name}={value:?}: {error}")))
     }
 
+    /// Reads a limit of versions.
+    fn versions(&self, name: &str, value: &str) -> Result<Option<u32>> {
+        if value == ALL { Ok(None) } else { self.number(name, value).map(Some) }
+    }
+
     fn schema(&self, start: &BytesStart<'_>, schema: &mut Schema) -> Result<()> {
         self.attributes(start, |name, value| {
             match name {
@@ -250,7 +272,7 @@ impl Reading<'_> {
         self.attributes(start, |name, value| {
             match name {
                 "sequence" => sequence = Some(self.number(name, value)?),
-                "maxVersions" => limit = Some(self.number(name, value)?),
+                "maxVersions" => limit = Some(self.versions(name, value)?),
                 "expiredMs" => expired = Some(self.number(name, value)?),
                 _ => return Ok(false),
             }
@@ -273,8 +295,7 @@ impl Reading<'_> {
             match name {
                 "id" => family.id = self.number(name, value)?,
                 "name" => named = Some(value.to_owned()),
-                "maxVersions" if value == "all" => family.max_versions = None,
-                "maxVersions" => family.max_versions = Some(self.number(name, value)?),
+                "maxVersions" => family.max_versions = self.versions(name, value)?,
                 "ttlMs" => family.ttl_ms = Some(self.number(name, value)?),
                 "counter" => family.is_counter = self.number(name, value)?,
                 "versionsDeleted" => family.has_deleted_versions = self.number(name, value)?,

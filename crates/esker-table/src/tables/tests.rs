@@ -430,6 +430,7 @@ fn changes_that_depend_on_the_row_are_refused_where_they_cannot_be() {
         RowMutation::new("r").delete_row().increment("n", "q", 1),
         RowMutation::new("r").delete_family("n").append("n", "q", "x"),
         RowMutation::new("r").put("n", "q", "seven"),
+        RowMutation::new("r").append("n", "q", "seven"),
         RowMutation::new("r").put("f", "q", "x").increment("none", "q", 1),
     ] {
         assert!(table.mutate(&bad).is_err(), "{bad:?}");
@@ -488,4 +489,70 @@ fn checks_compare_as_they_say() {
     assert!(holds("m", &[present("q"), absent("p")]) && holds("m", &[]));
     assert!(!holds("m", &[present("q"), absent("q")]) && !holds("m", &[present("p")]));
     assert!(table.check_and_mutate(&[Check::absent("none", "q")], &RowMutation::new("m")).is_err());
+}
+
+/// A limit that becomes lower removes what is there then, whatever merges have dropped before.
+#[test]
+fn a_lower_limit_counts_from_its_beginning_on_where_versions_were_deleted() {
+    let left = |is_merged: bool| {
+        let tables = Tables::open_in_memory(Options::default()).unwrap();
+        let family = |max: Option<u32>| Family::new("f").max_versions(max);
+        let table = tables.create("t", Schema::new().group("a", [family(None)])).unwrap();
+        for timestamp in [10, 20] {
+            table.mutate(&RowMutation::new("r").put_at("f", "q", timestamp, "v")).unwrap();
+        }
+        table.mutate(&RowMutation::new("r").delete_version("f", "q", 20)).unwrap();
+        if is_merged {
+            table.compact().unwrap();
+        }
+        tables.alter("t", (*table.schema()).clone().with_rules_of(&family(Some(1)))).unwrap();
+        let cells = table.get("r", &Read::all().versions(9)).unwrap();
+        cells.iter().map(|cell| cell.timestamp).collect::<Vec<i64>>()
+    };
+    assert_eq!([left(false), left(true)], [[10], [10]]);
+}
+
+#[test]
+fn a_family_of_another_table_has_nothing_of_this_one() {
+    let tables = Tables::open_in_memory(Options::default()).unwrap();
+    let one = tables.create("one", Schema::new().group("a", [Family::new("wanted")])).unwrap();
+    let two = tables.create("two", Schema::new().group("a", [Family::new("secret")])).unwrap();
+    two.mutate(&RowMutation::new("r").put("secret", "q", "v")).unwrap();
+    let other = one.schema().groups()[0].families()[0].clone();
+    let new = (*two.schema()).clone().without_family("secret").with_family("a", other);
+    tables.alter("two", new).unwrap();
+    assert_eq!(two.get("r", &Read::all()).unwrap(), []);
+    // Nor does a text do it that has numbers and does not say of which table.
+    let text = two.schema().to_xml().unwrap().replacen("table=\"2\" ", "", 1);
+    assert!(matches!(tables.alter("two", Schema::from_xml(&text).unwrap()), Err(Error::Schema { .. })));
+}
+
+#[test]
+fn reads_and_merges_go_on_while_groups_come_and_go() {
+    let tables = Tables::open_in_memory(Options::default()).unwrap();
+    let table = tables.create("t", Schema::new().group("a", [Family::new("f")])).unwrap();
+    table.mutate(&RowMutation::new("r").put("f", "q", "v")).unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                assert_eq!(table.get("r", &Read::all()).unwrap().len(), 1);
+            }
+        });
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                table.compact().unwrap();
+            }
+        });
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                assert!(matches!(table.writer("g"), Ok(_) | Err(Error::NoFamily { .. })));
+            }
+        });
+        for _ in 0..300 {
+            tables.alter("t", (*table.schema()).clone().with_family("b", Family::new("g"))).unwrap();
+            tables.alter("t", (*table.schema()).clone().without_family("g")).unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }

@@ -378,16 +378,12 @@ fn dependent(random: &mut Random, table: &Table, model: &mut Model, place: &Plac
 }
 
 /// Changes the schema or the name of the table.
-fn change(random: &mut Random, tables: &Tables, table: &Table, model: &mut Model, deletes_versions: bool) {
+fn change(random: &mut Random, tables: &Tables, table: &Table, model: &mut Model) {
     if random.below(3) == 0 {
         return tables.rename(&table.name(), random.of(&["u", "v"])).map_or((), drop);
     }
     let family = random.of(FAMILIES).0;
-    let (old, _) = model.rules[family];
-    let is_lower = |max: u32| old.is_none_or(|old| max < old);
-    // A lower limit counts from the beginning on, so with deletes of versions the model says too little.
     let max = random.of(&[None, Some(1), Some(2), Some(3), Some(4)]);
-    let max = max.filter(|max| !deletes_versions || !is_lower(*max));
     let is_short = random.below(2) == 0;
     let rules =
         Family::new(family).max_versions(max).ttl(is_short.then_some(Duration::from_millis(HOUR_MS as u64)));
@@ -473,7 +469,7 @@ fn run(seed: u64, cases: u64, also: Also) {
                 let place: Place = (row.to_vec(), family, random.of(QUALIFIERS).to_vec());
                 dependent(&mut random, &table, &mut model, &place);
             }
-            43 if alters => change(&mut random, &tables, &table, &mut model, deletes_versions),
+            43 if alters => change(&mut random, &tables, &table, &mut model),
             40 if !kept.is_empty() => {
                 let (scan, expected) = kept.swap_remove(random.below(kept.len()));
                 assert_eq!(cells(scan), expected, "a scan that has stayed until case {case}");
