@@ -1,0 +1,327 @@
+//! Statements that change cells, and those that move them from and to files.
+
+use super::Parser;
+use super::time::milliseconds;
+use crate::error::Result;
+use crate::lex::Kind;
+use crate::statement::{
+    Action, Column, Columns, Comparison, Condition, Delete, DeleteTime, DumpTable, LoadData, NewCell,
+    Qualifiers, Statement,
+};
+
+/// A part of a tuple of `VALUES`, and where it is.
+struct Part {
+    at: usize,
+    kind: PartKind,
+}
+
+enum PartKind {
+    Number(u64),
+    String(Vec<u8>),
+    /// A column that is not all in quotes.
+    Column(Column),
+}
+
+impl Parser<'_> {
+    /// `INSERT INTO t VALUES ([ts,] row, column, value), ...`
+    pub(super) fn insert(&mut self) -> Result<Statement> {
+        self.need(&["INTO"])?;
+        let table = self.table()?;
+        Ok(Statement::Insert { table, cells: self.tuples(true)? })
+    }
+
+    /// `VALUES (...), ...`; without rows, the row of each is empty.
+    fn tuples(&mut self, has_row: bool) -> Result<Vec<NewCell>> {
+        self.need(&["VALUES"])?;
+        let mut tuples = Vec::new();
+        loop {
+            self.element()?;
+            let at = self.peek()?.start;
+            self.need_sign("(")?;
+            let mut parts = vec![self.part()?];
+            while parts.len() < 4 && self.eat_sign(",")? {
+                parts.push(self.part()?);
+            }
+            self.need_sign(")")?;
+            let expected = if has_row { 3 } else { 2 };
+            let timestamp =
+                if parts.len() == expected + 1 { Some(self.part_time(parts.remove(0))?) } else { None };
+            if parts.len() != expected {
+                let what = if has_row {
+                    "([timestamp,] row, column, value)"
+                } else {
+                    "([timestamp,] column, value)"
+                };
+                return Err(self.lexer.wrong(at, format!("expected {what}")));
+            }
+            let row = if has_row { self.part_bytes(parts.remove(0), "a row")? } else { Vec::new() };
+            let column = self.part_column(parts.remove(0))?;
+            let value = self.part_bytes(parts.remove(0), "a value")?;
+            tuples.push(NewCell { timestamp, row, column, value });
+            if !self.eat_sign(",")? {
+                return Ok(tuples);
+            }
+        }
+    }
+
+    fn part(&mut self) -> Result<Part> {
+        let token = self.peek()?.clone();
+        let at = token.start;
+        let kind = match token.kind {
+            Kind::Number(number) => {
+                self.take()?;
+                PartKind::Number(number)
+            }
+            // `'cf':q`
+            Kind::String(bytes) if self.lexer.text.get(token.end) != Some(&b':') => {
+                self.take()?;
+                PartKind::String(bytes)
+            }
+            Kind::String(_) | Kind::Word => PartKind::Column(self.column()?),
+            _ => return Err(self.expected("a timestamp, a row, a column or a value")),
+        };
+        Ok(Part { at, kind })
+    }
+
+    fn part_time(&self, part: Part) -> Result<i64> {
+        let value = match part.kind {
+            PartKind::Number(number) => i64::try_from(number).ok(),
+            PartKind::String(bytes) => milliseconds(&bytes),
+            PartKind::Column(_) => None,
+        };
+        let expected = "expected a timestamp (milliseconds since 1970, or 'YYYY-MM-DD hh:mm:ss.mmm' in UTC)";
+        let value = value.filter(|value| *value <= esker_table::TIMESTAMP_MAX);
+        value.ok_or_else(|| self.lexer.wrong(part.at, expected))
+    }
+
+    fn part_bytes(&self, part: Part, what: &str) -> Result<Vec<u8>> {
+        match part.kind {
+            PartKind::String(bytes) => Ok(bytes),
+            _ => Err(self.lexer.wrong(part.at, format!("expected {what} in quotes"))),
+        }
+    }
+
+    fn part_column(&self, part: Part) -> Result<Column> {
+        match part.kind {
+            PartKind::Column(column) => Ok(column),
+            PartKind::String(bytes) => {
+                let colon = bytes.iter().position(|byte| *byte == b':').unwrap_or(bytes.len());
+                let Columns { family, qualifiers } = self.split_column(&bytes, colon, part.at)?;
+                let qualifier =
+                    if let Qualifiers::Exactly(qualifier) = qualifiers { qualifier } else { Vec::new() };
+                Ok(Column { family, qualifier })
+            }
+            PartKind::Number(_) => Err(self.lexer.wrong(part.at, "expected a column, such as `cf:q`")),
+        }
+    }
+
+    /// `DELETE * | c, ... FROM t WHERE ROW = r [TIMESTAMP ts | VERSION ts]`
+    pub(super) fn delete(&mut self) -> Result<Delete> {
+        let columns = self.columns_to_delete()?;
+        self.need(&["FROM"])?;
+        let table = self.table()?;
+        self.need(&["WHERE", "ROW"])?;
+        self.need_sign("=")?;
+        let row = self.bytes("a row")?;
+        let time = self.delete_time(&columns)?;
+        Ok(Delete { columns, table, row, time })
+    }
+
+    /// `*` or columns without patterns.
+    fn columns_to_delete(&mut self) -> Result<Vec<Columns>> {
+        let mut all = Vec::new();
+        if self.eat_sign("*")? {
+            return Ok(all);
+        }
+        loop {
+            let at = self.peek()?.start;
+            let columns = self.columns()?;
+            if matches!(columns.qualifiers, Qualifiers::Prefix(_) | Qualifiers::Regexp(_)) {
+                return Err(self
+                    .lexer
+                    .wrong(at, "expected a family or a column, found a pattern of columns"));
+            }
+            all.push(columns);
+            if !self.eat_sign(",")? {
+                return Ok(all);
+            }
+        }
+    }
+
+    fn delete_time(&mut self, columns: &[Columns]) -> Result<DeleteTime> {
+        let at = self.peek()?.start;
+        if self.eat("TIMESTAMP")? {
+            return self.timestamp().map(DeleteTime::UpTo);
+        }
+        if !self.eat("VERSION")? {
+            return Ok(DeleteTime::Now);
+        }
+        let timestamp = self.timestamp()?;
+        if columns.is_empty() || columns.iter().any(|columns| columns.qualifiers == Qualifiers::All) {
+            return Err(self
+                .lexer
+                .wrong(at, "`VERSION` deletes a version of columns, not of a row or family"));
+        }
+        Ok(DeleteTime::Version(timestamp))
+    }
+
+    /// `t ROW r`
+    fn table_and_row(&mut self) -> Result<(crate::statement::TableName, Vec<u8>)> {
+        let table = self.table()?;
+        self.need(&["ROW"])?;
+        Ok((table, self.bytes("a row")?))
+    }
+
+    /// `INCREMENT t ROW r COLUMN c [BY n]`. There is no sign `-`: `BY '-3'` decrements.
+    pub(super) fn increment(&mut self) -> Result<Statement> {
+        let (table, row) = self.table_and_row()?;
+        self.need(&["COLUMN"])?;
+        let column = self.column()?;
+        let mut by = 1;
+        if self.eat("BY")? {
+            let number = match &self.peek()?.kind {
+                Kind::Number(number) => i64::try_from(*number).ok(),
+                Kind::String(bytes) => std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()),
+                _ => None,
+            };
+            by = number.ok_or_else(|| {
+                self.expected("a number from -2^63 to 2^63 - 1, in quotes if it is negative")
+            })?;
+            self.take()?;
+        }
+        Ok(Statement::Increment { table, row, column, by })
+    }
+
+    /// `APPEND t ROW r COLUMN c VALUE v`
+    pub(super) fn append(&mut self) -> Result<Statement> {
+        let (table, row) = self.table_and_row()?;
+        self.need(&["COLUMN"])?;
+        let column = self.column()?;
+        self.need(&["VALUE"])?;
+        Ok(Statement::Append { table, row, column, value: self.bytes("a value")? })
+    }
+
+    /// `CHECK t ROW r (c = v AND ...) THEN action ...`
+    pub(super) fn check(&mut self) -> Result<Statement> {
+        let (table, row) = self.table_and_row()?;
+        self.need_sign("(")?;
+        let mut conditions = Vec::new();
+        loop {
+            conditions.push(self.condition()?);
+            if !self.eat("AND")? {
+                self.need_sign(")")?;
+                break;
+            }
+        }
+        self.need(&["THEN"])?;
+        let mut then = Vec::new();
+        loop {
+            if self.eat("INSERT")? {
+                for NewCell { timestamp, column, value, .. } in self.tuples(false)? {
+                    then.push(Action::Insert { timestamp, column, value });
+                }
+            } else if self.eat("DELETE")? {
+                self.element()?;
+                let columns = self.columns_to_delete()?;
+                let time = self.delete_time(&columns)?;
+                then.push(Action::Delete { columns, time });
+            } else if then.is_empty() {
+                return Err(self.expected("`INSERT VALUES (...)` or `DELETE ...`"));
+            } else {
+                return Ok(Statement::Check { table, row, conditions, then });
+            }
+        }
+    }
+
+    fn condition(&mut self) -> Result<Condition> {
+        let column = self.column()?;
+        if self.eat("IS")? {
+            return self.need(&["ABSENT"]).map(|()| Condition::Absent(column));
+        }
+        for (sign, comparison) in [
+            ("<", Comparison::Less),
+            ("<=", Comparison::LessOrEqual),
+            ("=", Comparison::Equal),
+            ("!=", Comparison::NotEqual),
+            ("<>", Comparison::NotEqual),
+            (">=", Comparison::GreaterOrEqual),
+            (">", Comparison::Greater),
+        ] {
+            if self.eat_sign(sign)? {
+                return Ok(Condition::Value { column, comparison, value: self.bytes("a value")? });
+            }
+        }
+        Err(self.expected("`IS ABSENT` or a comparison"))
+    }
+
+    /// `LOAD DATA INFILE [options] f INTO TABLE t`
+    pub(super) fn load(&mut self) -> Result<Statement> {
+        self.need(&["DATA", "INFILE"])?;
+        let (mut row_key_columns, mut timestamp_column, mut header_file) = (Vec::new(), None, None);
+        let (mut row_uniquify_chars, mut flags) = (None, [false; 4]);
+        const FLAGS: [&str; 4] =
+            ["DUPLICATE_KEY_COLUMNS", "IGNORE_UNKNOWN_COLUMNS", "SINGLE_CELL_FORMAT", "NO_ESCAPE"];
+        'options: loop {
+            for (flag, word) in flags.iter_mut().zip(FLAGS) {
+                if self.eat(word)? {
+                    *flag = true;
+                    continue 'options;
+                }
+            }
+            if self.eat("ROW_KEY_COLUMN")? {
+                self.need_sign("=")?;
+                row_key_columns.clear();
+                loop {
+                    self.element()?;
+                    row_key_columns.push(self.name("the name of a column of the file")?.into_bytes());
+                    if !self.eat_sign("+")? {
+                        break;
+                    }
+                }
+            } else if self.eat("TIMESTAMP_COLUMN")? {
+                self.need_sign("=")?;
+                timestamp_column = Some(self.name("the name of a column of the file")?.into_bytes());
+            } else if self.eat("HEADER_FILE")? {
+                self.need_sign("=")?;
+                header_file = Some(self.bytes("a file")?);
+            } else if self.eat("ROW_UNIQUIFY_CHARS")? {
+                self.need_sign("=")?;
+                row_uniquify_chars = Some(self.number("a number of characters")?);
+            } else {
+                break;
+            }
+        }
+        let file = self.bytes("a file")?;
+        self.need(&["INTO", "TABLE"])?;
+        let table = self.table()?;
+        let [duplicate_key_columns, ignore_unknown_columns, single_cell_format, no_escape] = flags;
+        Ok(Statement::LoadData(LoadData {
+            row_key_columns,
+            timestamp_column,
+            header_file,
+            row_uniquify_chars,
+            duplicate_key_columns,
+            ignore_unknown_columns,
+            single_cell_format,
+            no_escape,
+            file,
+            table,
+        }))
+    }
+
+    /// `DUMP TABLE t [COLUMNS c, ...] [BUCKETS n] INTO FILE f`
+    pub(super) fn dump(&mut self) -> Result<Statement> {
+        self.need(&["TABLE"])?;
+        let table = self.table()?;
+        let mut columns = Vec::new();
+        if self.eat("COLUMNS")? {
+            columns.push(self.columns()?);
+            while self.eat_sign(",")? {
+                columns.push(self.columns()?);
+            }
+        }
+        let buckets = if self.eat("BUCKETS")? { Some(self.number("a number of buckets")?) } else { None };
+        self.need(&["INTO", "FILE"])?;
+        Ok(Statement::DumpTable(DumpTable { table, columns, buckets, file: self.bytes("a file")? }))
+    }
+}

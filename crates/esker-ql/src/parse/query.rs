@@ -1,0 +1,333 @@
+//! `SELECT`.
+//!
+//! ```text
+//! 'a' <= ROW < 'b'       a chain: a bound, the key, a bound; either bound may be missing
+//! (ROW = 'a' OR ...)     alternatives of one kind, rows or cells
+//! ```
+
+use super::Parser;
+use super::time::milliseconds;
+use crate::error::Result;
+use crate::lex::Kind;
+use crate::statement::{
+    Bound, CellPlace, Columns, Interval, Qualifiers, Rows, Select, SelectOptions, Term, ValueTest,
+};
+
+/// What a chain of comparisons is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Row,
+    Cell,
+    Time,
+}
+
+/// The bound of a chain, before it is known what the chain is about.
+#[derive(Debug)]
+struct Literal {
+    at: usize,
+    kind: Kind,
+    /// `'row', 'cf:q'`
+    column: Option<Columns>,
+}
+
+const TERMS: &str = "a condition on `ROW`, `CELL`, `VALUE`, `TIMESTAMP` or a column";
+
+impl Parser<'_> {
+    /// What is behind `SELECT`.
+    pub(super) fn select(&mut self) -> Result<Select> {
+        let is_of_cells = self.eat("CELLS")?;
+        let mut columns = Vec::new();
+        if !self.eat_sign("*")? {
+            columns.push(self.columns()?);
+            while self.eat_sign(",")? {
+                columns.push(self.columns()?);
+            }
+        }
+        self.need(&["FROM"])?;
+        let table = self.table()?;
+        let mut terms = Vec::new();
+        if self.eat("WHERE")? {
+            terms.push(self.term()?);
+            while self.eat("AND")? {
+                terms.push(self.term()?);
+            }
+            if self.is_word("OR")? {
+                return Err(self.expected("`AND`; alternatives with `OR` have to be between parentheses"));
+            }
+        }
+        let options = self.options()?;
+        Ok(Select { is_of_cells, columns, table, terms, options })
+    }
+
+    fn options(&mut self) -> Result<SelectOptions> {
+        let mut options = SelectOptions::default();
+        'options: loop {
+            let at = self.peek()?.start;
+            let numbers = [
+                ("MAX_VERSIONS", &mut options.max_versions),
+                ("LIMIT", &mut options.limit),
+                ("OFFSET", &mut options.offset),
+                ("CELL_LIMIT", &mut options.cell_limit),
+                ("CELL_OFFSET", &mut options.cell_offset),
+                ("CELL_LIMIT_PER_FAMILY", &mut options.cell_limit_per_family),
+            ];
+            for (word, option) in numbers {
+                if self.eat(word)? {
+                    let number = self.number("a number")?;
+                    if option.replace(number).is_some() {
+                        return Err(self.lexer.wrong(at, "the option is there twice"));
+                    }
+                    continue 'options;
+                }
+            }
+            let flags = [
+                ("KEYS_ONLY", &mut options.keys_only),
+                ("DISPLAY_TIMESTAMPS", &mut options.display_timestamps),
+                ("RETURN_DELETES", &mut options.return_deletes),
+                ("NO_ESCAPE", &mut options.no_escape),
+                ("SCAN_AND_FILTER_ROWS", &mut options.scan_and_filter_rows),
+                ("REVERSED", &mut options.reversed),
+            ];
+            for (word, option) in flags {
+                if self.eat(word)? {
+                    *option = true;
+                    continue 'options;
+                }
+            }
+            if !self.eat("INTO")? {
+                return Ok(options);
+            }
+            self.need(&["FILE"])?;
+            options.into_file = Some(self.bytes("a file")?);
+        }
+    }
+
+    /// A part of `WHERE`.
+    fn term(&mut self) -> Result<Term> {
+        if !self.eat_sign("(")? {
+            return self.simple_term();
+        }
+        let at = self.peek()?.start;
+        let mut all = self.simple_term()?;
+        while self.eat("OR")? {
+            let next = self.simple_term()?;
+            match (&mut all, next) {
+                (Term::Rows(rows), Term::Rows(more)) => rows.extend(more),
+                (Term::Cells(cells), Term::Cells(more)) => cells.extend(more),
+                _ => {
+                    let message = "alternatives with `OR` are either all of `ROW` or all of `CELL`";
+                    return Err(self.lexer.wrong(at, message));
+                }
+            }
+        }
+        self.need_sign(")")?;
+        Ok(all)
+    }
+
+    /// A part of `WHERE` without parentheses.
+    fn simple_term(&mut self) -> Result<Term> {
+        self.element()?;
+        if let Some(key) = self.key()? {
+            return self.key_first(key);
+        }
+        if self.eat("VALUE")? {
+            self.need(&["REGEXP"])?;
+            return self.bytes("a regular expression").map(Term::ValueRegexp);
+        }
+        let token = self.peek()?.clone();
+        match token.kind {
+            Kind::Number(_) => {
+                let literal = self.literal()?;
+                self.chain(literal)
+            }
+            Kind::String(bytes) => {
+                let literal = self.string_literal()?;
+                match literal {
+                    Some(literal) => self.chain(literal),
+                    None => {
+                        // A column; a token is read again where one was looked at.
+                        self.lexer.at = token.start;
+                        self.next = None;
+                        if bytes.is_empty() {
+                            return Err(self.expected(TERMS));
+                        }
+                        self.column_term()
+                    }
+                }
+            }
+            Kind::Word => self.column_term(),
+            _ => Err(self.expected(TERMS)),
+        }
+    }
+
+    fn key(&mut self) -> Result<Option<Key>> {
+        for (word, key) in [("ROW", Key::Row), ("CELL", Key::Cell), ("TIMESTAMP", Key::Time)] {
+            if self.eat(word)? {
+                return Ok(Some(key));
+            }
+        }
+        Ok(None)
+    }
+
+    /// `cf = 'v'`, `cf =^ 'v'`, `cf REGEXP 'v'`
+    fn column_term(&mut self) -> Result<Term> {
+        let columns = self.columns()?;
+        let test = if self.eat_sign("=")? {
+            ValueTest::Exactly(self.bytes("a value")?)
+        } else if self.eat_sign("=^")? {
+            ValueTest::Prefix(self.bytes("the beginning of a value")?)
+        } else if self.eat("REGEXP")? {
+            ValueTest::Regexp(self.bytes("a regular expression")?)
+        } else {
+            return Err(self.expected("`=`, `=^` or `REGEXP`"));
+        };
+        Ok(Term::Column { columns, test })
+    }
+
+    /// A string that begins a chain; `None`: it is a column.
+    fn string_literal(&mut self) -> Result<Option<Literal>> {
+        let literal = self.literal()?;
+        let next = &self.peek()?.kind;
+        let is_bound = literal.column.is_some() || matches!(next, Kind::Sign("<" | "<=" | ">" | ">="));
+        Ok(is_bound.then_some(literal))
+    }
+
+    /// `'r'`, `'r','cf:q'` or a number.
+    fn literal(&mut self) -> Result<Literal> {
+        let token = self.take()?;
+        if !matches!(token.kind, Kind::String(_) | Kind::Number(_)) {
+            return Err(self.expected_at(&token, "a row, a cell or a timestamp"));
+        }
+        let is_string = matches!(token.kind, Kind::String(_));
+        let column = if is_string && self.eat_sign(",")? { Some(self.columns()?) } else { None };
+        Ok(Literal { at: token.start, kind: token.kind, column })
+    }
+
+    /// A chain whose first bound was read.
+    fn chain(&mut self, first: Literal) -> Result<Term> {
+        let sign = self.inequality()?;
+        let Some(sign) = sign else { return Err(self.expected("`<`, `<=`, `>` or `>=`")) };
+        let Some(key) = self.key()? else { return Err(self.expected("`ROW`, `CELL` or `TIMESTAMP`")) };
+        // `'a' < ROW` is `ROW > 'a'`.
+        let first_is_low = sign.0;
+        let (mut low, mut high) = (None, None);
+        let bound = (first, sign.1);
+        if first_is_low {
+            low = Some(bound);
+        } else {
+            high = Some(bound);
+        }
+        if let Some((is_high, is_included)) = self.inequality()? {
+            let second = self.literal()?;
+            if is_high != first_is_low {
+                return Err(self.lexer.wrong(second.at, "both bounds are on the same side"));
+            }
+            let bound = Some((second, is_included));
+            if is_high { high = bound } else { low = bound }
+        }
+        self.interval(key, low, high)
+    }
+
+    /// `ROW ...`, `CELL ...`, `TIMESTAMP ...`
+    fn key_first(&mut self, key: Key) -> Result<Term> {
+        if key == Key::Row {
+            if self.eat_sign("=^")? {
+                return Ok(Term::Rows(vec![Rows::Prefix(self.bytes("the beginning of a row")?)]));
+            }
+            if self.eat("REGEXP")? {
+                return Ok(Term::Rows(vec![Rows::Regexp(self.bytes("a regular expression")?)]));
+            }
+            if self.eat_sign("=")? {
+                return Ok(Term::Rows(vec![Rows::Exactly(self.bytes("a row")?)]));
+            }
+        }
+        if self.is_sign("=")? {
+            self.take()?;
+            let literal = self.literal()?;
+            let again =
+                Literal { at: literal.at, kind: literal.kind.clone(), column: literal.column.clone() };
+            return self.interval(key, Some((again, true)), Some((literal, true)));
+        }
+        match self.inequality()? {
+            Some((is_high, is_included)) => {
+                let bound = Some((self.literal()?, is_included));
+                if is_high { self.interval(key, None, bound) } else { self.interval(key, bound, None) }
+            }
+            None if key == Key::Row => Err(self.expected("`=`, `=^`, `REGEXP`, `<`, `<=`, `>` or `>=`")),
+            None => Err(self.expected("`=`, `<`, `<=`, `>` or `>=`")),
+        }
+    }
+
+    /// `<`, `<=`: true; `>`, `>=`: false; and whether the bound is included.
+    fn inequality(&mut self) -> Result<Option<(bool, bool)>> {
+        let found = match self.peek()?.kind {
+            Kind::Sign("<") => (true, false),
+            Kind::Sign("<=") => (true, true),
+            Kind::Sign(">") => (false, false),
+            Kind::Sign(">=") => (false, true),
+            _ => return Ok(None),
+        };
+        self.take()?;
+        Ok(Some(found))
+    }
+
+    fn interval(
+        &mut self,
+        key: Key,
+        low: Option<(Literal, bool)>,
+        high: Option<(Literal, bool)>,
+    ) -> Result<Term> {
+        Ok(match key {
+            Key::Row => Term::Rows(vec![Rows::Within(Interval {
+                low: self.bound(low, Self::row_of)?,
+                high: self.bound(high, Self::row_of)?,
+            })]),
+            Key::Cell => Term::Cells(vec![Interval {
+                low: self.bound(low, Self::cell_of)?,
+                high: self.bound(high, Self::cell_of)?,
+            }]),
+            Key::Time => Term::Time(Interval {
+                low: self.bound(low, |parser, literal| parser.time_of(&literal))?,
+                high: self.bound(high, |parser, literal| parser.time_of(&literal))?,
+            }),
+        })
+    }
+
+    fn bound<T>(
+        &self,
+        bound: Option<(Literal, bool)>,
+        read: impl Fn(&Self, Literal) -> Result<T>,
+    ) -> Result<Option<Bound<T>>> {
+        bound.map(|(literal, is_included)| Ok(Bound { at: read(self, literal)?, is_included })).transpose()
+    }
+
+    fn row_of(&self, literal: Literal) -> Result<Vec<u8>> {
+        match (literal.kind, literal.column) {
+            (Kind::String(row), None) => Ok(row),
+            _ => Err(self.lexer.wrong(literal.at, "expected a row in quotes")),
+        }
+    }
+
+    fn cell_of(&self, literal: Literal) -> Result<CellPlace> {
+        let wrong = || self.lexer.wrong(literal.at, "expected a row in quotes, a comma and a column");
+        let (Kind::String(row), Some(columns)) = (literal.kind, literal.column) else { return Err(wrong()) };
+        let qualifier = match columns.qualifiers {
+            Qualifiers::All => Vec::new(),
+            Qualifiers::Exactly(qualifier) => qualifier,
+            _ => return Err(wrong()),
+        };
+        Ok(CellPlace { row, column: crate::statement::Column { family: columns.family, qualifier } })
+    }
+
+    fn time_of(&self, literal: &Literal) -> Result<i64> {
+        let value = match (&literal.kind, &literal.column) {
+            (Kind::Number(number), None) => i64::try_from(*number).ok(),
+            (Kind::String(bytes), None) => milliseconds(bytes),
+            _ => None,
+        };
+        let expected = "expected a timestamp (milliseconds since 1970, or 'YYYY-MM-DD hh:mm:ss.mmm' in UTC)";
+        value
+            .filter(|value| *value <= esker_table::TIMESTAMP_MAX)
+            .ok_or_else(|| self.lexer.wrong(literal.at, expected))
+    }
+}

@@ -1,0 +1,227 @@
+//! Statements about namespaces, tables and schemas.
+
+use super::Parser;
+use crate::error::Result;
+use crate::lex::Kind;
+use crate::statement::{Change, FamilyItem, SchemaItem, Statement};
+
+/// Units of a time to live, in milliseconds; each may end with an `S`.
+const UNITS: [(&str, u64); 7] = [
+    ("MILLISECOND", 1),
+    ("SECOND", 1_000),
+    ("MINUTE", 60_000),
+    ("HOUR", 3_600_000),
+    ("DAY", 86_400_000),
+    ("WEEK", 604_800_000),
+    ("MONTH", 2_592_000_000),
+];
+
+/// Options of HQL's access groups and tables that Esker does not need.
+const UNKNOWN_OPTIONS: [&str; 5] = ["IN_MEMORY", "BLOCKSIZE", "REPLICATION", "COMPRESSOR", "BLOOMFILTER"];
+
+impl Parser<'_> {
+    /// `CREATE ...`
+    pub(super) fn create(&mut self) -> Result<Statement> {
+        if self.eat("NAMESPACE")? {
+            let if_not_exists = self.eat("IF")?;
+            if if_not_exists {
+                self.need(&["NOT", "EXISTS"])?;
+            }
+            return Ok(Statement::CreateNamespace { name: self.name("a namespace's name")?, if_not_exists });
+        }
+        if self.is_word("USER")? {
+            let at = self.peek()?.start;
+            return Err(self.lexer.wrong(at, "not yet: users come later"));
+        }
+        if !self.eat("TABLE")? {
+            return Err(self.expected("`TABLE` or `NAMESPACE`"));
+        }
+        let table = self.table()?;
+        if self.eat("LIKE")? {
+            return Ok(Statement::CreateTableLike { table, like: self.table()? });
+        }
+        let items = self.schema_items()?;
+        self.refuse_option()?;
+        Ok(Statement::CreateTable { table, items })
+    }
+
+    /// `(item, ...)`
+    fn schema_items(&mut self) -> Result<Vec<SchemaItem>> {
+        if !self.eat_sign("(")? {
+            return Err(self.expected("`(` and the column families"));
+        }
+        let mut items = Vec::new();
+        loop {
+            self.element()?;
+            items.push(self.schema_item()?);
+            if !self.eat_sign(",")? {
+                self.need_sign(")")?;
+                return Ok(items);
+            }
+        }
+    }
+
+    fn schema_item(&mut self) -> Result<SchemaItem> {
+        if self.eat("ACCESS")? {
+            self.need(&["GROUP"])?;
+            let name = self.name("an access group's name")?;
+            self.refuse_option()?;
+            self.need_sign("(")?;
+            let mut families = Vec::new();
+            if !self.eat_sign(")")? {
+                loop {
+                    self.element()?;
+                    families.push(self.family_item()?);
+                    if !self.eat_sign(",")? {
+                        self.need_sign(")")?;
+                        break;
+                    }
+                }
+            }
+            self.refuse_option()?;
+            return Ok(SchemaItem::Group { name, families });
+        }
+        let of_qualifiers = self.eat("QUALIFIER")?;
+        if of_qualifiers {
+            self.need(&["INDEX"])?;
+        }
+        if of_qualifiers || self.eat("INDEX")? {
+            return Ok(SchemaItem::Index { of_qualifiers, family: self.name("a column family's name")? });
+        }
+        self.family_item().map(SchemaItem::Family)
+    }
+
+    fn family_item(&mut self) -> Result<FamilyItem> {
+        let name = self.name("a column family's name, `ACCESS GROUP` or `INDEX`")?;
+        let mut family = FamilyItem { name, ..FamilyItem::default() };
+        loop {
+            let at = self.peek()?.start;
+            let again = if self.eat("MAX_VERSIONS")? {
+                let versions = if self.eat("ALL")? { 0 } else { self.versions()? };
+                family.max_versions.replace(versions).is_some()
+            } else if self.eat("TTL")? {
+                let ttl_ms = self.duration()?;
+                family.ttl_ms.replace(ttl_ms).is_some()
+            } else if self.eat("TIME_ORDER")? {
+                let is_ascending = self.eat("ASC")?;
+                if !is_ascending {
+                    self.need(&["DESC"])?;
+                }
+                family.is_oldest_first.replace(is_ascending).is_some()
+            } else if self.eat("COUNTER")? {
+                std::mem::replace(&mut family.is_counter, true)
+            } else {
+                self.refuse_option()?;
+                return Ok(family);
+            };
+            if again {
+                return Err(self.lexer.wrong(at, "the option is there twice"));
+            }
+        }
+    }
+
+    fn versions(&mut self) -> Result<u32> {
+        const EXPECTED: &str = "a number of versions (1 to 4,294,967,295) or `ALL`";
+        match self.peek()?.kind {
+            Kind::Number(number @ 1..=0xffff_ffff) => self.take().map(|_| number as u32),
+            _ => Err(self.expected(EXPECTED)),
+        }
+    }
+
+    /// `2 WEEKS`; without a unit, seconds.
+    fn duration(&mut self) -> Result<u64> {
+        let at = self.peek()?.start;
+        let number = self.number("a number and a unit, such as `2 WEEKS`")?;
+        let mut unit_ms = 1_000;
+        for (unit, ms) in UNITS {
+            if self.eat(unit)? || self.eat(&format!("{unit}S"))? {
+                unit_ms = ms;
+                break;
+            }
+        }
+        number.checked_mul(unit_ms).ok_or_else(|| self.lexer.wrong(at, "the time to live is too long"))
+    }
+
+    /// Fails at an option that HQL has, and Esker has not.
+    fn refuse_option(&mut self) -> Result<()> {
+        for option in UNKNOWN_OPTIONS {
+            if self.is_word(option)? {
+                let at = self.peek()?.start;
+                let message =
+                    format!("Esker has no `{option}` for a table: the options of the store are for all");
+                return Err(self.lexer.wrong(at, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// `ALTER TABLE t ...`
+    pub(super) fn alter(&mut self) -> Result<Statement> {
+        self.need(&["TABLE"])?;
+        let table = self.table()?;
+        let mut changes = Vec::new();
+        loop {
+            self.element()?;
+            if self.eat("ADD")? {
+                changes.push(Change::Add(self.schema_items()?));
+            } else if self.eat("DROP")? {
+                changes.push(Change::Drop(self.names("a column family's name")?));
+            } else if self.eat("RENAME")? {
+                self.need(&["COLUMN", "FAMILY"])?;
+                self.need_sign("(")?;
+                let from = self.name("a column family's name")?;
+                self.need_sign(",")?;
+                let to = self.name("a column family's new name")?;
+                self.need_sign(")")?;
+                changes.push(Change::RenameFamily { from, to });
+            } else if changes.is_empty() {
+                return Err(self.expected("`ADD`, `DROP` or `RENAME COLUMN FAMILY`"));
+            } else {
+                return Ok(Statement::AlterTable { table, changes });
+            }
+        }
+    }
+
+    /// `RENAME TABLE a TO b`
+    pub(super) fn rename(&mut self) -> Result<Statement> {
+        self.need(&["TABLE"])?;
+        let from = self.table()?;
+        self.need(&["TO"])?;
+        Ok(Statement::RenameTable { from, to: self.table()? })
+    }
+
+    /// `DROP TABLE`, `DROP NAMESPACE`
+    pub(super) fn drop(&mut self) -> Result<Statement> {
+        let is_table = self.eat("TABLE")?;
+        if !is_table && !self.eat("NAMESPACE")? {
+            return Err(self.expected("`TABLE` or `NAMESPACE`"));
+        }
+        let if_exists = self.eat("IF")?;
+        if if_exists {
+            self.need(&["EXISTS"])?;
+        }
+        if is_table {
+            return Ok(Statement::DropTable { table: self.table()?, if_exists });
+        }
+        Ok(Statement::DropNamespace { name: self.name("a namespace's name")?, if_exists })
+    }
+
+    /// `SHOW ...`
+    pub(super) fn show(&mut self) -> Result<Statement> {
+        if self.eat("TABLES")? {
+            return Ok(Statement::ShowTables);
+        }
+        if self.eat("NAMESPACES")? {
+            return Ok(Statement::ShowNamespaces);
+        }
+        if self.eat("CREATE")? {
+            self.need(&["TABLE"])?;
+            return self.table().map(Statement::ShowCreateTable);
+        }
+        if self.is_word("REGIONS")? {
+            let at = self.peek()?.start;
+            return Err(self.lexer.wrong(at, "not yet: regions come later"));
+        }
+        Err(self.expected("`TABLES`, `NAMESPACES` or `CREATE TABLE`"))
+    }
+}

@@ -1,0 +1,533 @@
+//! Statements as text, on one line.
+//!
+//! A name is in quotes where it might be taken for a word of the language; a string has escapes for all but printable ASCII.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+use crate::statement::{
+    Action, Bound, Change, Column, Columns, Comparison, Condition, Delete, DeleteTime, DumpTable, FamilyItem,
+    Interval, LoadData, NewCell, Qualifiers, Rows, SchemaItem, Select, SelectOptions, Statement, TableName,
+    Term, ValueTest,
+};
+
+/// The words of the language that may stand where a name may, or that a shell completes.
+pub const KEYWORDS: [&str; 97] = [
+    "ABSENT",
+    "ACCESS",
+    "ADD",
+    "ALL",
+    "ALTER",
+    "AND",
+    "APPEND",
+    "ASC",
+    "BUCKETS",
+    "BY",
+    "CELL",
+    "CELLS",
+    "CELL_LIMIT",
+    "CELL_LIMIT_PER_FAMILY",
+    "CELL_OFFSET",
+    "CHECK",
+    "COLUMN",
+    "COLUMNS",
+    "COMPACT",
+    "COUNTER",
+    "CREATE",
+    "DATA",
+    "DAYS",
+    "DELETE",
+    "DESC",
+    "DESCRIBE",
+    "DISPLAY_TIMESTAMPS",
+    "DROP",
+    "DUMP",
+    "DUPLICATE_KEY_COLUMNS",
+    "EXISTS",
+    "EXPLAIN",
+    "FAMILY",
+    "FILE",
+    "FROM",
+    "GET",
+    "GROUP",
+    "HEADER_FILE",
+    "HOURS",
+    "IDS",
+    "IF",
+    "IGNORE_UNKNOWN_COLUMNS",
+    "INCREMENT",
+    "INDEX",
+    "INFILE",
+    "INSERT",
+    "INTO",
+    "IS",
+    "KEYS_ONLY",
+    "LIKE",
+    "LIMIT",
+    "LISTING",
+    "LOAD",
+    "MAX_VERSIONS",
+    "MILLISECONDS",
+    "MINUTES",
+    "MONTHS",
+    "NAMESPACE",
+    "NAMESPACES",
+    "NOT",
+    "NO_ESCAPE",
+    "OFFSET",
+    "OR",
+    "QUALIFIER",
+    "REGEXP",
+    "RENAME",
+    "RETURN_DELETES",
+    "REVERSED",
+    "ROW",
+    "ROW_KEY_COLUMN",
+    "ROW_UNIQUIFY_CHARS",
+    "SCAN_AND_FILTER_ROWS",
+    "SECONDS",
+    "SELECT",
+    "SHOW",
+    "SINGLE_CELL_FORMAT",
+    "TABLE",
+    "TABLES",
+    "THEN",
+    "TIMESTAMP",
+    "TIMESTAMP_COLUMN",
+    "TIME_ORDER",
+    "TO",
+    "TTL",
+    "USE",
+    "VALUE",
+    "VALUES",
+    "VERSION",
+    "WEEKS",
+    "WHERE",
+    "WITH",
+    "IN_MEMORY",
+    "BLOCKSIZE",
+    "REPLICATION",
+    "COMPRESSOR",
+    "BLOOMFILTER",
+    "X",
+];
+
+/// A name.
+struct Name<'a>(&'a str);
+
+impl Display for Name<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let name = self.0;
+        let is_plain = name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_')
+            && name.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.'))
+            && !name.contains("--")
+            && !KEYWORDS.iter().any(|word| word.eq_ignore_ascii_case(name));
+        if is_plain { f.write_str(name) } else { Bytes(name.as_bytes()).fmt(f) }
+    }
+}
+
+/// Bytes in quotes.
+struct Bytes<'a>(&'a [u8]);
+
+impl Display for Bytes<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_char('\'')?;
+        for &byte in self.0 {
+            match byte {
+                b'\\' => f.write_str("\\\\")?,
+                b'\'' => f.write_str("\\'")?,
+                b'\n' => f.write_str("\\n")?,
+                b'\t' => f.write_str("\\t")?,
+                b'\r' => f.write_str("\\r")?,
+                b' '..=b'~' => f.write_char(char::from(byte))?,
+                _ => write!(f, "\\x{byte:02x}")?,
+            }
+        }
+        f.write_char('\'')
+    }
+}
+
+/// Things with commas between.
+fn list<T: Display>(f: &mut Formatter<'_>, all: impl IntoIterator<Item = T>) -> fmt::Result {
+    for (place, one) in all.into_iter().enumerate() {
+        write!(f, "{}{one}", if place == 0 { "" } else { ", " })?;
+    }
+    Ok(())
+}
+
+/// Columns, or `*`.
+fn columns_or_all(f: &mut Formatter<'_>, columns: &[Columns]) -> fmt::Result {
+    if columns.is_empty() { f.write_char('*') } else { list(f, columns) }
+}
+
+/// ` WORD` if `is_set`.
+fn flag(f: &mut Formatter<'_>, word: &str, is_set: bool) -> fmt::Result {
+    if is_set { write!(f, " {word}") } else { Ok(()) }
+}
+
+/// ` WORD n` if there is one.
+fn option<T: Display>(f: &mut Formatter<'_>, word: &str, value: Option<T>) -> fmt::Result {
+    value.map_or(Ok(()), |value| write!(f, " {word} {value}"))
+}
+
+impl Display for TableName {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{}:{}", Name(namespace), Name(&self.name)),
+            None => Name(&self.name).fmt(f),
+        }
+    }
+}
+
+impl Display for Column {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", Name(&self.family), Bytes(&self.qualifier))
+    }
+}
+
+impl Display for Columns {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Name(&self.family).fmt(f)?;
+        match &self.qualifiers {
+            Qualifiers::All => Ok(()),
+            Qualifiers::Exactly(qualifier) => write!(f, ":{}", Bytes(qualifier)),
+            Qualifiers::Prefix(prefix) => write!(f, ":^{}", Bytes(prefix)),
+            Qualifiers::Regexp(regexp) => write!(f, ":/{}/", Slashed(regexp)),
+        }
+    }
+}
+
+/// A regular expression between slashes; the parser lets none through that is not UTF-8.
+struct Slashed<'a>(&'a [u8]);
+
+impl Display for Slashed<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let text = String::from_utf8_lossy(self.0);
+        let mut letters = text.chars();
+        while let Some(letter) = letters.next() {
+            match letter {
+                '/' => f.write_str("\\/")?,
+                '\\' => {
+                    f.write_char('\\')?;
+                    letters.next().map_or(Ok(()), |escaped| f.write_char(escaped))?;
+                }
+                _ => f.write_char(letter)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Display for FamilyItem {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Name(&self.name).fmt(f)?;
+        match self.max_versions {
+            Some(0) => f.write_str(" MAX_VERSIONS ALL")?,
+            versions => option(f, "MAX_VERSIONS", versions)?,
+        }
+        if let Some(ttl_ms) = self.ttl_ms {
+            let units =
+                [(604_800_000, "WEEKS"), (86_400_000, "DAYS"), (3_600_000, "HOURS"), (60_000, "MINUTES")];
+            let units = units.into_iter().chain([(1_000, "SECONDS")]);
+            let unit = units.into_iter().find(|(unit_ms, _)| ttl_ms > 0 && ttl_ms % unit_ms == 0);
+            let (unit_ms, unit) = unit.unwrap_or((1, "MILLISECONDS"));
+            write!(f, " TTL {} {unit}", ttl_ms / unit_ms)?;
+        }
+        option(
+            f,
+            "TIME_ORDER",
+            self.is_oldest_first.map(|is_oldest| if is_oldest { "ASC" } else { "DESC" }),
+        )?;
+        flag(f, "COUNTER", self.is_counter)
+    }
+}
+
+impl Display for SchemaItem {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            SchemaItem::Family(family) => family.fmt(f),
+            SchemaItem::Group { name, families } => {
+                write!(f, "ACCESS GROUP {} (", Name(name))?;
+                list(f, families)?;
+                f.write_char(')')
+            }
+            SchemaItem::Index { of_qualifiers, family } => {
+                f.write_str(if *of_qualifiers { "QUALIFIER INDEX " } else { "INDEX " })?;
+                Name(family).fmt(f)
+            }
+        }
+    }
+}
+
+impl Display for Change {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::Add(items) => {
+                f.write_str("ADD (")?;
+                list(f, items)?;
+            }
+            Change::Drop(families) => {
+                f.write_str("DROP (")?;
+                list(f, families.iter().map(|family| Name(family)))?;
+            }
+            Change::RenameFamily { from, to } => {
+                write!(f, "RENAME COLUMN FAMILY ({}, {}", Name(from), Name(to))?;
+            }
+        }
+        f.write_char(')')
+    }
+}
+
+impl Display for NewCell {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_char('(')?;
+        if let Some(timestamp) = self.timestamp {
+            write!(f, "{timestamp}, ")?;
+        }
+        write!(f, "{}, {}, {})", Bytes(&self.row), self.column, Bytes(&self.value))
+    }
+}
+
+impl Display for DeleteTime {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            DeleteTime::Now => Ok(()),
+            DeleteTime::UpTo(timestamp) => write!(f, " TIMESTAMP {timestamp}"),
+            DeleteTime::Version(timestamp) => write!(f, " VERSION {timestamp}"),
+        }
+    }
+}
+
+impl Display for Delete {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("DELETE ")?;
+        columns_or_all(f, &self.columns)?;
+        write!(f, " FROM {} WHERE ROW = {}{}", self.table, Bytes(&self.row), self.time)
+    }
+}
+
+/// An interval of `key`, whose bounds `show` prints.
+fn interval<T, Shown: Display>(
+    f: &mut Formatter<'_>,
+    key: &str,
+    interval: &Interval<T>,
+    show: impl Fn(&T) -> Shown,
+) -> fmt::Result {
+    let sign = |bound: &Bound<T>| if bound.is_included { "<=" } else { "<" };
+    match (&interval.low, &interval.high) {
+        (Some(low), high) => {
+            write!(f, "{} {} {key}", show(&low.at), sign(low))?;
+            high.as_ref().map_or(Ok(()), |high| write!(f, " {} {}", sign(high), show(&high.at)))
+        }
+        (None, Some(high)) => write!(f, "{key} {} {}", sign(high), show(&high.at)),
+        // The parser makes none like this; it means the same.
+        (None, None) => write!(f, "{key} >= ''"),
+    }
+}
+
+impl Display for Rows {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Rows::Exactly(row) => write!(f, "ROW = {}", Bytes(row)),
+            Rows::Within(rows) => interval(f, "ROW", rows, |row| Bytes(row).to_string()),
+            Rows::Prefix(prefix) => write!(f, "ROW =^ {}", Bytes(prefix)),
+            Rows::Regexp(regexp) => write!(f, "ROW REGEXP {}", Bytes(regexp)),
+        }
+    }
+}
+
+/// Alternatives.
+fn either<T>(
+    f: &mut Formatter<'_>,
+    all: &[T],
+    print: impl Fn(&mut Formatter<'_>, &T) -> fmt::Result,
+) -> fmt::Result {
+    let parentheses = if all.len() > 1 { ("(", ")") } else { ("", "") };
+    f.write_str(parentheses.0)?;
+    for (place, one) in all.iter().enumerate() {
+        f.write_str(if place == 0 { "" } else { " OR " })?;
+        print(f, one)?;
+    }
+    f.write_str(parentheses.1)
+}
+
+impl Display for Term {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Term::Rows(rows) => either(f, rows, |f, rows| rows.fmt(f)),
+            Term::Cells(cells) => either(f, cells, |f, cells| {
+                interval(f, "CELL", cells, |cell| format!("{}, {}", Bytes(&cell.row), cell.column))
+            }),
+            Term::Column { columns, test } => match test {
+                ValueTest::Exactly(value) => write!(f, "{columns} = {}", Bytes(value)),
+                ValueTest::Prefix(value) => write!(f, "{columns} =^ {}", Bytes(value)),
+                ValueTest::Regexp(regexp) => write!(f, "{columns} REGEXP {}", Bytes(regexp)),
+            },
+            Term::ValueRegexp(regexp) => write!(f, "VALUE REGEXP {}", Bytes(regexp)),
+            Term::Time(time) => interval(f, "TIMESTAMP", time, |timestamp| *timestamp),
+        }
+    }
+}
+
+impl Display for SelectOptions {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        option(f, "MAX_VERSIONS", self.max_versions)?;
+        option(f, "LIMIT", self.limit)?;
+        option(f, "OFFSET", self.offset)?;
+        option(f, "CELL_LIMIT", self.cell_limit)?;
+        option(f, "CELL_OFFSET", self.cell_offset)?;
+        option(f, "CELL_LIMIT_PER_FAMILY", self.cell_limit_per_family)?;
+        flag(f, "KEYS_ONLY", self.keys_only)?;
+        flag(f, "DISPLAY_TIMESTAMPS", self.display_timestamps)?;
+        flag(f, "RETURN_DELETES", self.return_deletes)?;
+        flag(f, "NO_ESCAPE", self.no_escape)?;
+        flag(f, "SCAN_AND_FILTER_ROWS", self.scan_and_filter_rows)?;
+        flag(f, "REVERSED", self.reversed)?;
+        option(f, "INTO FILE", self.into_file.as_deref().map(Bytes))
+    }
+}
+
+impl Display for Select {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_of_cells { "SELECT CELLS " } else { "SELECT " })?;
+        columns_or_all(f, &self.columns)?;
+        write!(f, " FROM {}", self.table)?;
+        for (place, term) in self.terms.iter().enumerate() {
+            write!(f, " {} {term}", if place == 0 { "WHERE" } else { "AND" })?;
+        }
+        self.options.fmt(f)
+    }
+}
+
+impl Display for Condition {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Condition::Absent(column) => write!(f, "{column} IS ABSENT"),
+            Condition::Value { column, comparison, value } => {
+                let sign = match comparison {
+                    Comparison::Less => "<",
+                    Comparison::LessOrEqual => "<=",
+                    Comparison::Equal => "=",
+                    Comparison::NotEqual => "!=",
+                    Comparison::GreaterOrEqual => ">=",
+                    Comparison::Greater => ">",
+                };
+                write!(f, "{column} {sign} {}", Bytes(value))
+            }
+        }
+    }
+}
+
+impl Display for Action {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Insert { timestamp, column, value } => {
+                f.write_str("INSERT VALUES (")?;
+                timestamp.map_or(Ok(()), |timestamp| write!(f, "{timestamp}, "))?;
+                write!(f, "{column}, {})", Bytes(value))
+            }
+            Action::Delete { columns, time } => {
+                f.write_str("DELETE ")?;
+                columns_or_all(f, columns)?;
+                time.fmt(f)
+            }
+        }
+    }
+}
+
+impl Display for LoadData {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("LOAD DATA INFILE")?;
+        let name = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        for (place, column) in self.row_key_columns.iter().enumerate() {
+            f.write_str(if place == 0 { " ROW_KEY_COLUMN = " } else { " + " })?;
+            Name(&name(column)).fmt(f)?;
+        }
+        if let Some(column) = &self.timestamp_column {
+            write!(f, " TIMESTAMP_COLUMN = {}", Name(&name(column)))?;
+        }
+        option(f, "HEADER_FILE =", self.header_file.as_deref().map(Bytes))?;
+        option(f, "ROW_UNIQUIFY_CHARS =", self.row_uniquify_chars)?;
+        flag(f, "DUPLICATE_KEY_COLUMNS", self.duplicate_key_columns)?;
+        flag(f, "IGNORE_UNKNOWN_COLUMNS", self.ignore_unknown_columns)?;
+        flag(f, "SINGLE_CELL_FORMAT", self.single_cell_format)?;
+        flag(f, "NO_ESCAPE", self.no_escape)?;
+        write!(f, " {} INTO TABLE {}", Bytes(&self.file), self.table)
+    }
+}
+
+impl Display for DumpTable {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "DUMP TABLE {}", self.table)?;
+        if !self.columns.is_empty() {
+            f.write_str(" COLUMNS ")?;
+            list(f, &self.columns)?;
+        }
+        option(f, "BUCKETS", self.buckets)?;
+        write!(f, " INTO FILE {}", Bytes(&self.file))
+    }
+}
+
+impl Display for Statement {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Statement::CreateNamespace { name, if_not_exists } => {
+                write!(
+                    f,
+                    "CREATE NAMESPACE{} {}",
+                    if *if_not_exists { " IF NOT EXISTS" } else { "" },
+                    Name(name)
+                )
+            }
+            Statement::DropNamespace { name, if_exists } => {
+                write!(f, "DROP NAMESPACE{} {}", if *if_exists { " IF EXISTS" } else { "" }, Name(name))
+            }
+            Statement::Use(name) => write!(f, "USE {}", Name(name)),
+            Statement::GetListing => f.write_str("GET LISTING"),
+            Statement::ShowNamespaces => f.write_str("SHOW NAMESPACES"),
+            Statement::ShowTables => f.write_str("SHOW TABLES"),
+            Statement::ShowCreateTable(table) => write!(f, "SHOW CREATE TABLE {table}"),
+            Statement::DescribeTable { table, with_ids } => {
+                write!(f, "DESCRIBE TABLE {}{table}", if *with_ids { "WITH IDS " } else { "" })
+            }
+            Statement::ExistsTable(table) => write!(f, "EXISTS TABLE {table}"),
+            Statement::RenameTable { from, to } => write!(f, "RENAME TABLE {from} TO {to}"),
+            Statement::DropTable { table, if_exists } => {
+                write!(f, "DROP TABLE {}{table}", if *if_exists { "IF EXISTS " } else { "" })
+            }
+            Statement::CreateTable { table, items } => {
+                write!(f, "CREATE TABLE {table} (")?;
+                list(f, items)?;
+                f.write_char(')')
+            }
+            Statement::CreateTableLike { table, like } => write!(f, "CREATE TABLE {table} LIKE {like}"),
+            Statement::AlterTable { table, changes } => {
+                write!(f, "ALTER TABLE {table}")?;
+                changes.iter().try_for_each(|change| write!(f, " {change}"))
+            }
+            Statement::Insert { table, cells } => {
+                write!(f, "INSERT INTO {table} VALUES ")?;
+                list(f, cells)
+            }
+            Statement::Delete(delete) => delete.fmt(f),
+            Statement::Select(select) => select.fmt(f),
+            Statement::Explain(select) => write!(f, "EXPLAIN {select}"),
+            Statement::Increment { table, row, column, by } => {
+                write!(f, "INCREMENT {table} ROW {} COLUMN {column} BY '{by}'", Bytes(row))
+            }
+            Statement::Append { table, row, column, value } => {
+                write!(f, "APPEND {table} ROW {} COLUMN {column} VALUE {}", Bytes(row), Bytes(value))
+            }
+            Statement::Check { table, row, conditions, then } => {
+                write!(f, "CHECK {table} ROW {} (", Bytes(row))?;
+                for (place, condition) in conditions.iter().enumerate() {
+                    write!(f, "{}{condition}", if place == 0 { "" } else { " AND " })?;
+                }
+                f.write_str(") THEN")?;
+                then.iter().try_for_each(|action| write!(f, " {action}"))
+            }
+            Statement::LoadData(load) => load.fmt(f),
+            Statement::DumpTable(dump) => dump.fmt(f),
+            Statement::Compact(table) => write!(f, "COMPACT TABLE {table}"),
+        }
+    }
+}

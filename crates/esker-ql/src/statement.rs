@@ -1,0 +1,476 @@
+//! Statements, as the parser makes them of a text. Printing one (`Display`) gives a text of which the parser makes the same.
+
+use std::ops::Range;
+
+/// A statement and where in the text it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located {
+    /// Its bytes in the text, without the `;`.
+    pub place: Range<usize>,
+    /// What it says.
+    pub statement: Statement,
+}
+
+/// The name of a table: `ns:table`, or `table` in the namespace in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableName {
+    /// The namespace.
+    pub namespace: Option<String>,
+    /// The name in the namespace.
+    pub name: String,
+}
+
+/// A statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Statement {
+    /// `CREATE NAMESPACE [IF NOT EXISTS] n`
+    CreateNamespace {
+        /// Its name.
+        name: String,
+        /// Whether one that is there is no error.
+        if_not_exists: bool,
+    },
+    /// `DROP NAMESPACE [IF EXISTS] n`
+    DropNamespace {
+        /// Its name.
+        name: String,
+        /// Whether one that is not there is no error.
+        if_exists: bool,
+    },
+    /// `USE n`; `USE ''` is the default one.
+    Use(String),
+    /// `GET LISTING`: the namespaces, and the tables of the one in use.
+    GetListing,
+    /// `SHOW NAMESPACES`
+    ShowNamespaces,
+    /// `SHOW TABLES`
+    ShowTables,
+    /// `SHOW CREATE TABLE t`
+    ShowCreateTable(TableName),
+    /// `DESCRIBE TABLE [WITH IDS] t`
+    DescribeTable {
+        /// The table.
+        table: TableName,
+        /// Whether the numbers of groups and families are shown.
+        with_ids: bool,
+    },
+    /// `EXISTS TABLE t`
+    ExistsTable(TableName),
+    /// `RENAME TABLE a TO b`
+    RenameTable {
+        /// The name that it has.
+        from: TableName,
+        /// The name that it gets.
+        to: TableName,
+    },
+    /// `DROP TABLE [IF EXISTS] t`
+    DropTable {
+        /// The table.
+        table: TableName,
+        /// Whether one that is not there is no error.
+        if_exists: bool,
+    },
+    /// `CREATE TABLE t (...)`
+    CreateTable {
+        /// The table.
+        table: TableName,
+        /// What is between the parentheses.
+        items: Vec<SchemaItem>,
+    },
+    /// `CREATE TABLE t LIKE u`
+    CreateTableLike {
+        /// The table.
+        table: TableName,
+        /// The table whose schema it gets.
+        like: TableName,
+    },
+    /// `ALTER TABLE t ...`
+    AlterTable {
+        /// The table.
+        table: TableName,
+        /// The changes, in their order.
+        changes: Vec<Change>,
+    },
+    /// `INSERT INTO t VALUES (...), ...`
+    Insert {
+        /// The table.
+        table: TableName,
+        /// The cells.
+        cells: Vec<NewCell>,
+    },
+    /// `DELETE ... FROM t WHERE ROW = r`
+    Delete(Delete),
+    /// `SELECT ...`
+    Select(Box<Select>),
+    /// `EXPLAIN SELECT ...`
+    Explain(Box<Select>),
+    /// `INCREMENT t ROW r COLUMN c [BY n]`
+    Increment {
+        /// The table.
+        table: TableName,
+        /// The row.
+        row: Vec<u8>,
+        /// The column.
+        column: Column,
+        /// By how much.
+        by: i64,
+    },
+    /// `APPEND t ROW r COLUMN c VALUE v`
+    Append {
+        /// The table.
+        table: TableName,
+        /// The row.
+        row: Vec<u8>,
+        /// The column.
+        column: Column,
+        /// What is put behind the value.
+        value: Vec<u8>,
+    },
+    /// `CHECK t ROW r (c = v AND ...) THEN ...`
+    Check {
+        /// The table.
+        table: TableName,
+        /// The row.
+        row: Vec<u8>,
+        /// What has to be so.
+        conditions: Vec<Condition>,
+        /// What is done then, in its order.
+        then: Vec<Action>,
+    },
+    /// `LOAD DATA INFILE ...`
+    LoadData(LoadData),
+    /// `DUMP TABLE t ...`
+    DumpTable(DumpTable),
+    /// `COMPACT TABLE t`
+    Compact(TableName),
+}
+
+/// What a table is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SchemaItem {
+    /// A column family.
+    Family(FamilyItem),
+    /// `ACCESS GROUP g (cf, ...)`
+    Group {
+        /// Its name.
+        name: String,
+        /// Its families: names of such as are listed elsewhere, or definitions.
+        families: Vec<FamilyItem>,
+    },
+    /// `INDEX cf`, `QUALIFIER INDEX cf`
+    Index {
+        /// Whether it is one of the qualifiers, not of the values.
+        of_qualifiers: bool,
+        /// The family.
+        family: String,
+    },
+}
+
+/// A column family.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FamilyItem {
+    /// Its name.
+    pub name: String,
+    /// `MAX_VERSIONS n`; 0 (`MAX_VERSIONS ALL`): all.
+    pub max_versions: Option<u32>,
+    /// `TTL n unit`, in milliseconds.
+    pub ttl_ms: Option<u64>,
+    /// `TIME_ORDER`: whether the oldest version comes first.
+    pub is_oldest_first: Option<bool>,
+    /// `COUNTER`
+    pub is_counter: bool,
+}
+
+/// A change of a schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// `ADD (...)`
+    Add(Vec<SchemaItem>),
+    /// `DROP (cf, ...)`
+    Drop(Vec<String>),
+    /// `RENAME COLUMN FAMILY (a, b)`
+    RenameFamily {
+        /// The name that it has.
+        from: String,
+        /// The name that it gets.
+        to: String,
+    },
+}
+
+/// A column: a family and a qualifier.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// The family.
+    pub family: String,
+    /// The qualifier.
+    pub qualifier: Vec<u8>,
+}
+
+/// Which columns of a family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Qualifiers {
+    /// `cf`: all.
+    All,
+    /// `cf:q`
+    Exactly(Vec<u8>),
+    /// `cf:^q`: those that begin so.
+    Prefix(Vec<u8>),
+    /// `cf:/re/`: those in which the regular expression is found.
+    Regexp(Vec<u8>),
+}
+
+/// Columns of a family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Columns {
+    /// The family.
+    pub family: String,
+    /// Which of its columns.
+    pub qualifiers: Qualifiers,
+}
+
+/// A cell to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewCell {
+    /// The timestamp in milliseconds; `None`: the time of the write.
+    pub timestamp: Option<i64>,
+    /// The row.
+    pub row: Vec<u8>,
+    /// The column.
+    pub column: Column,
+    /// The value.
+    pub value: Vec<u8>,
+}
+
+/// How much of the time a delete is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeleteTime {
+    /// Up to now.
+    Now,
+    /// `TIMESTAMP ts`: up to this one.
+    UpTo(i64),
+    /// `VERSION ts`: this one alone.
+    Version(i64),
+}
+
+/// `DELETE`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delete {
+    /// Families and columns; none: the row.
+    pub columns: Vec<Columns>,
+    /// The table.
+    pub table: TableName,
+    /// The row.
+    pub row: Vec<u8>,
+    /// Which timestamps.
+    pub time: DeleteTime,
+}
+
+/// A lower or upper bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bound<T> {
+    /// Where.
+    pub at: T,
+    /// Whether what is at the bound belongs to it.
+    pub is_included: bool,
+}
+
+/// An interval; a bound that is missing is the end of everything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interval<T> {
+    /// From where.
+    pub low: Option<Bound<T>>,
+    /// Up to where.
+    pub high: Option<Bound<T>>,
+}
+
+/// Which rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rows {
+    /// `ROW = 'r'`
+    Exactly(Vec<u8>),
+    /// `'a' <= ROW < 'b'`
+    Within(Interval<Vec<u8>>),
+    /// `ROW =^ 'p'`
+    Prefix(Vec<u8>),
+    /// `ROW REGEXP 're'`
+    Regexp(Vec<u8>),
+}
+
+/// A row and a column, as the bound of an interval of cells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CellPlace {
+    /// The row.
+    pub row: Vec<u8>,
+    /// The column.
+    pub column: Column,
+}
+
+/// What is asked of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ValueTest {
+    /// `= 'v'`
+    Exactly(Vec<u8>),
+    /// `=^ 'v'`
+    Prefix(Vec<u8>),
+    /// `REGEXP 're'`
+    Regexp(Vec<u8>),
+}
+
+/// A part of `WHERE`; all parts have to hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Term {
+    /// One or several tests of the row, of which one has to hold.
+    Rows(Vec<Rows>),
+    /// One or several intervals of cells, of which one has to hold the cell.
+    Cells(Vec<Interval<CellPlace>>),
+    /// `cf = 'v'`
+    Column {
+        /// The columns.
+        columns: Columns,
+        /// What is asked of their values.
+        test: ValueTest,
+    },
+    /// `VALUE REGEXP 're'`
+    ValueRegexp(Vec<u8>),
+    /// `'t' <= TIMESTAMP < 't'`, in milliseconds.
+    Time(Interval<i64>),
+}
+
+/// `SELECT`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Select {
+    /// `SELECT CELLS`: the result is a list of cells, one by one; it always is.
+    pub is_of_cells: bool,
+    /// The columns; none: all.
+    pub columns: Vec<Columns>,
+    /// The table.
+    pub table: TableName,
+    /// What has to hold.
+    pub terms: Vec<Term>,
+    /// The options.
+    pub options: SelectOptions,
+}
+
+/// What comes behind the conditions of a `SELECT`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SelectOptions {
+    /// `MAX_VERSIONS n`: so many versions of each column.
+    pub max_versions: Option<u64>,
+    /// `LIMIT n`: so many rows.
+    pub limit: Option<u64>,
+    /// `OFFSET n`: not the first n rows.
+    pub offset: Option<u64>,
+    /// `CELL_LIMIT n`: so many cells.
+    pub cell_limit: Option<u64>,
+    /// `CELL_OFFSET n`: not the first n cells.
+    pub cell_offset: Option<u64>,
+    /// `CELL_LIMIT_PER_FAMILY n`: so many cells of each family of a row.
+    pub cell_limit_per_family: Option<u64>,
+    /// `KEYS_ONLY`: without values.
+    pub keys_only: bool,
+    /// `DISPLAY_TIMESTAMPS`
+    pub display_timestamps: bool,
+    /// `RETURN_DELETES`
+    pub return_deletes: bool,
+    /// `NO_ESCAPE`
+    pub no_escape: bool,
+    /// `SCAN_AND_FILTER_ROWS`
+    pub scan_and_filter_rows: bool,
+    /// `REVERSED`: the last row first.
+    pub reversed: bool,
+    /// `INTO FILE 'f'`
+    pub into_file: Option<Vec<u8>>,
+}
+
+/// How a value is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `=`
+    Equal,
+    /// `!=`
+    NotEqual,
+    /// `>=`
+    GreaterOrEqual,
+    /// `>`
+    Greater,
+}
+
+/// What `CHECK` asks of a column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// `c IS ABSENT`
+    Absent(Column),
+    /// `c = 'v'`
+    Value {
+        /// The column.
+        column: Column,
+        /// How.
+        comparison: Comparison,
+        /// With what.
+        value: Vec<u8>,
+    },
+}
+
+/// What `CHECK` does to its row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// `INSERT VALUES ([ts,] c, v), ...`
+    Insert {
+        /// The timestamp.
+        timestamp: Option<i64>,
+        /// The column.
+        column: Column,
+        /// The value.
+        value: Vec<u8>,
+    },
+    /// `DELETE *`, `DELETE c, ...`
+    Delete {
+        /// Families and columns; none: the row.
+        columns: Vec<Columns>,
+        /// Which timestamps.
+        time: DeleteTime,
+    },
+}
+
+/// `LOAD DATA INFILE`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadData {
+    /// `ROW_KEY_COLUMN = a+b`
+    pub row_key_columns: Vec<Vec<u8>>,
+    /// `TIMESTAMP_COLUMN = c`
+    pub timestamp_column: Option<Vec<u8>>,
+    /// `HEADER_FILE = 'f'`
+    pub header_file: Option<Vec<u8>>,
+    /// `ROW_UNIQUIFY_CHARS = n`
+    pub row_uniquify_chars: Option<u64>,
+    /// `DUPLICATE_KEY_COLUMNS`
+    pub duplicate_key_columns: bool,
+    /// `IGNORE_UNKNOWN_COLUMNS`
+    pub ignore_unknown_columns: bool,
+    /// `SINGLE_CELL_FORMAT`
+    pub single_cell_format: bool,
+    /// `NO_ESCAPE`
+    pub no_escape: bool,
+    /// The file.
+    pub file: Vec<u8>,
+    /// The table.
+    pub table: TableName,
+}
+
+/// `DUMP TABLE`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DumpTable {
+    /// The table.
+    pub table: TableName,
+    /// `COLUMNS ...`; none: all.
+    pub columns: Vec<Columns>,
+    /// `BUCKETS n`
+    pub buckets: Option<u64>,
+    /// `INTO FILE 'f'`
+    pub file: Vec<u8>,
+}

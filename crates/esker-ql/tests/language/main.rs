@@ -1,0 +1,16 @@
+//! Texts and what the parser makes of them: scripts, random statements, damage.
+
+#![allow(clippy::disallowed_methods, reason = "tests read scripts, and take a seed from the clock")]
+
+mod documents;
+mod random;
+mod scripts;
+
+/// What a text gives: each statement printed, or the error.
+fn outcome(text: &[u8]) -> String {
+    let lines = esker_ql::statements(text).map(|statement| match statement {
+        Ok(located) => format!("{}\n", located.statement),
+        Err(error) => format!("{error}\n"),
+    });
+    lines.collect()
+}

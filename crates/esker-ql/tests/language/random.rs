@@ -1,0 +1,310 @@
+//! Random statements are printed and read again; damaged and huge texts end in a statement or an error.
+
+use esker_ql::{
+    Action, Bound, CellPlace, Change, Column, Columns, Comparison, Condition, Delete, DeleteTime, DumpTable,
+    ELEMENTS_MAX, FamilyItem, Interval, LoadData, NewCell, Qualifiers, Rows, SchemaItem, Select,
+    SelectOptions, Statement, TableName, Term, ValueTest, statements,
+};
+
+use crate::outcome;
+
+/// Random numbers by xorshift.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % end
+    }
+
+    fn flip(&mut self) -> bool {
+        self.below(2) == 0
+    }
+
+    fn maybe<T>(&mut self, make: impl FnOnce(&mut Random) -> T) -> Option<T> {
+        if self.flip() { Some(make(self)) } else { None }
+    }
+
+    fn some<T>(&mut self, mut make: impl FnMut(&mut Random) -> T) -> Vec<T> {
+        (0..=self.below(3)).map(|_| make(self)).collect()
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        (0..self.below(6))
+            .map(|_| if self.flip() { self.below(256) } else { 32 + self.below(95) } as u8)
+            .collect()
+    }
+
+    fn name(&mut self) -> String {
+        let names =
+            ["a", "cf", "row", "SELECT", "x", "a-b.c", "7", "é", "a--b", "_", "two words", "Cells", "'"];
+        names[self.below(names.len() as u64) as usize].to_owned()
+    }
+
+    fn table(&mut self) -> TableName {
+        TableName { namespace: self.maybe(Random::name), name: self.name() }
+    }
+
+    fn column(&mut self) -> Column {
+        Column { family: self.name(), qualifier: self.bytes() }
+    }
+
+    fn columns(&mut self) -> Columns {
+        let regexps: [&[u8]; 4] = [b"a.*", b"/", b"\\d\\\\", "é\"'".as_bytes()];
+        let qualifiers = match self.below(4) {
+            0 => Qualifiers::All,
+            1 => Qualifiers::Exactly(self.bytes()),
+            2 => Qualifiers::Prefix(self.bytes()),
+            _ => Qualifiers::Regexp(regexps[self.below(4) as usize].to_vec()),
+        };
+        Columns { family: self.name(), qualifiers }
+    }
+
+    fn column_as_columns(&mut self) -> Columns {
+        let Column { family, qualifier } = self.column();
+        Columns { family, qualifiers: Qualifiers::Exactly(qualifier) }
+    }
+
+    fn time(&mut self) -> i64 {
+        (self.below(1 << 62)) as i64
+    }
+
+    fn interval<T>(&mut self, mut at: impl FnMut(&mut Random) -> T) -> Interval<T> {
+        let mut bound = |random: &mut Random| Bound { at: at(random), is_included: random.flip() };
+        let which = self.below(3);
+        let low = (which < 2).then(|| bound(self));
+        Interval { low, high: (which > 0).then(|| bound(self)) }
+    }
+
+    fn family(&mut self) -> FamilyItem {
+        FamilyItem {
+            name: self.name(),
+            max_versions: self.maybe(|random| random.below(4) as u32),
+            ttl_ms: self
+                .maybe(|random| random.below(1 << 30) * [1, 1000, 604_800_000][random.below(3) as usize]),
+            is_oldest_first: self.maybe(Random::flip),
+            is_counter: self.flip(),
+        }
+    }
+
+    fn item(&mut self) -> SchemaItem {
+        match self.below(3) {
+            0 => SchemaItem::Group { name: self.name(), families: self.some(Random::family) },
+            1 => SchemaItem::Index { of_qualifiers: self.flip(), family: self.name() },
+            _ => SchemaItem::Family(self.family()),
+        }
+    }
+
+    fn rows(&mut self) -> Rows {
+        match self.below(4) {
+            0 => Rows::Exactly(self.bytes()),
+            1 => Rows::Prefix(self.bytes()),
+            2 => Rows::Regexp(self.bytes()),
+            _ => Rows::Within(self.interval(Random::bytes)),
+        }
+    }
+
+    fn term(&mut self) -> Term {
+        match self.below(5) {
+            0 => Term::Rows(self.some(Random::rows)),
+            1 => Term::Cells(self.some(|random| {
+                random.interval(|random| CellPlace { row: random.bytes(), column: random.column() })
+            })),
+            2 => {
+                let bytes = self.bytes();
+                let tests = [ValueTest::Exactly, ValueTest::Prefix, ValueTest::Regexp];
+                Term::Column { columns: self.columns(), test: tests[self.below(3) as usize](bytes) }
+            }
+            3 => Term::ValueRegexp(self.bytes()),
+            _ => Term::Time(self.interval(Random::time)),
+        }
+    }
+
+    fn select(&mut self) -> Box<Select> {
+        let number = |random: &mut Random| random.below(1000);
+        let options = SelectOptions {
+            max_versions: self.maybe(number),
+            limit: self.maybe(number),
+            offset: self.maybe(number),
+            cell_limit: self.maybe(number),
+            cell_offset: self.maybe(number),
+            cell_limit_per_family: self.maybe(number),
+            keys_only: self.flip(),
+            display_timestamps: self.flip(),
+            return_deletes: self.flip(),
+            no_escape: self.flip(),
+            scan_and_filter_rows: self.flip(),
+            reversed: self.flip(),
+            into_file: self.maybe(Random::bytes),
+        };
+        let columns = if self.flip() { Vec::new() } else { self.some(Random::columns) };
+        let terms = if self.flip() { Vec::new() } else { self.some(Random::term) };
+        Box::new(Select { is_of_cells: self.flip(), columns, table: self.table(), terms, options })
+    }
+
+    /// Columns to delete, and up to when.
+    fn deleted(&mut self) -> (Vec<Columns>, DeleteTime) {
+        let columns = if self.flip() { Vec::new() } else { self.some(Random::column_as_columns) };
+        let time = match self.below(3) {
+            0 => DeleteTime::Now,
+            1 if !columns.is_empty() => DeleteTime::Version(self.time()),
+            _ => DeleteTime::UpTo(self.time()),
+        };
+        (columns, time)
+    }
+
+    fn condition(&mut self) -> Condition {
+        use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+        let comparisons = [Less, LessOrEqual, Equal, NotEqual, GreaterOrEqual, Greater];
+        let column = self.column();
+        match self.below(7) {
+            6 => Condition::Absent(column),
+            place => {
+                Condition::Value { column, comparison: comparisons[place as usize], value: self.bytes() }
+            }
+        }
+    }
+
+    fn action(&mut self) -> Action {
+        if self.flip() {
+            let (columns, time) = self.deleted();
+            return Action::Delete { columns, time };
+        }
+        Action::Insert { timestamp: self.maybe(Random::time), column: self.column(), value: self.bytes() }
+    }
+
+    fn change(&mut self) -> Change {
+        match self.below(3) {
+            0 => Change::Add(self.some(Random::item)),
+            1 => Change::Drop(self.some(Random::name)),
+            _ => Change::RenameFamily { from: self.name(), to: self.name() },
+        }
+    }
+
+    fn cell(&mut self) -> NewCell {
+        let timestamp = self.maybe(Random::time);
+        NewCell { timestamp, row: self.bytes(), column: self.column(), value: self.bytes() }
+    }
+
+    fn statement(&mut self) -> Statement {
+        let table = self.table();
+        match self.below(24) {
+            0 => Statement::CreateNamespace { name: self.name(), if_not_exists: self.flip() },
+            1 => Statement::DropNamespace { name: self.name(), if_exists: self.flip() },
+            2 => Statement::Use(self.name()),
+            3 => Statement::GetListing,
+            4 => Statement::ShowTables,
+            5 => Statement::ShowNamespaces,
+            6 => Statement::ShowCreateTable(table),
+            7 => Statement::DescribeTable { table, with_ids: self.flip() },
+            8 => Statement::ExistsTable(table),
+            9 => Statement::RenameTable { from: table, to: self.table() },
+            10 => Statement::DropTable { table, if_exists: self.flip() },
+            11 => Statement::CreateTable { table, items: self.some(Random::item) },
+            12 => Statement::CreateTableLike { table, like: self.table() },
+            13 => Statement::AlterTable { table, changes: self.some(Random::change) },
+            14 => Statement::Insert { table, cells: self.some(Random::cell) },
+            15 => {
+                let (columns, time) = self.deleted();
+                Statement::Delete(Delete { columns, table, row: self.bytes(), time })
+            }
+            16 => Statement::Explain(self.select()),
+            17 => Statement::Increment { table, row: self.bytes(), column: self.column(), by: -self.time() },
+            18 => Statement::Append { table, row: self.bytes(), column: self.column(), value: self.bytes() },
+            19 => {
+                let (conditions, then) = (self.some(Random::condition), self.some(Random::action));
+                Statement::Check { table, row: self.bytes(), conditions, then }
+            }
+            20 => Statement::LoadData(LoadData {
+                row_key_columns: self.some(|random| random.name().into_bytes()),
+                timestamp_column: self.maybe(|random| random.name().into_bytes()),
+                header_file: self.maybe(Random::bytes),
+                row_uniquify_chars: self.maybe(|random| random.below(20)),
+                duplicate_key_columns: self.flip(),
+                ignore_unknown_columns: self.flip(),
+                single_cell_format: self.flip(),
+                no_escape: self.flip(),
+                file: self.bytes(),
+                table,
+            }),
+            21 => {
+                let columns = if self.flip() { Vec::new() } else { self.some(Random::columns) };
+                let buckets = self.maybe(|random| random.below(100));
+                Statement::DumpTable(DumpTable { table, columns, buckets, file: self.bytes() })
+            }
+            22 => Statement::Compact(table),
+            _ => Statement::Select(self.select()),
+        }
+    }
+}
+
+fn seed() -> u64 {
+    let given = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.map_or(1, |since| since.as_nanos() as u64) | 1
+    });
+    println!("ESKER_SEED={seed}");
+    seed
+}
+
+#[test]
+fn a_printed_statement_is_read_as_the_same() {
+    let mut random = Random(seed());
+    for _ in 0..20_000 {
+        let all = random.some(Random::statement);
+        let text: String = all.iter().map(|statement| format!("{statement};\n")).collect();
+        let read: Result<Vec<_>, _> = statements(text.as_bytes()).collect();
+        let read = read.unwrap_or_else(|error| panic!("{error}\nin {text}"));
+        assert_eq!(
+            read.iter().map(|located| &located.statement).collect::<Vec<_>>(),
+            all.iter().collect::<Vec<_>>()
+        );
+        for located in read {
+            assert_eq!(text[located.place], located.statement.to_string());
+        }
+    }
+}
+
+#[test]
+fn a_damaged_text_ends_in_statements_or_an_error() {
+    let mut random = Random(seed());
+    for _ in 0..20_000 {
+        let mut text = random.statement().to_string().into_bytes();
+        for _ in 0..=random.below(3) {
+            let at = random.below(text.len() as u64) as usize;
+            match random.below(3) {
+                0 => text[at] = random.below(256) as u8,
+                1 => text.truncate(at + 1),
+                _ => text.insert(at, b"'\"\\;:/^(),*"[random.below(11) as usize]),
+            }
+        }
+        outcome(&text);
+    }
+}
+
+#[test]
+fn huge_texts_are_read_or_refused() {
+    const LEN: usize = 100 << 20;
+    let repeated = |text: &str| text.repeat(LEN / text.len());
+    let count = |text: &str| statements(text.as_bytes()).try_fold(0, |count, one| one.map(|_| count + 1));
+    assert_eq!(count(&repeated("USE a;")).unwrap(), LEN / 6);
+    assert_eq!(count(&repeated(" ")).unwrap(), 0);
+    for (text, what) in [
+        (format!("USE '{}'", repeated("a")), "bytes at most"),
+        (format!("SELECT * FROM t WHERE {}", repeated("ROW = 'a' AND ")), "elements at most"),
+        (format!("SELECT {} FROM t", repeated("a, ")), "elements at most"),
+        (format!("INSERT INTO t VALUES {}", repeated("('a','b:c','d'),")), "elements at most"),
+        (format!("CREATE TABLE t ({}", repeated("(")), "expected"),
+        (format!("SELECT * FROM t WHERE {}", repeated("(")), "expected"),
+        (repeated("EXPLAIN "), "expected"),
+        (format!("/*{}", repeated("a ")), "no end"),
+        (format!("SELECT a:/{}", repeated("b")), "no end"),
+    ] {
+        let error = count(&text).unwrap_err().to_string();
+        assert!(error.contains(what) && error.len() < 1000, "{what}: {}", error.len());
+    }
+    assert!(count(&"a, ".repeat(ELEMENTS_MAX - 1)).is_err());
+}
