@@ -178,10 +178,6 @@ macro_rules! calls {
             $($name { $($field: $type,)* },)*
         }
 
-        /// The names of all methods.
-        #[cfg(test)]
-        pub(crate) const METHODS: &[&str] = &[$($wire,)*];
-
         impl<'a> Call<'a> {
             /// The call of the method `name` with the arguments that follow in `source`. `None`: there is no such method.
             pub(crate) fn decode(name: &str, source: &mut Source<'a>) -> Result<Option<Call<'a>>, Fault> {
@@ -361,3 +357,6 @@ calls! {
     "grant" Grant throws 1 {}
     "revoke" Revoke throws 1 {}
 }
+
+#[cfg(test)]
+mod tests;
