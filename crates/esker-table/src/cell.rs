@@ -72,7 +72,8 @@ pub(crate) enum Entry<'a> {
     Column { family: FamilyId, qualifier: &'a [u8], column_len: usize, kind: Kind, version: Version },
 }
 
-fn push_escaped(key: &mut Vec<u8>, text: &[u8]) {
+/// Appends `text`, escaped, and its end.
+pub(crate) fn push_escaped(key: &mut Vec<u8>, text: &[u8]) {
     for part in text.split_inclusive(|byte| *byte == 0) {
         key.extend_from_slice(part);
         if part.last() == Some(&0) {
@@ -82,11 +83,43 @@ fn push_escaped(key: &mut Vec<u8>, text: &[u8]) {
     key.extend_from_slice(&[0, 0]);
 }
 
+/// Where the first byte 00 is. It looks at eight bytes at a time: keys are searched for each row and column of a scan.
+fn first_zero(bytes: &[u8]) -> Option<usize> {
+    const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (place, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // The lowest bit that is left belongs to the first byte 00; those above it may deceive.
+        let zeros = word.wrapping_sub(LOW) & !word & HIGH;
+        if zeros != 0 {
+            return Some(place * 8 + zeros.trailing_zeros() as usize / 8);
+        }
+    }
+    let place = rest.iter().position(|byte| *byte == 0)?;
+    Some(words.len() * 8 + place)
+}
+
+/// Whether `key` begins with `prefix`. The last bytes of keys in a scan differ more often than the first ones, so they are
+/// compared first.
+pub(crate) fn begins_with(key: &[u8], prefix: &[u8]) -> bool {
+    let Some(key) = key.get(..prefix.len()) else { return false };
+    match (key.split_last_chunk::<8>(), prefix.split_last_chunk::<8>()) {
+        (Some((key, key_end)), Some((prefix, prefix_end))) => key_end == prefix_end && key == prefix,
+        _ => key == prefix,
+    }
+}
+
+/// Whether the entry with this key, of which `row_len` bytes are its row's, is in the head of the row.
+pub(crate) fn is_head(key: &[u8], row_len: usize) -> bool {
+    key.get(row_len..).is_some_and(|rest| rest.starts_with(&NO_FAMILY.to_be_bytes()))
+}
+
 /// The length of an escaped text with its end, at the beginning of `key`.
 fn escaped_len(key: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
-        at += key.get(at..)?.iter().position(|byte| *byte == 0)? + 2;
+        at += first_zero(key.get(at..)?)? + 2;
         match key.get(at - 1)? {
             0 => return Some(at),
             0xff => {}
@@ -95,11 +128,16 @@ fn escaped_len(key: &[u8]) -> Option<usize> {
     }
 }
 
+/// Whether the bytes `escaped` are the text that they stand for and its end.
+pub(crate) fn is_plain(escaped: &[u8]) -> bool {
+    first_zero(escaped).is_some_and(|zero| zero + 2 == escaped.len())
+}
+
 /// Appends the text that the bytes `escaped`, with their end, stand for.
 pub(crate) fn unescape(escaped: &[u8], text: &mut Vec<u8>) {
     text.clear();
     let mut rest = escaped.strip_suffix(&[0, 0]).unwrap_or(escaped);
-    while let Some(zero) = rest.iter().position(|byte| *byte == 0) {
+    while let Some(zero) = first_zero(rest) {
         text.extend_from_slice(&rest[..=zero]);
         rest = rest.get(zero + 2..).unwrap_or_default();
     }
@@ -124,11 +162,18 @@ pub(crate) fn row_prefix(row: &[u8]) -> Vec<u8> {
 
 /// The least key behind those that begin with `prefix`, which ends with the end of an escaped text.
 pub(crate) fn behind(prefix: &[u8]) -> Vec<u8> {
-    let mut key = prefix.to_vec();
+    let mut key = Vec::new();
+    write_behind(prefix, &mut key);
+    key
+}
+
+/// Writes what [`behind`] returns in place of what `key` has.
+pub(crate) fn write_behind(prefix: &[u8], key: &mut Vec<u8>) {
+    key.clear();
+    key.extend_from_slice(prefix);
     if let Some(last) = key.last_mut() {
         *last = 1;
     }
-    key
 }
 
 /// The beginning of the keys of a family in the row whose keys begin with `row`.
@@ -190,6 +235,17 @@ fn read_entry(key: &[u8], row_len: usize) -> Option<Entry<'_>> {
         return Some(Entry::Head { family: FamilyId::from_be_bytes(*of), version });
     }
     let (qualifier, rest) = rest.split_at_checked(escaped_len(rest)?)?;
+    let (kind, version) = read_kind(rest)?;
+    let column_len = row_len + 2 + qualifier.len();
+    Some(Entry::Column { family, qualifier, column_len, kind, version })
+}
+
+/// What the entry with this key is, of the column whose keys begin with `column_len` bytes of this one.
+pub(crate) fn entry_of_column(key: &[u8], column_len: usize) -> Result<(Kind, Version)> {
+    key.get(column_len..).and_then(read_kind).ok_or_else(|| damaged(key))
+}
+
+fn read_kind(rest: &[u8]) -> Option<(Kind, Version)> {
     let (kind, version) = rest.split_first()?;
     let kind = match kind {
         0 => Kind::DeleteColumn,
@@ -197,8 +253,7 @@ fn read_entry(key: &[u8], row_len: usize) -> Option<Entry<'_>> {
         2 => Kind::Put,
         _ => return None,
     };
-    let column_len = row_len + 2 + qualifier.len();
-    Some(Entry::Column { family, qualifier, column_len, kind, version: Version::read(version)? })
+    Some((kind, Version::read(version)?))
 }
 
 fn damaged(key: &[u8]) -> Error {
@@ -279,6 +334,30 @@ mod tests {
                 };
                 unescape(escaped, &mut text);
                 assert_eq!((&text[..], column_len, read), (*qualifier, column.len(), version));
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_zero_is_found_and_prefixes_are_compared() {
+        for len in 0..40 {
+            for zero in 0..=len {
+                for fill in [1_u8, 0x80, 0xff] {
+                    let mut bytes = vec![fill; len];
+                    bytes[zero..].fill(0);
+                    // What borrows from the byte behind the first zero must not deceive.
+                    if zero + 1 < len {
+                        bytes[zero + 1] = 1;
+                    }
+                    assert_eq!(first_zero(&bytes), (zero < len).then_some(zero), "{bytes:?}");
+                    assert!(begins_with(&bytes, &bytes[..zero]) && begins_with(&bytes, &bytes));
+                    for other in 0..zero {
+                        let mut prefix = bytes[..zero].to_vec();
+                        prefix[other] ^= 2;
+                        assert!(!begins_with(&bytes, &prefix), "{bytes:?} {prefix:?}");
+                    }
+                    assert!(!begins_with(&bytes[..zero], &[&bytes[..zero], b"x"].concat()));
+                }
             }
         }
     }

@@ -44,6 +44,13 @@ pub enum Error {
         /// Where in the text.
         at: Option<u64>,
     },
+    /// A text is no filter: what is wrong or was expected, and where in the text, in bytes.
+    Filter {
+        /// What is wrong.
+        message: String,
+        /// Where in the text.
+        at: usize,
+    },
     /// The store has bytes where a table's should be that are not a table's.
     Damaged(String),
     /// The store has failed.
@@ -78,6 +85,7 @@ impl fmt::Display for Error {
             Error::Invalid(message) => f.write_str(message),
             Error::Schema { message, at: None } => write!(f, "schema: {message}"),
             Error::Schema { message, at: Some(at) } => write!(f, "schema, at byte {at}: {message}"),
+            Error::Filter { message, at } => write!(f, "filter, at byte {at}: {message}"),
             Error::Damaged(message) => write!(f, "damaged: {message}"),
             Error::Store(error) => write!(f, "{error}"),
         }

@@ -7,6 +7,7 @@
 //! ```text
 //! RowMutation --mutate--> entries of the groups' trees, one batch       (write)
 //! cursor of each group --> row, family, column --> which puts count     (read, versions)
+//! cells that count --> which of them are shown                          (filter, read)
 //! flushes and merges ask which entries are garbage                      (rule)
 //! ```
 //! [`Tables`] is where to begin. The bytes of keys are described at the head of `cell.rs`; which versions count, at that of
@@ -14,20 +15,24 @@
 
 mod cell;
 mod error;
+mod filter;
 mod read;
 mod rule;
 mod schema;
 mod sequences;
+mod span;
 mod tables;
 mod versions;
 mod write;
 
 pub use cell::{ROW_LEN_MAX, TIMESTAMP_MAX};
 pub use error::{Error, Result};
-pub use read::{Cell, Read, Scan};
+pub use filter::{Comparator, Comparison, Filter};
+pub use read::{Cell, CellValue, Read, Scan};
 pub use schema::{AccessGroup, Family, NAME_LEN_MAX, Schema, VERSIONS_DEFAULT};
+pub use span::Span;
 pub use tables::{CellWriter, Table, Tables};
-pub use write::{APPEND_LEN_MAX, Check, Comparison, RowMutation};
+pub use write::{APPEND_LEN_MAX, Check, RowMutation};
 
 /// The example of `docs/tables.md`, compiled and run.
 #[cfg(doctest)]

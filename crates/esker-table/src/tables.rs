@@ -8,6 +8,7 @@
 //! A table exists while the catalog names it. Its trees are made before and dropped after; an opening drops those that no
 //! table has, which a crash has left.
 
+use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::path::Path;
@@ -17,12 +18,13 @@ use esker::{
     Batch, Db, Durability, Options, ScanRange, StoredValue, Tree, TreeOptions, Value, ValueWriter, keys,
 };
 
-use crate::cell::FamilyId;
+use crate::cell::{FamilyId, check_row};
 use crate::error::{Error, Result};
 use crate::read::{Cell, Read, Scan};
 use crate::rule::{Families, RULE, TableRule};
 use crate::schema::{Moment, Schema, check_name};
 use crate::sequences::Sequences;
+use crate::span::Span;
 use crate::write::{Check, Latest, PutValue, RowMutation, Stamp, View, WriteValue, mutate};
 
 /// The catalog's tree, and its tag: which version of the layout it has.
@@ -598,8 +600,8 @@ struct Row<'a> {
 
 impl View for Row<'_> {
     fn latest(&self, family: &str, qualifier: &[u8], len_max: u64) -> Result<Option<Latest>> {
-        let mut scan = Scan::new(self.db, self.state, &Read::column(family, qualifier))?;
-        scan.only(self.row)?;
+        let read = Read::column(family, qualifier);
+        let mut scan = Scan::new(self.db, self.state, &read, [Span::row(self.row)], false)?;
         if !scan.advance()? {
             return Ok(None);
         }
@@ -759,8 +761,9 @@ impl Table {
         family: &str,
         qualifier: impl AsRef<[u8]>,
     ) -> Result<Option<Value>> {
-        let mut scan = Scan::new(&self.tables.db, &self.state, &Read::column(family, qualifier.as_ref()))?;
-        scan.only(row.as_ref())?;
+        check_row(row.as_ref())?;
+        let read = Read::column(family, qualifier.as_ref());
+        let mut scan = Scan::new(&self.tables.db, &self.state, &read, [Span::row(row)], false)?;
         scan.advance()?;
         scan.to_value()
     }
@@ -835,8 +838,8 @@ impl Table {
     /// # Errors
     /// `Invalid` or `NoFamily` when the table cannot have such a row or family; `Store` when the store cannot read it.
     pub fn get(&self, row: impl AsRef<[u8]>, read: &Read) -> Result<Vec<Cell>> {
-        let mut scan = Scan::new(&self.tables.db, &self.state, read)?;
-        scan.only(row.as_ref())?;
+        check_row(row.as_ref())?;
+        let mut scan = Scan::new(&self.tables.db, &self.state, read, [Span::row(row)], false)?;
         let mut cells = Vec::new();
         while scan.advance()? {
             cells.extend(scan.cell()?);
@@ -850,9 +853,42 @@ impl Table {
     /// # Errors
     /// As [`Table::get`].
     pub fn scan(&self, start: impl AsRef<[u8]>, stop: impl AsRef<[u8]>, read: &Read) -> Result<Scan> {
-        let mut scan = Scan::new(&self.tables.db, &self.state, read)?;
-        scan.within(start.as_ref(), stop.as_ref())?;
-        Ok(scan)
+        let stop = stop.as_ref();
+        let stop = if stop.is_empty() { Bound::Unbounded } else { Bound::Excluded(stop) };
+        self.scan_spans([Span::rows::<&[u8]>((Bound::Included(start.as_ref()), stop))], read)
+    }
+
+    /// As [`Table::scan`], from the last row to the first one: the rows from `start` down, and above `stop`. An empty `start`
+    /// is the end of the table, an empty `stop` its beginning. The cells of a row are in the same order as forward.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn scan_reversed(
+        &self,
+        start: impl AsRef<[u8]>,
+        stop: impl AsRef<[u8]>,
+        read: &Read,
+    ) -> Result<Scan> {
+        let (start, stop) = (start.as_ref(), stop.as_ref());
+        let start = if start.is_empty() { Bound::Unbounded } else { Bound::Included(start) };
+        let stop = if stop.is_empty() { Bound::Unbounded } else { Bound::Excluded(stop) };
+        self.scan_spans_reversed([Span::rows::<&[u8]>((stop, start))], read)
+    }
+
+    /// The cells in one of `spans`, which may overlap, each once and in the order of the table.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn scan_spans(&self, spans: impl IntoIterator<Item = Span>, read: &Read) -> Result<Scan> {
+        Scan::new(&self.tables.db, &self.state, read, spans, false)
+    }
+
+    /// As [`Table::scan_spans`], from the last row to the first one.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn scan_spans_reversed(&self, spans: impl IntoIterator<Item = Span>, read: &Read) -> Result<Scan> {
+        Scan::new(&self.tables.db, &self.state, read, spans, true)
     }
 }
 

@@ -1,13 +1,13 @@
 //! Commands that change a row, apart from the store: what they find ([`View`]) and when they are done ([`Stamp`]) goes in, what
 //! they write comes out. So a replica can apply what one of them has written, and a test can repeat it.
 
-use core::cmp::Ordering;
 use std::collections::HashSet;
 
 use esker::StoredValue;
 
 use crate::cell::{self, Kind, NO_FAMILY, TIMESTAMP_MAX, Version};
 use crate::error::{Error, Result};
+use crate::filter::Comparison;
 use crate::read::Cell;
 use crate::schema::{Family, Schema};
 
@@ -227,37 +227,6 @@ impl RowMutation {
 /// The longest value that an append makes, in bytes: it is held in memory.
 pub const APPEND_LEN_MAX: u64 = 64 << 20;
 
-/// What a cell is compared by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Comparison {
-    /// The cell is less.
-    Less,
-    /// The cell is less or equal.
-    LessOrEqual,
-    /// Both are equal.
-    Equal,
-    /// They differ.
-    NotEqual,
-    /// The cell is greater or equal.
-    GreaterOrEqual,
-    /// The cell is greater.
-    Greater,
-}
-
-impl Comparison {
-    /// Whether it holds for a cell that is `ordering` than what it is compared with.
-    pub(crate) fn holds(self, ordering: Ordering) -> bool {
-        match self {
-            Comparison::Less => ordering.is_lt(),
-            Comparison::LessOrEqual => ordering.is_le(),
-            Comparison::Equal => ordering.is_eq(),
-            Comparison::NotEqual => ordering.is_ne(),
-            Comparison::GreaterOrEqual => ordering.is_ge(),
-            Comparison::Greater => ordering.is_gt(),
-        }
-    }
-}
-
 /// A condition on the latest cell of a column, for [`Table::check_and_mutate`](crate::Table::check_and_mutate).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
@@ -308,7 +277,7 @@ impl Check {
             (Condition::Absent, cell) => cell.is_none(),
             (Condition::Present, cell) => cell.is_some(),
             (Condition::Value(..), None) => false,
-            (Condition::Value(comparison, value), Some(cell)) => comparison.holds(cell.bytes.cmp(value)),
+            (Condition::Value(comparison, value), Some(cell)) => comparison.passes(cell.bytes.cmp(value)),
         })
     }
 }

@@ -8,12 +8,17 @@
     reason = "a test that cannot go on should stop; the model has a clock of its own"
 )]
 
+mod crashes;
+mod filters;
 mod threads;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use esker_table::{Cell, Check, Comparison, Family, Read, RowMutation, Scan, Schema, Table, Tables};
+use esker_table::{
+    Cell, Check, Comparator, Comparison, Family, Filter, Read, RowMutation, Scan, Schema, Span, Table, Tables,
+};
+use filters::Shown;
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -89,26 +94,27 @@ impl Model {
         columns.for_each(|(_, column)| column.retain(|timestamp, _| *timestamp > up_to));
     }
 
-    /// The cells that count at `now_ms`, of the rows in `rows` and of what `read` asks for.
-    fn read(&self, rows: impl Fn(&[u8]) -> bool, asked: &Asked, now_ms: i64) -> Vec<Found> {
+    /// The cells that `asked` reads at `now_ms`, of the places that `is_meant` has.
+    fn read(&self, is_meant: impl Fn(&Place) -> bool, asked: &mut Asked, now_ms: i64) -> Vec<Found> {
         let mut found = Vec::new();
-        for ((row, family, qualifier), column) in &self.columns {
+        for (place, column) in &self.columns {
+            let (row, family, qualifier) = place;
             let is_asked = asked.columns.is_empty()
                 || asked
                     .columns
                     .iter()
                     .any(|(of, one)| of == family && one.as_ref().is_none_or(|one| one == qualifier));
-            if !rows(row) || !is_asked {
+            if !is_meant(place) || !is_asked {
                 continue;
             }
             let lives = |timestamp: i64| !self.rules[family].1 || timestamp >= now_ms - HOUR_MS;
             let cells = column.iter().rev().filter(|(at, _)| lives(**at) && asked.time.contains(*at));
-            found.extend(cells.take(asked.versions as usize).map(|(timestamp, value)| {
+            found.extend(cells.map(|(timestamp, value)| {
                 let (family, qualifier) = ((*family).to_owned(), qualifier.clone());
                 (row.clone(), Cell { family, qualifier, timestamp: *timestamp, value: value.clone() })
             }));
         }
-        found
+        asked.within_limits(found)
     }
 }
 
@@ -117,9 +123,27 @@ struct Asked {
     columns: Vec<(&'static str, Option<Vec<u8>>)>,
     versions: u32,
     time: std::ops::Range<i64>,
+    filter: Option<(Vec<u8>, Box<dyn filters::Model>)>,
+    is_reversed: bool,
+    is_keys_only: bool,
+    /// Offsets and limits of rows, cells, cells of each row, and cells of each family of a row.
+    limits: [(u64, u64); 4],
 }
 
 impl Asked {
+    /// Everything.
+    fn all() -> Asked {
+        Asked {
+            columns: Vec::new(),
+            versions: u32::MAX,
+            time: 0..i64::MAX,
+            filter: None,
+            is_reversed: false,
+            is_keys_only: false,
+            limits: [(0, u64::MAX); 4],
+        }
+    }
+
     fn some(random: &mut Random, old_ms: i64) -> Asked {
         let columns = (0..random.of(&[0, 0, 1, 2, 3])).map(|_| {
             let qualifier = (random.below(2) == 0).then(|| random.of(QUALIFIERS).to_vec());
@@ -128,18 +152,93 @@ impl Asked {
         let columns = columns.collect();
         let from = old_ms + random.below(8) as i64;
         let time = if random.below(3) == 0 { from..from + random.below(8) as i64 } else { 0..i64::MAX };
-        Asked { columns, versions: random.of(&[1, 1, 2, 100]), time }
+        let is_reversed = random.below(3) == 0;
+        let filter = (random.below(3) > 0).then(|| filters::some(random, old_ms, is_reversed));
+        let limits = [6, 20, 8, 4].map(|most| {
+            let offset = if random.below(8) == 0 { random.below(most) as u64 } else { 0 };
+            (offset, if random.below(8) == 0 { random.below(most) as u64 } else { u64::MAX })
+        });
+        let (versions, is_keys_only) = (random.of(&[1, 1, 2, 100]), random.below(10) == 0);
+        Asked { columns, versions, time, filter, is_reversed, is_keys_only, limits }
     }
 
     fn read(&self) -> Read {
-        let mut read = Read::all().versions(self.versions).time(self.time.clone());
+        let [rows, cells, of_row, of_family] = self.limits;
+        let mut read = Read::all()
+            .versions(self.versions)
+            .time(self.time.clone())
+            .limit_rows(rows.1, rows.0)
+            .limit_cells(cells.1, cells.0)
+            .limit_cells_per_row(of_row.1, of_row.0)
+            .limit_cells_per_family(of_family.1, of_family.0);
         for (family, qualifier) in &self.columns {
             read = match qualifier {
                 None => read.family_too(family),
                 Some(qualifier) => read.column_too(family, qualifier.clone()),
             };
         }
-        read
+        if let Some((text, _)) = &self.filter {
+            read = read.filter(Filter::parse(text).unwrap());
+        }
+        if self.is_keys_only { read.keys_only() } else { read }
+    }
+
+    /// The filter, as it was parsed.
+    fn text(&self) -> String {
+        self.filter.as_ref().map_or_else(String::new, |(text, _)| text.escape_ascii().to_string())
+    }
+
+    /// What the filter and the limits leave of the cells that count.
+    fn within_limits(&mut self, found: Vec<Found>) -> Vec<Found> {
+        let [of_rows, of_cells, of_row, of_family] = self.limits;
+        if self.limits.iter().any(|(_, limit)| *limit == 0) || self.versions == 0 || self.time.is_empty() {
+            return Vec::new();
+        }
+        let filter = self.filter.take().map(|(_, filter)| filter);
+        let mut shown = Shown { filter, versions: self.versions, is_reversed: self.is_reversed, of_family };
+        let mut rows = shown.rows(found);
+        let count = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
+        for (_, cells) in &mut rows {
+            *cells = cells.drain(..).skip(of_row.0 as usize).take(count(of_row.1)).collect();
+        }
+        rows.retain(|(_, cells)| !cells.is_empty());
+        let rows = rows.into_iter().skip(of_rows.0 as usize).take(count(of_rows.1));
+        let cells = rows.flat_map(|(row, cells)| cells.into_iter().map(move |cell| (row.clone(), cell)));
+        let cells = cells.skip(of_cells.0 as usize).take(count(of_cells.1));
+        let is_keys_only = self.is_keys_only;
+        cells
+            .map(|(row, cell)| (row, if is_keys_only { Cell { value: Vec::new(), ..cell } } else { cell }))
+            .collect()
+    }
+}
+
+/// Whether a span has a place.
+type Has = Box<dyn Fn(&Place) -> bool>;
+
+/// A random part of the table, and what it has.
+fn some_span(random: &mut Random) -> (Span, Has) {
+    let (one, other) = (random.of(ROWS), random.of(ROWS));
+    let (family, qualifier) = (random.of(FAMILIES).0, random.of(QUALIFIERS));
+    let place: Place = (one.to_vec(), family, qualifier.to_vec());
+    match random.below(9) {
+        0 => (Span::row(one), Box::new(move |place| place.0 == one)),
+        1 => (Span::rows(one..other), Box::new(move |place| (one..other).contains(&&place.0[..]))),
+        2 => (Span::rows(one..=other), Box::new(move |place| (one..=other).contains(&&place.0[..]))),
+        3 => (Span::rows(one..), Box::new(move |place| &place.0[..] >= one)),
+        4 => {
+            let prefix = &one[..random.below(one.len() + 1)];
+            (Span::prefix(prefix), Box::new(move |place| place.0.starts_with(prefix)))
+        }
+        5 => (Span::cells_from(one, family, qualifier), Box::new(move |other| *other >= place)),
+        6 => (Span::cells_behind(one, family, qualifier), Box::new(move |other| *other > place)),
+        7 => (
+            Span::cells_below(one, family, qualifier).and(&Span::rows(other..)),
+            Box::new(move |found| *found < place && &found.0[..] >= other),
+        ),
+        _ => (
+            Span::cells_through(one, family, qualifier).and(&Span::cells_from(other, family, "")),
+            Box::new(move |found| *found <= place && *found >= (other.to_vec(), family, Vec::new())),
+        ),
     }
 }
 
@@ -324,23 +423,49 @@ fn run(seed: u64, cases: u64, also: Also) {
                 (tables, table) = open(&path);
             }
             3..40 => {
-                let asked = Asked::some(&mut random, old_ms);
-                if random.below(2) == 0 {
+                let mut asked = Asked::some(&mut random, old_ms);
+                let read = asked.read();
+                let context =
+                    format!("case {case}: {}, reversed: {}, {read:?}", asked.text(), asked.is_reversed);
+                if random.below(3) == 0 && !asked.is_reversed {
                     let row = random.of(ROWS);
-                    let expected = model.read(|other| other == row, &asked, now_ms());
+                    let expected = model.read(|place| place.0 == row, &mut asked, now_ms());
                     let expected: Vec<Cell> = expected.into_iter().map(|(_, cell)| cell).collect();
-                    assert_eq!(table.get(row, &asked.read()).unwrap(), expected, "case {case}");
-                } else {
-                    let (start, stop) =
-                        (random.of(ROWS), if random.below(2) == 0 { b"" } else { random.of(ROWS) });
-                    let is_within = |row: &[u8]| row >= start && (stop.is_empty() || row < stop);
-                    let expected = model.read(is_within, &asked, now_ms());
-                    let scan = table.scan(start, stop, &asked.read()).unwrap();
-                    if random.below(8) == 0 && kept.len() < 3 {
-                        kept.push((scan, expected));
+                    assert_eq!(table.get(row, &read).unwrap(), expected, "{context}");
+                    continue;
+                }
+                let (scan, has): (Scan, Has) = if random.below(2) == 0 {
+                    let count = random.of(&[0, 1, 1, 2, 3]);
+                    let (spans, has): (Vec<Span>, Vec<Has>) =
+                        (0..count).map(|_| some_span(&mut random)).unzip();
+                    let has: Has = Box::new(move |place| has.iter().any(|has| has(place)));
+                    let scan = if asked.is_reversed {
+                        table.scan_spans_reversed(spans, &read)
                     } else {
-                        assert_eq!(cells(scan), expected, "case {case}");
+                        table.scan_spans(spans, &read)
+                    };
+                    (scan.unwrap(), has)
+                } else {
+                    let bound =
+                        |random: &mut Random| if random.below(2) == 0 { b"" } else { random.of(ROWS) };
+                    let (start, stop) = (bound(&mut random), bound(&mut random));
+                    if asked.is_reversed {
+                        let has = move |place: &Place| {
+                            (start.is_empty() || &place.0[..] <= start) && &place.0[..] > stop
+                        };
+                        (table.scan_reversed(start, stop, &read).unwrap(), Box::new(has))
+                    } else {
+                        let has = move |place: &Place| {
+                            &place.0[..] >= start && (stop.is_empty() || &place.0[..] < stop)
+                        };
+                        (table.scan(start, stop, &read).unwrap(), Box::new(has))
                     }
+                };
+                let expected = model.read(has, &mut asked, now_ms());
+                if random.below(8) == 0 && kept.len() < 3 {
+                    kept.push((scan, expected));
+                } else {
+                    assert_eq!(cells(scan), expected, "{context}");
                 }
             }
             41 | 42 => {
@@ -373,9 +498,8 @@ fn run(seed: u64, cases: u64, also: Also) {
         tables.db().flush().unwrap();
         tables.db().compact().unwrap();
     }
-    let all = Asked { columns: Vec::new(), versions: u32::MAX, time: 0..i64::MAX };
-    let expected = model.read(|_| true, &all, now_ms());
-    assert_eq!(cells(table.scan("", "", &all.read()).unwrap()), expected);
+    let expected = model.read(|_| true, &mut Asked::all(), now_ms());
+    assert_eq!(cells(table.scan("", "", &Asked::all().read()).unwrap()), expected);
     let left: u64 = tables
         .db()
         .tree_names()
@@ -412,4 +536,40 @@ fn a_table_whose_schema_changes_holds_what_the_model_says() {
 #[test]
 fn a_table_whose_schema_changes_and_whose_versions_are_deleted_holds_what_the_model_says() {
     run_also(3, Also { deletes_versions: true, alters: true });
+}
+
+#[test]
+fn huge_values_are_compared_by_what_decides_and_not_shown_where_only_keys_are() {
+    let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
+    let table = tables.create("t", Schema::new().group("g", [Family::new("f")])).unwrap();
+    let huge = |last: u8| [vec![b'a'; 1 << 20], vec![last]].concat();
+    table.mutate(&RowMutation::new("r").put("f", "x", huge(b'x')).put("f", "y", huge(b'y'))).unwrap();
+    let bytes = |comparator: &str, tail: &[u8]| [b"'", comparator.as_bytes(), tail, b"'"].concat();
+    let cases: &[(&str, Vec<u8>, &[&str])] = &[
+        ("=", bytes("binaryprefix:", b"aa"), &["x", "y"]),
+        ("=", bytes("binaryprefix:", b"ab"), &[]),
+        ("=", bytes("binary:", b"a"), &[]),
+        (">", bytes("binary:", b"a"), &["x", "y"]),
+        ("<", bytes("binary:", b"b"), &["x", "y"]),
+        ("=", bytes("substring:", b"AAY"), &["y"]),
+        ("=", bytes("regexstring:", b"a+x$"), &["x"]),
+    ];
+    let found = |filter: Filter| -> Vec<String> {
+        let cells = table.get("r", &Read::all().filter(filter)).unwrap();
+        cells.into_iter().map(|cell| String::from_utf8(cell.qualifier).unwrap()).collect()
+    };
+    for (comparison, comparator, expected) in cases {
+        let text = [b"ValueFilter(", comparison.as_bytes(), b", ", comparator, b")"].concat();
+        assert_eq!(found(Filter::parse(&text).unwrap()), *expected, "{comparison} {comparator:?}");
+    }
+    let whole = |last: u8| Filter::value(Comparison::Equal, Comparator::binary(huge(last)));
+    assert_eq!(found(whole(b'y')), ["y"]);
+    assert_eq!(found(whole(b'z')), Vec::<String>::new());
+
+    let mut scan = table.scan("", "", &Read::all().keys_only()).unwrap();
+    assert!(scan.advance().unwrap());
+    assert!(scan.value().unwrap().is_empty() && scan.to_value().unwrap().is_none());
+    let mut scan = table.scan("", "", &Read::all().filter(Filter::key_and_length_only())).unwrap();
+    assert!(scan.advance().unwrap());
+    assert_eq!(scan.value().unwrap().bytes().unwrap()[..], ((1_u32 << 20) + 1).to_be_bytes());
 }

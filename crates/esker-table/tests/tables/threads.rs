@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use esker_table::{Family, Read, RowMutation, Schema, Tables};
+use esker_table::{Check, Comparison, Family, Read, RowMutation, Schema, Tables};
 
 const ROWS: usize = 8;
 
@@ -65,4 +65,45 @@ fn readers_see_mutations_whole() {
             });
         }
     });
+}
+
+/// Each thread counts up two counters of one row in one mutation, one of them by a check of what it has read. Without the locks
+/// of rows, some of the sums would be lost.
+#[test]
+fn no_increment_and_no_checked_change_is_lost() {
+    const THREADS: i64 = 4;
+    const EACH: i64 = 2000;
+    let tables = Tables::open_in_memory(esker::Options::default().memtable_bytes(64 << 10)).unwrap();
+    let table = tables.create("t", Schema::new().group("a", [Family::new("n").max_versions(1)])).unwrap();
+    let number = |qualifier: &str| {
+        let cells = table.get("r", &Read::column("n", qualifier)).unwrap();
+        cells.first().map_or(0, |cell| i64::from_be_bytes(cell.value.as_slice().try_into().unwrap()))
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..EACH {
+                    table.increment("r", "n", "counted", 1).unwrap();
+                    loop {
+                        let seen = number("checked");
+                        let check = match seen {
+                            0 => Check::absent("n", "checked"),
+                            _ => Check::value("n", "checked", Comparison::Equal, seen.to_be_bytes()),
+                        };
+                        let next = RowMutation::new("r").put_at("n", "checked", 1, (seen + 1).to_be_bytes());
+                        if table.check_and_mutate(&[check], &next).unwrap() {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            for change in 0..20 {
+                tables.rename(&table.name(), ["t", "u"][change % 2]).unwrap_or_default();
+                table.compact().unwrap();
+            }
+        });
+    });
+    assert_eq!((number("counted"), number("checked")), (THREADS * EACH, THREADS * EACH));
 }

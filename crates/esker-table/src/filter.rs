@@ -1,0 +1,407 @@
+//! Filters of reads: which rows, columns and versions a read shows, decided where the cells are.
+//!
+//! ```text
+//! text --parse--> Filter --for one scan--> Judge     row, cell, cell ... end of the row
+//!      language     here                   judge       '-- what to show, and where to look next
+//! ```
+//! The filters, their names and their language are those of HBase 2.5. `docs/tables.md` lists where they differ.
+
+mod comparator;
+mod judge;
+mod language;
+
+use core::ops::{Bound, Range};
+
+pub use comparator::{Comparator, Comparison};
+pub(crate) use judge::{Code, Judge, Seen, Show};
+
+use crate::error::Result;
+use crate::span::Span;
+
+/// Which rows, columns and versions a read shows: [`Read::filter`](crate::Read::filter).
+///
+/// A filter is asked about the cells of a row in their order: each version that counts and is in the read's columns and
+/// time range. [`Read::versions`](crate::Read::versions) counts what it lets through.
+///
+/// # Example
+/// ```
+/// use esker_table::{Comparator, Comparison, Filter};
+///
+/// let built = Filter::prefix("oslo-").and(Filter::qualifier(Comparison::NotEqual, Comparator::binary("wind")));
+/// let read = Filter::parse(b"PrefixFilter('oslo-') AND QualifierFilter(!=, 'binary:wind')")?;
+/// assert_eq!(built, read);
+/// # Ok::<(), esker_table::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filter {
+    kind: Kind,
+}
+
+/// A column that a filter looks at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Column {
+    family: Vec<u8>,
+    qualifier: Vec<u8>,
+}
+
+/// What is compared, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Test {
+    comparison: Comparison,
+    comparator: Comparator,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    KeyOnly {
+        /// Shows lengths in place of values.
+        lengths: bool,
+    },
+    FirstKeyOnly,
+    Prefix(Vec<u8>),
+    ColumnPrefix(Vec<u8>),
+    /// Sorted, no two alike.
+    ColumnPrefixes(Vec<Vec<u8>>),
+    ColumnCountGet(u32),
+    Page(u64),
+    ColumnPagination {
+        limit: u32,
+        offset: u32,
+    },
+    InclusiveStop(Vec<u8>),
+    /// Sorted, no two alike.
+    Timestamps(Vec<i64>),
+    Row(Test),
+    Family(Test),
+    Qualifier(Test),
+    Value(Test),
+    SingleColumn {
+        column: Column,
+        test: Test,
+        if_missing: bool,
+        latest_only: bool,
+        exclude: bool,
+    },
+    DependentColumn {
+        column: Column,
+        drop: bool,
+        test: Option<Test>,
+    },
+    ColumnRange {
+        /// Empty: no bound; and whether it is included.
+        from: (Vec<u8>, bool),
+        to: (Vec<u8>, bool),
+    },
+    ColumnValue {
+        column: Column,
+        test: Test,
+    },
+    Skip(Box<Filter>),
+    While(Box<Filter>),
+    All(Vec<Filter>),
+    Any(Vec<Filter>),
+}
+
+impl Filter {
+    /// Reads a filter in HBase's filter language, as clients send it.
+    ///
+    /// Filters are `Name(argument, ...)`. `SKIP` and `WHILE` in front of one bind strongest, then `AND`, then `OR`;
+    /// parentheses group. Bytes stand in single quotes, in which `''` is one quote. Comparisons are `<`, `<=`, `=`, `!=`, `>`
+    /// and `>=`; what they compare with begins with `binary:`, `binaryprefix:`, `regexstring:`, `regexstringnocase:` or
+    /// `substring:`.
+    ///
+    /// # Example
+    /// ```
+    /// use esker_table::{Error, Filter};
+    ///
+    /// Filter::parse(b"SingleColumnValueFilter('weather', 'sky', =, 'substring:rain') AND (SKIP ValueFilter(!=, 'binary:'))")?;
+    /// let error = Filter::parse(b"PrefixFilter(oslo)").unwrap_err();
+    /// assert_eq!(error.to_string(), "filter, at byte 13: expected bytes in single quotes, found \"oslo\"");
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Filter` when `text` is no filter: what was expected, and where. Also when it is longer than 1 MiB, nested deeper than
+    /// 100 levels, or has a regular expression that is too large.
+    pub fn parse(text: &[u8]) -> Result<Filter> {
+        language::parse(text)
+    }
+
+    fn of(kind: Kind) -> Filter {
+        Filter { kind }
+    }
+
+    /// Shows cells without their values: `KeyOnlyFilter`.
+    pub fn key_only() -> Filter {
+        Filter::of(Kind::KeyOnly { lengths: false })
+    }
+
+    /// Shows the lengths of values in place of them, as 4 bytes, big-endian: `KeyOnlyFilter(true)`.
+    pub fn key_and_length_only() -> Filter {
+        Filter::of(Kind::KeyOnly { lengths: true })
+    }
+
+    /// Shows the first cell of each row: `FirstKeyOnlyFilter`.
+    pub fn first_key_only() -> Filter {
+        Filter::of(Kind::FirstKeyOnly)
+    }
+
+    /// Shows the rows that begin with `prefix`: `PrefixFilter`.
+    pub fn prefix(prefix: impl Into<Vec<u8>>) -> Filter {
+        Filter::of(Kind::Prefix(prefix.into()))
+    }
+
+    /// Shows the columns whose qualifiers begin with `prefix`: `ColumnPrefixFilter`.
+    pub fn column_prefix(prefix: impl Into<Vec<u8>>) -> Filter {
+        Filter::of(Kind::ColumnPrefix(prefix.into()))
+    }
+
+    /// Shows the columns whose qualifiers begin with one of `prefixes`: `MultipleColumnPrefixFilter`. If there are none, all.
+    /// As in HBase, of two prefixes of which one begins with the other, only the longer one counts for qualifiers that are not
+    /// below it.
+    pub fn column_prefixes<P: Into<Vec<u8>>>(prefixes: impl IntoIterator<Item = P>) -> Filter {
+        let mut prefixes: Vec<Vec<u8>> = prefixes.into_iter().map(Into::into).collect();
+        prefixes.sort_unstable();
+        prefixes.dedup();
+        Filter::of(Kind::ColumnPrefixes(prefixes))
+    }
+
+    /// Shows the first `limit` columns of a row, the latest version of each: `ColumnCountGetFilter`. A scan ends behind the
+    /// first row that has more; [`Filter::column_pagination`] goes on.
+    pub fn column_count_get(limit: u32) -> Filter {
+        Filter::of(Kind::ColumnCountGet(limit))
+    }
+
+    /// Ends behind so many rows: `PageFilter`. See also [`Read::limit_rows`](crate::Read::limit_rows).
+    pub fn page(rows: u64) -> Filter {
+        Filter::of(Kind::Page(rows))
+    }
+
+    /// Leaves out the first `offset` columns of each row, and shows the next `limit`, the latest version of each:
+    /// `ColumnPaginationFilter`.
+    pub fn column_pagination(limit: u32, offset: u32) -> Filter {
+        Filter::of(Kind::ColumnPagination { limit, offset })
+    }
+
+    /// Ends behind `row`: `InclusiveStopFilter`.
+    pub fn inclusive_stop(row: impl Into<Vec<u8>>) -> Filter {
+        Filter::of(Kind::InclusiveStop(row.into()))
+    }
+
+    /// Shows the cells with these timestamps: `TimestampsFilter`.
+    pub fn timestamps(timestamps: impl IntoIterator<Item = i64>) -> Filter {
+        let mut timestamps: Vec<i64> = timestamps.into_iter().collect();
+        timestamps.sort_unstable();
+        timestamps.dedup();
+        Filter::of(Kind::Timestamps(timestamps))
+    }
+
+    /// Shows the rows that compare so: `RowFilter`.
+    pub fn row(comparison: Comparison, comparator: Comparator) -> Filter {
+        Filter::of(Kind::Row(Test { comparison, comparator }))
+    }
+
+    /// Shows the families whose names compare so: `FamilyFilter`.
+    pub fn family(comparison: Comparison, comparator: Comparator) -> Filter {
+        Filter::of(Kind::Family(Test { comparison, comparator }))
+    }
+
+    /// Shows the columns whose qualifiers compare so: `QualifierFilter`.
+    pub fn qualifier(comparison: Comparison, comparator: Comparator) -> Filter {
+        Filter::of(Kind::Qualifier(Test { comparison, comparator }))
+    }
+
+    /// Shows the cells whose values compare so: `ValueFilter`. A regular expression or a part of a text reads the whole of a
+    /// huge value into memory; other comparisons read its beginning.
+    pub fn value(comparison: Comparison, comparator: Comparator) -> Filter {
+        Filter::of(Kind::Value(Test { comparison, comparator }))
+    }
+
+    /// Shows the rows in which the value of a column compares so: `SingleColumnValueFilter`. A row without the column is left
+    /// out `if_missing`. `latest_only`: the latest version decides; otherwise one that compares so suffices.
+    ///
+    /// The read must ask for the column too: a column that it does not read is missing.
+    pub fn single_column_value(
+        family: &str,
+        qualifier: impl Into<Vec<u8>>,
+        comparison: Comparison,
+        comparator: Comparator,
+        if_missing: bool,
+        latest_only: bool,
+    ) -> Filter {
+        let column = Column { family: family.into(), qualifier: qualifier.into() };
+        let test = Test { comparison, comparator };
+        Filter::of(Kind::SingleColumn { column, test, if_missing, latest_only, exclude: false })
+    }
+
+    /// As [`Filter::single_column_value`], and does not show the column: `SingleColumnValueExcludeFilter`.
+    pub fn single_column_value_exclude(
+        family: &str,
+        qualifier: impl Into<Vec<u8>>,
+        comparison: Comparison,
+        comparator: Comparator,
+        if_missing: bool,
+        latest_only: bool,
+    ) -> Filter {
+        let column = Column { family: family.into(), qualifier: qualifier.into() };
+        let test = Test { comparison, comparator };
+        Filter::of(Kind::SingleColumn { column, test, if_missing, latest_only, exclude: true })
+    }
+
+    /// Shows the cells of a row whose timestamps are among those of a column: `DependentColumnFilter`. With `test`, only
+    /// versions of the column whose values compare so count. `drop`: the column itself is not shown.
+    ///
+    /// The read must ask for the column too. While a row is read, 16 bytes are kept for each of the column's versions.
+    pub fn dependent_column(
+        family: &str,
+        qualifier: impl Into<Vec<u8>>,
+        drop: bool,
+        test: Option<(Comparison, Comparator)>,
+    ) -> Filter {
+        let column = Column { family: family.into(), qualifier: qualifier.into() };
+        let test = test.map(|(comparison, comparator)| Test { comparison, comparator });
+        Filter::of(Kind::DependentColumn { column, drop, test })
+    }
+
+    /// Shows the columns whose qualifiers are in a range: `ColumnRangeFilter`. As there, an empty bound is none.
+    pub fn column_range(from: Bound<&[u8]>, to: Bound<&[u8]>) -> Filter {
+        let bound = |bound: Bound<&[u8]>| match bound {
+            Bound::Included(qualifier) => (qualifier.to_vec(), true),
+            Bound::Excluded(qualifier) => (qualifier.to_vec(), false),
+            Bound::Unbounded => (Vec::new(), true),
+        };
+        Filter::of(Kind::ColumnRange { from: bound(from), to: bound(to) })
+    }
+
+    /// Shows the versions of one column whose values compare so, and nothing else: `ColumnValueFilter`.
+    pub fn column_value(
+        family: &str,
+        qualifier: impl Into<Vec<u8>>,
+        comparison: Comparison,
+        comparator: Comparator,
+    ) -> Filter {
+        let column = Column { family: family.into(), qualifier: qualifier.into() };
+        Filter::of(Kind::ColumnValue { column, test: Test { comparison, comparator } })
+    }
+
+    /// Leaves out whole rows in which this filter does not show a cell: `SKIP`. As in HBase, filters that decide by the row
+    /// alone do not decide within it.
+    #[must_use]
+    pub fn skip(self) -> Filter {
+        Filter::of(Kind::Skip(Box::new(self)))
+    }
+
+    /// Ends at the first row or cell that this filter does not show: `WHILE`. As in HBase, a filter that shows a cell and tells
+    /// to go to the next column, as [`Filter::column_pagination`], ends there too.
+    #[must_use]
+    pub fn while_match(self) -> Filter {
+        Filter::of(Kind::While(Box::new(self)))
+    }
+
+    /// Shows what both show. They are asked in their order, and the second one only about what the first one shows.
+    #[must_use]
+    pub fn and(self, other: Filter) -> Filter {
+        match self.kind {
+            Kind::All(mut filters) => {
+                filters.push(other);
+                Filter::all(filters)
+            }
+            kind => Filter::all([Filter { kind }, other]),
+        }
+    }
+
+    /// Shows what one of them shows.
+    #[must_use]
+    pub fn or(self, other: Filter) -> Filter {
+        match self.kind {
+            Kind::Any(mut filters) => {
+                filters.push(other);
+                Filter::any(filters)
+            }
+            kind => Filter::any([Filter { kind }, other]),
+        }
+    }
+
+    /// Shows what all of `filters` show; everything if there are none.
+    pub fn all(filters: impl IntoIterator<Item = Filter>) -> Filter {
+        Filter::of(Kind::All(filters.into_iter().collect()))
+    }
+
+    /// Shows what one of `filters` shows; everything if there are none.
+    pub fn any(filters: impl IntoIterator<Item = Filter>) -> Filter {
+        Filter::of(Kind::Any(filters.into_iter().collect()))
+    }
+
+    /// Whether a row has to be walked before it is known whether something of it is shown.
+    fn is_late(&self) -> bool {
+        match &self.kind {
+            Kind::SingleColumn { .. } | Kind::DependentColumn { .. } | Kind::Skip(_) => true,
+            Kind::While(filter) => filter.is_late(),
+            Kind::All(filters) | Kind::Any(filters) => filters.iter().any(Filter::is_late),
+            _ => false,
+        }
+    }
+
+    /// A part of the table outside of which nothing is shown, and no row has an effect on others.
+    pub(crate) fn span(&self, is_reversed: bool) -> Span {
+        if self.has_while() { Span::all() } else { self.span_of_rows(is_reversed) }
+    }
+
+    /// Whether a cell may end the scan.
+    fn may_end_in_row(&self) -> bool {
+        match &self.kind {
+            Kind::ColumnCountGet(_) | Kind::While(_) => true,
+            Kind::All(filters) | Kind::Any(filters) => filters.iter().any(Filter::may_end_in_row),
+            _ => false,
+        }
+    }
+
+    /// Whether a row that is not shown may end the scan.
+    fn has_while(&self) -> bool {
+        match &self.kind {
+            Kind::While(_) => true,
+            Kind::Skip(filter) => filter.has_while(),
+            Kind::All(filters) | Kind::Any(filters) => filters.iter().any(Filter::has_while),
+            _ => false,
+        }
+    }
+
+    fn span_of_rows(&self, is_reversed: bool) -> Span {
+        match &self.kind {
+            Kind::Prefix(prefix) => Span::prefix(prefix),
+            Kind::InclusiveStop(row) if is_reversed => Span::rows(row.as_slice()..),
+            Kind::InclusiveStop(row) => Span::rows(..=row.as_slice()),
+            Kind::Row(Test { comparison, comparator }) => match (comparison, comparator.bytes()) {
+                (Comparison::Equal, Some((row, false))) => Span::row(row),
+                (Comparison::Equal, Some((prefix, true))) => Span::prefix(prefix),
+                (Comparison::Less, Some((row, _))) | (Comparison::LessOrEqual, Some((row, false))) => {
+                    let end = if *comparison == Comparison::Less {
+                        Bound::Excluded(row)
+                    } else {
+                        Bound::Included(row)
+                    };
+                    Span::rows::<&[u8]>((Bound::Unbounded, end))
+                }
+                (Comparison::Greater | Comparison::GreaterOrEqual, Some((row, _))) => Span::rows(row..),
+                _ => Span::all(),
+            },
+            Kind::All(filters) => {
+                filters.iter().fold(Span::all(), |span, filter| span.and(&filter.span_of_rows(is_reversed)))
+            }
+            Kind::Any(filters) => {
+                let spans = filters.iter().map(|filter| filter.span_of_rows(is_reversed));
+                spans.reduce(|one, other| one.hull(&other)).unwrap_or_else(Span::all)
+            }
+            _ => Span::all(),
+        }
+    }
+
+    /// The timestamps outside of which nothing is shown, if the filter looks at nothing else.
+    pub(crate) fn time(&self) -> Option<Range<i64>> {
+        let Kind::Timestamps(timestamps) = &self.kind else { return None };
+        Some(match (timestamps.first(), timestamps.last()) {
+            (Some(first), Some(last)) => *first..last.saturating_add(1),
+            _ => 0..0,
+        })
+    }
+}

@@ -1,0 +1,577 @@
+//! A walk over the cells of a table that count, before filters and limits.
+//!
+//! ```text
+//! row by row        forward: the least row that one of the groups has, behind the last one; or the greatest one before it
+//! family by family  in the order of their names, each in its group's cursor
+//! column by column  its deletes, then its puts, the latest first: Column::judge
+//! ```
+//! Within a row it always goes forward, and it can leave a column, a family and the row, go on at a qualifier, and begin the
+//! row anew. It holds one cursor for each access group that it reads. Only of a column that has to be replayed it holds the
+//! timestamps and sequence numbers of all puts. It allocates nothing for a cell or row once its buffers have grown.
+
+use core::ops::Range;
+
+use esker::{Cursor, Snapshot, ValueRef};
+
+use crate::cell::{self, Entry, FamilyId, Kind, NO_FAMILY, Version};
+use crate::error::{Error, Result};
+use crate::schema::Rules;
+use crate::span::Span;
+use crate::versions::{Column, Deletes, Heads, Verdict};
+
+/// So many entries are stepped over before a cursor seeks: a step costs about a tenth of a seek.
+const STEPS_BEFORE_SEEK: usize = 8;
+
+/// The cursor of a group is somewhere in the row.
+const SOMEWHERE: FamilyId = FamilyId::MAX;
+
+/// What is read of a family.
+pub(super) struct Wanted {
+    pub(super) name: String,
+    pub(super) id: FamilyId,
+    pub(super) rules: Rules,
+    /// The place of its group among those that are read.
+    pub(super) group: usize,
+    /// `None`: all columns; otherwise these, in their order.
+    pub(super) qualifiers: Option<Vec<Vec<u8>>>,
+}
+
+/// What a walk has of an access group.
+pub(super) struct Group {
+    cursor: Cursor,
+    /// The deletes at the head of the row that is read, by families.
+    heads: Heads,
+    /// The cursor is at the first entry of the row that belongs to this family or a later one; `None`: the group has nothing
+    /// of the row.
+    at: Option<FamilyId>,
+    /// Backward: the beginning of the keys of the greatest row before the last one; empty: there is none. `None`: not known.
+    before: Option<Vec<u8>>,
+}
+
+impl Group {
+    pub(super) fn new(cursor: Cursor) -> Group {
+        Group { cursor, heads: Heads::default(), at: None, before: None }
+    }
+}
+
+/// Where a walk is in its row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// Before a family, or one of its columns that are asked for.
+    Family,
+    /// Before the entry at which the cursor of the family's group is.
+    Entry,
+    /// There, and the entry is of the family.
+    First,
+    /// There, and the entry is not of the column that was read.
+    Left,
+    /// At that entry, which is a cell that counts.
+    Cell,
+    /// Behind the row.
+    End,
+}
+
+/// An escaped text of a key. It is copied only if escaping has changed it.
+#[derive(Default)]
+struct Text {
+    /// Where it begins and ends in the key, without its end; `None`: it is in `text`.
+    plain: Option<Range<usize>>,
+    text: Vec<u8>,
+}
+
+impl Text {
+    /// Reads the text whose escaped bytes, with their end, are `escaped` and begin at `from` in the key.
+    fn read(&mut self, escaped: &[u8], from: usize) {
+        self.plain = cell::is_plain(escaped).then(|| from..from + escaped.len() - 2);
+        if self.plain.is_none() {
+            cell::unescape(escaped, &mut self.text);
+        }
+    }
+
+    fn within<'a>(&'a self, key: &'a [u8]) -> &'a [u8] {
+        match &self.plain {
+            Some(plain) => key.get(plain.clone()).unwrap_or_default(),
+            None => &self.text,
+        }
+    }
+}
+
+pub(super) struct Walk {
+    /// Keeps the moment.
+    _snapshot: Snapshot,
+    groups: Vec<Group>,
+    wanted: Vec<Wanted>,
+    time: Range<i64>,
+    now_ms: i64,
+    is_reversed: bool,
+    /// In their order, apart from each other.
+    spans: Vec<Span>,
+    has_begun: bool,
+    at: At,
+    /// How the keys of the row begin that is read; empty: none was read yet.
+    keys: Vec<u8>,
+    row: Text,
+    /// Whether all of the row is in a span.
+    is_whole: bool,
+    /// The places of the family and the asked-for qualifier that are read.
+    family: usize,
+    asked: usize,
+    /// The column that is read, as its keys begin; empty: none has begun.
+    column: Vec<u8>,
+    qualifier: Text,
+    /// Counts the columns that have begun.
+    columns: u64,
+    state: Column,
+    /// The deletes above the column that is read.
+    above: Deletes,
+    timestamp: i64,
+    /// A key that is sought.
+    sought: Vec<u8>,
+}
+
+impl Walk {
+    pub(super) fn new(
+        snapshot: Snapshot,
+        groups: Vec<Group>,
+        wanted: Vec<Wanted>,
+        time: Range<i64>,
+        now_ms: i64,
+    ) -> Walk {
+        Walk {
+            _snapshot: snapshot,
+            groups,
+            wanted,
+            time,
+            now_ms,
+            is_reversed: false,
+            spans: Vec::new(),
+            has_begun: false,
+            at: At::End,
+            keys: Vec::new(),
+            row: Text::default(),
+            is_whole: true,
+            family: 0,
+            asked: 0,
+            column: Vec::new(),
+            qualifier: Text::default(),
+            columns: 0,
+            state: Column::default(),
+            above: Deletes::default(),
+            timestamp: 0,
+            sought: Vec::new(),
+        }
+    }
+
+    /// Walks over these spans, which are sorted and apart.
+    pub(super) fn over(&mut self, spans: Vec<Span>, is_reversed: bool) {
+        (self.spans, self.is_reversed) = (spans, is_reversed);
+    }
+
+    pub(super) fn is_reversed(&self) -> bool {
+        self.is_reversed
+    }
+
+    pub(super) fn row(&self) -> &[u8] {
+        self.row.within(&self.keys)
+    }
+
+    /// The place of the cell's family among those that are read, and its name.
+    pub(super) fn family(&self) -> (usize, &str) {
+        (self.family, self.wanted.get(self.family).map_or("", |wanted| &wanted.name))
+    }
+
+    pub(super) fn qualifier(&self) -> &[u8] {
+        self.qualifier.within(&self.column)
+    }
+
+    /// A number that the cells of one column in one row have in common, and no others.
+    pub(super) fn column_number(&self) -> u64 {
+        self.columns
+    }
+
+    pub(super) fn timestamp(&self) -> i64 {
+        self.timestamp
+    }
+
+    /// The value of the cell. `None`: the walk is at no cell.
+    pub(super) fn value(&self) -> Option<ValueRef<'_>> {
+        let wanted = self.wanted.get(self.family).filter(|_| self.at == At::Cell)?;
+        self.groups.get(wanted.group).map(|group| group.cursor.value())
+    }
+
+    /// Leaves the row, and goes to the next one that has entries. `false`: there is none.
+    pub(super) fn next_row(&mut self) -> Result<bool> {
+        self.at = At::End;
+        let found = if self.is_reversed { self.find_row_before()? } else { self.find_row_behind()? };
+        if found {
+            self.begin_row()?;
+        }
+        Ok(found)
+    }
+
+    /// Goes to the least row behind the last one that one of the groups has.
+    fn find_row_behind(&mut self) -> Result<bool> {
+        let Some(first) = self.spans.first() else { return Ok(false) };
+        for group in &mut self.groups {
+            if self.has_begun {
+                leave(&mut group.cursor, &self.keys, &mut self.sought)?;
+            } else {
+                group.cursor.seek(first.first_key())?;
+            }
+        }
+        self.has_begun = true;
+        loop {
+            let mut least: Option<&[u8]> = None;
+            for group in &self.groups {
+                let key = group.cursor.key();
+                if key.is_empty() {
+                    continue;
+                }
+                let row = &key[..cell::row_len(key)?];
+                if least.is_none_or(|least| row < least) {
+                    least = Some(row);
+                }
+            }
+            let Some(row) = least else { return Ok(false) };
+            let place = self.spans.partition_point(|span| span.ends_before(row));
+            let Some(span) = self.spans.get(place) else { return Ok(false) };
+            if !span.begins_behind(row) {
+                self.is_whole = span.has_all_of(row);
+                self.keys.clear();
+                self.keys.extend_from_slice(row);
+                return Ok(true);
+            }
+            for group in &mut self.groups {
+                seek_on(&mut group.cursor, span.first_key())?;
+            }
+        }
+    }
+
+    /// Goes to the greatest row before the last one that one of the groups has.
+    fn find_row_before(&mut self) -> Result<bool> {
+        let Some(last) = self.spans.last() else { return Ok(false) };
+        let mut end = if self.has_begun { self.keys.clone() } else { last.end_key() };
+        self.has_begun = true;
+        loop {
+            for group in &mut self.groups {
+                let is_known = group
+                    .before
+                    .as_ref()
+                    .is_some_and(|before| end.is_empty() || before.as_slice() < end.as_slice());
+                if is_known {
+                    continue;
+                }
+                if end.is_empty() {
+                    group.cursor.last()?;
+                } else {
+                    group.cursor.seek_for_prev(&end)?;
+                }
+                let key = group.cursor.key();
+                let len = if key.is_empty() { 0 } else { cell::row_len(key)? };
+                let before = group.before.get_or_insert_default();
+                before.clear();
+                before.extend_from_slice(&key[..len]);
+            }
+            let rows = self.groups.iter().filter_map(|group| group.before.as_deref());
+            let Some(row) = rows.max().filter(|row| !row.is_empty()) else { return Ok(false) };
+            let place = self.spans.partition_point(|span| span.ends_before(row));
+            if let Some(span) = self.spans.get(place).filter(|span| !span.begins_behind(row)) {
+                self.is_whole = span.has_all_of(row);
+                self.keys.clear();
+                self.keys.extend_from_slice(row);
+                break;
+            }
+            // The row is behind the span before.
+            let Some(span) = place.checked_sub(1).and_then(|place| self.spans.get(place)) else {
+                return Ok(false);
+            };
+            end = span.end_key();
+        }
+        for group in &mut self.groups {
+            if group.before.as_ref() == Some(&self.keys) {
+                group.before = None;
+                group.cursor.seek(&self.keys)?;
+                group.at = Some(NO_FAMILY);
+            } else {
+                group.at = None;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads the deletes at the head of the row.
+    fn begin_row(&mut self) -> Result<()> {
+        self.row.read(&self.keys, 0);
+        for group in &mut self.groups {
+            group.heads.clear();
+            if !self.is_reversed {
+                group.at = cell::begins_with(group.cursor.key(), &self.keys).then_some(NO_FAMILY);
+            }
+            while group.at.is_some() && cell::is_head(group.cursor.key(), self.keys.len()) {
+                if !cell::begins_with(group.cursor.key(), &self.keys) {
+                    break;
+                }
+                let Entry::Head { family, version } = cell::entry(group.cursor.key(), self.keys.len())?
+                else {
+                    break;
+                };
+                group.heads.add(family, version);
+                group.cursor.next()?;
+            }
+        }
+        self.go_to_family(0);
+        Ok(())
+    }
+
+    /// Begins the row anew.
+    pub(super) fn rewind(&mut self) {
+        for group in &mut self.groups {
+            group.at = group.at.and(Some(SOMEWHERE));
+        }
+        self.go_to_family(0);
+    }
+
+    fn go_to_family(&mut self, family: usize) {
+        (self.family, self.asked, self.at) = (family, 0, At::Family);
+        self.column.clear();
+    }
+
+    /// Goes before the cells of a column of the row, which has just begun. `false`: the walk would not meet it.
+    pub(super) fn go_to_column(&mut self, family: &[u8], qualifier: &[u8]) -> Result<bool> {
+        let Some(place) = self.wanted.iter().position(|wanted| wanted.name.as_bytes() == family) else {
+            return Ok(false);
+        };
+        self.go_to_family(place);
+        if !self.begin_family()? {
+            return Ok(false);
+        }
+        self.at = At::Entry;
+        self.skip_to(qualifier)?;
+        Ok(self.family == place)
+    }
+
+    /// Goes to the next cell of the row that counts: the next version, or what is behind. `false`: there is none.
+    pub(super) fn next_cell(&mut self) -> Result<bool> {
+        if self.at == At::Cell {
+            self.cursor().next()?;
+            self.at = At::Entry;
+        }
+        loop {
+            match self.at {
+                At::Cell => return Ok(true),
+                At::End => return Ok(false),
+                At::Family if self.family == self.wanted.len() => self.at = At::End,
+                At::Family => {
+                    if self.begin_family()? {
+                        self.at = At::First;
+                    } else {
+                        self.leave_asked();
+                    }
+                }
+                At::Entry | At::First | At::Left => self.look()?,
+            }
+        }
+    }
+
+    /// Leaves the column of the cell.
+    pub(super) fn leave_column(&mut self) -> Result<()> {
+        self.at = At::Left;
+        let group = self.wanted[self.family].group;
+        leave(&mut self.groups[group].cursor, &self.column, &mut self.sought)
+    }
+
+    /// Leaves the family of the cell.
+    pub(super) fn leave_family(&mut self) {
+        self.go_to_family(self.family + 1);
+    }
+
+    /// Leaves what is below `qualifier` in the family that is read.
+    pub(super) fn skip_to(&mut self, qualifier: &[u8]) -> Result<()> {
+        let wanted = &self.wanted[self.family];
+        if let Some(qualifiers) = &wanted.qualifiers {
+            let asked = qualifiers.partition_point(|asked| asked.as_slice() < qualifier);
+            if asked == qualifiers.len() {
+                self.leave_family();
+            } else if asked != self.asked {
+                (self.asked, self.at) = (asked, At::Family);
+                self.column.clear();
+            }
+            return Ok(());
+        }
+        self.sought.clear();
+        self.sought.extend_from_slice(&self.keys);
+        self.sought.extend_from_slice(&wanted.id.to_be_bytes());
+        cell::push_escaped(&mut self.sought, qualifier);
+        seek_on(&mut self.groups[wanted.group].cursor, &self.sought)?;
+        self.at = At::Entry;
+        Ok(())
+    }
+
+    /// The cursor of the group of the family that is read.
+    fn cursor(&mut self) -> &mut Cursor {
+        let group = self.wanted[self.family].group;
+        &mut self.groups[group].cursor
+    }
+
+    /// Goes to the first entry of the family that is to be read, or of the column of it that was asked for. `false`: there is
+    /// nothing.
+    fn begin_family(&mut self) -> Result<bool> {
+        let wanted = &self.wanted[self.family];
+        let group = &mut self.groups[wanted.group];
+        self.column.clear();
+        let Some(at) = group.at else { return Ok(false) };
+        self.above.clear();
+        group.heads.above(wanted.id).for_each(|deletes| self.above.add_all(deletes));
+        self.sought.clear();
+        self.sought.extend_from_slice(&self.keys);
+        self.sought.extend_from_slice(&wanted.id.to_be_bytes());
+        if let Some(qualifiers) = &wanted.qualifiers {
+            cell::push_escaped(&mut self.sought, &qualifiers[self.asked]);
+        }
+        group.at = Some(wanted.id);
+        if at > wanted.id {
+            group.cursor.seek(&self.sought)?;
+        } else if cell::begins_with(group.cursor.key(), &self.sought) && at < wanted.id {
+            // Nothing of the family has been passed: this is its first entry.
+            return Ok(true);
+        } else {
+            seek_on(&mut group.cursor, &self.sought)?;
+        }
+        Ok(cell::begins_with(group.cursor.key(), &self.sought))
+    }
+
+    /// Leaves the family, or the column of it that was asked for.
+    fn leave_asked(&mut self) {
+        let qualifiers = self.wanted[self.family].qualifiers.as_ref();
+        if qualifiers.is_some_and(|qualifiers| self.asked + 1 < qualifiers.len()) {
+            self.asked += 1;
+            self.at = At::Family;
+        } else {
+            self.leave_family();
+        }
+    }
+
+    /// Looks at the entry at which the cursor is, and goes on from there.
+    fn look(&mut self) -> Result<()> {
+        let wanted = &self.wanted[self.family];
+        let key = self.groups[wanted.group].cursor.key();
+        let is_same_column =
+            self.at == At::Entry && !self.column.is_empty() && cell::begins_with(key, &self.column);
+        let is_first = std::mem::replace(&mut self.at, At::Entry) == At::First;
+        let (kind, version) = if is_same_column {
+            cell::entry_of_column(key, self.column.len())?
+        } else {
+            if !is_first && !cell::begins_with(key, &self.keys) {
+                self.leave_asked();
+                return Ok(());
+            }
+            let Entry::Column { family, qualifier, column_len, kind, version } =
+                cell::entry(key, self.keys.len())?
+            else {
+                let key = key.escape_ascii().to_string();
+                return Err(Error::Damaged(format!(
+                    "a table has the delete {key:?} behind the head of its row"
+                )));
+            };
+            if family != wanted.id || (wanted.qualifiers.is_some() && !self.column.is_empty()) {
+                self.leave_asked();
+                return Ok(());
+            }
+            self.qualifier.read(qualifier, column_len - qualifier.len());
+            self.column.clear();
+            self.column.extend_from_slice(&key[..column_len]);
+            self.columns += 1;
+            self.state.begin();
+            if !self.is_whole && !self.is_in_span()? {
+                return Ok(());
+            }
+            (kind, version)
+        };
+        let Wanted { rules, group, .. } = &self.wanted[self.family];
+        let cursor = &mut self.groups[*group].cursor;
+        if kind != Kind::Put {
+            self.state.add(kind, version);
+            cursor.next()?;
+            return Ok(());
+        }
+        if self.state.needs_replay(rules) {
+            let puts = puts_of(cursor, &self.column)?;
+            self.state.replay(puts.into_iter(), &self.above, rules);
+            cursor.seek(cell::entry_prefix(&self.column, Kind::Put))?;
+        }
+        match self.state.judge(version, &self.above, rules, rules.expired_below(self.now_ms)) {
+            Verdict::NoneBehind => self.leave_column(),
+            Verdict::Counts if version.timestamp < self.time.start => self.leave_column(),
+            Verdict::Counts if version.timestamp < self.time.end => {
+                (self.timestamp, self.at) = (version.timestamp, At::Cell);
+                Ok(())
+            }
+            Verdict::Counts | Verdict::DoesNot => Ok(cursor.next().map(drop)?),
+        }
+    }
+
+    /// Whether the column that has just begun is in a span; if not, the walk goes on at the next span.
+    fn is_in_span(&mut self) -> Result<bool> {
+        let wanted = &self.wanted[self.family];
+        let mut place = self.keys.clone();
+        cell::push_escaped(&mut place, wanted.name.as_bytes());
+        let family_len = place.len();
+        place.extend_from_slice(&self.column[self.keys.len() + size_of::<FamilyId>()..]);
+        let next = self.spans.partition_point(|span| span.ends_before(&place));
+        let from = self.spans.get(next).map(|span| span.from.as_slice());
+        if from.is_some_and(|from| from <= place.as_slice()) {
+            return Ok(true);
+        }
+        match from.and_then(|from| from.strip_prefix(&place[..family_len])) {
+            Some(rest) if wanted.qualifiers.is_none() => {
+                self.sought.clear();
+                self.sought.extend_from_slice(&self.column[..self.keys.len() + size_of::<FamilyId>()]);
+                self.sought.extend_from_slice(rest);
+                seek_on(&mut self.groups[wanted.group].cursor, &self.sought)?;
+            }
+            Some(_) => self.leave_column()?,
+            None if from.is_some_and(|from| from.starts_with(&self.keys)) => self.leave_family(),
+            None => self.at = At::End,
+        }
+        Ok(false)
+    }
+}
+
+/// Moves a cursor that is at a key, or behind the last one, on to the first key that is not below `to`.
+fn seek_on(cursor: &mut Cursor, to: &[u8]) -> Result<()> {
+    for _ in 0..STEPS_BEFORE_SEEK {
+        if cursor.key().is_empty() || cursor.key() >= to {
+            return Ok(());
+        }
+        cursor.next()?;
+    }
+    if !cursor.key().is_empty() && cursor.key() < to {
+        cursor.seek(to)?;
+    }
+    Ok(())
+}
+
+/// Moves a cursor on, behind the keys that begin with `prefix`, which ends with the end of an escaped text.
+fn leave(cursor: &mut Cursor, prefix: &[u8], sought: &mut Vec<u8>) -> Result<()> {
+    for _ in 0..STEPS_BEFORE_SEEK {
+        if !cell::begins_with(cursor.key(), prefix) {
+            return Ok(());
+        }
+        cursor.next()?;
+    }
+    if cell::begins_with(cursor.key(), prefix) {
+        cell::write_behind(prefix, sought);
+        cursor.seek(&*sought)?;
+    }
+    Ok(())
+}
+
+/// The puts of the column whose keys begin with `column`, from the cursor's on.
+fn puts_of(cursor: &mut Cursor, column: &[u8]) -> Result<Vec<Version>> {
+    let mut puts = Vec::new();
+    while cell::begins_with(cursor.key(), column) {
+        puts.push(cell::entry_of_column(cursor.key(), column.len())?.1);
+        cursor.next()?;
+    }
+    Ok(puts)
+}

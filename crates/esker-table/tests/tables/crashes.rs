@@ -1,0 +1,234 @@
+//! Power cuts on a simulated disk, in the midst of writes, of changes of tables, and of openings: what was acknowledged is
+//! there, what was under way is there whole or not at all, and nothing else is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use esker::env::{Env, JobKind, Random as Randomness, StepExecutor};
+use esker::fs::sim::SimFs;
+use esker::{Durability, Options};
+use esker_table::{AccessGroup, Family, Read, RowMutation, Schema, Tables};
+
+use crate::{Random, number};
+
+/// Power cuts of a life.
+const CRASHES: u64 = 8;
+
+const TABLES: &[&str] = &["t", "u", "space:v"];
+const FAMILIES: &[&str] = &["f", "g", "h"];
+const ROWS: &[&str] = &["a", "b"];
+
+/// What a table is, as a user sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Known {
+    families: BTreeSet<String>,
+    is_disabled: bool,
+    cells: BTreeMap<(String, String, i64), String>,
+}
+
+/// What the store holds, as a user sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct World {
+    namespaces: BTreeSet<String>,
+    tables: BTreeMap<String, Known>,
+}
+
+#[derive(Debug)]
+struct Seeded(AtomicU64);
+
+impl Randomness for Seeded {
+    fn next_u64(&self) -> u64 {
+        let state = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        (state ^ (state >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    }
+}
+
+fn open(disk: &SimFs, random: &mut Random) -> esker_table::Result<Tables> {
+    let env = Env {
+        fs: Arc::new(disk.clone()),
+        random: Arc::new(Seeded(AtomicU64::new(random.below(1 << 30) as u64))),
+        executor: Some(Arc::new(StepExecutor)),
+        ..Env::system()
+    };
+    let options = Options::default().env(env).memory_budget(8 << 20).durability(Durability::Power);
+    Tables::open("store", options.memtable_bytes(random.of(&[4 << 10, 64 << 10])))
+}
+
+/// What is there, seen through the interface. A disabled table is enabled for it, and is not any more then.
+fn seen(tables: &Tables) -> World {
+    let mut world =
+        World { namespaces: tables.namespaces().unwrap().into_iter().collect(), ..World::default() };
+    for name in tables.names() {
+        let table = tables.table(&name).unwrap();
+        let is_disabled = !table.is_enabled();
+        if is_disabled {
+            tables.enable(&name).unwrap();
+        }
+        let schema = table.schema();
+        let families = schema.groups().iter().flat_map(AccessGroup::families);
+        let families = families.map(|family| family.name().to_owned()).collect();
+        let mut cells = BTreeMap::new();
+        let mut scan = table.scan("", "", &Read::all().versions(u32::MAX)).unwrap();
+        while scan.advance().unwrap() {
+            let row = String::from_utf8(scan.row().to_vec()).unwrap();
+            let cell = scan.cell().unwrap().unwrap();
+            let value = String::from_utf8(cell.value).unwrap();
+            cells.insert((row, cell.family, cell.timestamp), value);
+        }
+        world.tables.insert(name, Known { families, is_disabled, cells });
+    }
+    world
+}
+
+/// Does one thing to the store and, as it should become, to `world`. `None`: the disk is dead.
+fn step(
+    random: &mut Random,
+    tables: &Tables,
+    world: &mut World,
+    written: &mut u64,
+) -> esker_table::Result<()> {
+    let (name, other, family) = (random.of(TABLES), random.of(TABLES), random.of(FAMILIES));
+    let (is_there, has_other) = (world.tables.contains_key(name), world.tables.contains_key(other));
+    let has_space = world.namespaces.contains("space");
+    match random.below(16) {
+        0 => {
+            if !world.namespaces.insert("space".to_owned()) {
+                return Ok(());
+            }
+            tables.create_namespace("space")
+        }
+        1 if !is_there && (!name.contains(':') || has_space) => {
+            let families = BTreeSet::from([family.to_owned()]);
+            world.tables.insert(name.to_owned(), Known { families, ..Known::default() });
+            tables.create(name, Schema::new().group("a", [Family::new(family).max_versions(None)])).map(drop)
+        }
+        2 if is_there && random.below(4) == 0 => {
+            world.tables.remove(name);
+            tables.drop_table(name)
+        }
+        3 if is_there && !has_other && (!other.contains(':') || has_space) => {
+            let known = world.tables.remove(name).unwrap();
+            world.tables.insert(other.to_owned(), known);
+            tables.rename(name, other)
+        }
+        what => {
+            let Some(known) = world.tables.get_mut(name) else { return Ok(()) };
+            let table = tables.table(name)?;
+            let schema = || (*table.schema()).clone();
+            let has = known.families.contains(family);
+            match what {
+                4 if !has => {
+                    known.families.insert(family.to_owned());
+                    let group = random.of(&["a", "b"]);
+                    let family = Family::new(family).max_versions(None);
+                    tables.alter(name, schema().with_family(group, family))
+                }
+                5 if has && known.families.len() > 1 => {
+                    known.families.remove(family);
+                    known.cells.retain(|(_, of, _), _| of != family);
+                    tables.alter(name, schema().without_family(family))
+                }
+                6 if has => {
+                    let Some(to) = FAMILIES.iter().find(|to| !known.families.contains(**to)) else {
+                        return Ok(());
+                    };
+                    known.families.remove(family);
+                    known.families.insert((*to).to_owned());
+                    let renamed = |(row, of, at): (String, String, i64)| {
+                        (row, if of == family { (*to).to_owned() } else { of }, at)
+                    };
+                    let cells = std::mem::take(&mut known.cells);
+                    known.cells = cells.into_iter().map(|(place, value)| (renamed(place), value)).collect();
+                    tables.alter(name, schema().with_family_renamed(family, to))
+                }
+                7 => {
+                    known.is_disabled = !known.is_disabled;
+                    if known.is_disabled { tables.disable(name) } else { tables.enable(name) }
+                }
+                _ if known.is_disabled => Ok(()),
+                8 => tables.db().flush().map_err(Into::into),
+                9 if random.below(3) == 0 => table.compact(),
+                9 | 10 => {
+                    let row = random.of(ROWS);
+                    known.cells.retain(|(of, _, at), _| of != row || *at > 2);
+                    table.mutate(&RowMutation::new(row).delete_row_up_to(2))
+                }
+                _ => {
+                    let mut mutations = Vec::new();
+                    for row in ROWS.iter().take(1 + random.below(2)) {
+                        let mut mutation = RowMutation::new(*row);
+                        for family in &known.families {
+                            *written += 1;
+                            let (at, value) = (random.below(4) as i64, written.to_string());
+                            mutation = mutation.put_at(family, "", at, value.clone());
+                            known.cells.insert(((*row).to_owned(), family.clone(), at), value);
+                        }
+                        mutations.push(mutation);
+                    }
+                    table.mutate_rows(&mutations)
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn power_cuts_leave_tables_whole() {
+    let (first, lives) = (number("ESKER_SEED", 1), number("ESKER_CASES", 60));
+    let (mut cut_openings, mut done_changes, mut undone_changes) = (0, 0, 0);
+    for seed in first..first + lives {
+        println!("ESKER_SEED={seed} ESKER_CASES=1");
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9));
+        let mut disk = SimFs::new(seed);
+        // What is certain, and what the step that was cut would have made of it.
+        let (mut before, mut after) = (World::default(), World::default());
+        before.namespaces.insert("default".to_owned());
+        after.clone_from(&before);
+        let mut written = 0;
+        for crash in 0..CRASHES {
+            let tables = loop {
+                // An opening may be cut too.
+                let is_cut = random.below(3) == 0;
+                disk.set_crash_after(is_cut.then(|| disk.operations() + random.below(60) as u64));
+                match open(&disk, &mut random) {
+                    Ok(tables) => break tables,
+                    Err(error) => assert!(disk.is_dead(), "{error}"),
+                }
+                cut_openings += 1;
+                disk = disk.crash(seed * 100 + crash);
+            };
+            disk.set_crash_after(None);
+            let mut now = seen(&tables);
+            assert!(now == before || now == after, "{now:#?} is neither {before:#?} nor {after:#?}");
+            if before != after {
+                *(if now == before { &mut undone_changes } else { &mut done_changes }) += 1;
+            }
+            // Looking has enabled all tables.
+            now.tables.values_mut().for_each(|known| known.is_disabled = false);
+            before = now;
+            disk.set_crash_after(Some(disk.operations() + random.below(600) as u64));
+            loop {
+                after.clone_from(&before);
+                match step(&mut random, &tables, &mut after, &mut written) {
+                    Ok(()) if !disk.is_dead() => before.clone_from(&after),
+                    Ok(()) => break,
+                    Err(error) => {
+                        assert!(disk.is_dead(), "{error}");
+                        break;
+                    }
+                }
+                if random.below(4) == 0 {
+                    tables.db().step(random.of(&JobKind::ALL));
+                }
+            }
+            drop(tables);
+            disk = disk.crash(seed * 1000 + crash);
+        }
+    }
+    println!("{cut_openings} openings cut, {done_changes} cut steps were done, {undone_changes} were not");
+    assert!(
+        lives < 60 || cut_openings.min(done_changes).min(undone_changes) >= 10,
+        "the test has lost its teeth"
+    );
+}
