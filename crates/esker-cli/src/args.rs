@@ -7,6 +7,7 @@ mod path;
 mod rows;
 mod serve;
 mod stats;
+mod thrift;
 mod types;
 mod units;
 mod url;
@@ -32,6 +33,7 @@ use path::{DB, PathParser};
 pub(crate) use rows::{Export, Import};
 pub(crate) use serve::{AuthClients, LogFormat, LogLevel, Security, Serve};
 pub(crate) use stats::{Stats, StatsFormat};
+pub(crate) use thrift::Thrift;
 use types::TypeParser;
 use url::{UrlParser, choose};
 
@@ -306,6 +308,9 @@ Example:
     /// Serve the store to Redis clients, until SIGTERM or Ctrl-C
     #[command(after_help = help::SERVE)]
     Serve(Box<Serve>),
+    /// Serve the store's tables to HBase's Thrift clients, until SIGTERM or Ctrl-C
+    #[command(after_help = help::THRIFT)]
+    Thrift(Thrift),
     /// Simulate the buffer pool: hit rates of its policies
     #[command(
         after_help = "It prints hit rates by trace and room, the number of pages that the pool holds. It can generate these traces: zipf \

@@ -169,3 +169,12 @@ Examples:
   esker --db cache.db serve
   esker --db cache.db serve --resp unix:/run/user/1000/esker.sock --durability power
   redis-cli -p 6379 set greeting hello";
+
+pub(super) const THRIFT: &str = "When it accepts connections, it prints the address (thrift 127.0.0.1:9090), and then `ready`. A store that does not \
+exist is created. SIGTERM or Ctrl-C: no new connections, running calls end, everything is synced; a second signal ends \
+it at once. Only this machine's clients can connect. docs/thrift.md has the methods, and where they differ from HBase's.
+
+Examples:
+  esker --db stations.db thrift
+  esker --db stations.db thrift --listen 127.0.0.1:0
+  python3 -c 'import happybase; print(happybase.Connection(\"127.0.0.1\").tables())'";

@@ -30,6 +30,7 @@ mod scan;
 pub(crate) mod serve;
 mod stats;
 mod strangers;
+mod thrift;
 mod transfer;
 mod trees;
 
@@ -69,6 +70,7 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Export(args) => export::run(&global, &args),
         Command::Shell(args) => crate::shell::run(global, &args),
         Command::Serve(args) => serve::run(&global, &args),
+        Command::Thrift(args) => thrift::run(&global, &args),
         Command::CacheSim(args) => cache_sim::run(&global, &args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),
@@ -89,6 +91,7 @@ fn refuse_files(command: &Command) -> Outcome {
         Command::Repair => ("repair", ""),
         Command::Destroy(_) => ("destroy", "; `esker delete --all` empties a database"),
         Command::Serve(_) => ("serve", ""),
+        Command::Thrift(_) => ("thrift", ""),
         _ => return Ok(()),
     };
     Err(Failure::usage(format!(

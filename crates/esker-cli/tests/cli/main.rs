@@ -28,4 +28,5 @@ mod serve_histories;
 mod server_docs;
 mod sessions;
 mod shell;
+mod thrift;
 mod url;

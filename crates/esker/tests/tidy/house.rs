@@ -13,7 +13,8 @@ const NOT_IN_THE_LIBRARY: &[&str] = &["crates/esker-cli/", "crates/esker/example
 
 /// Everywhere but in the crate that evaluates commands: what it does must depend on its arguments alone, so that a
 /// command can be evaluated again, and replicas agree.
-const NOT_IN_EVALUATION: &[&str] = &["crates/esker/", "crates/esker-cli/", "crates/esker-server/"];
+const NOT_IN_EVALUATION: &[&str] =
+    &["crates/esker/", "crates/esker-cli/", "crates/esker-server/", "crates/esker-thrift/"];
 const PURE: &str = "evaluation depends on its arguments alone";
 
 pub(crate) const BANS: &[Ban] = &[
@@ -35,6 +36,7 @@ pub(crate) const BANS: &[Ban] = &[
             "crates/esker/src/env/",
             "crates/esker-cli/",
             "crates/esker-server/",
+            "crates/esker-thrift/",
             "crates/esker/examples/",
         ],
         reason: "time goes through env::Clock, so that tests control it",

@@ -1,0 +1,85 @@
+//! `thrift`: serves the store's tables to HBase's Thrift clients until it is told to end.
+
+use std::io::Write;
+
+use esker_table::{Error as TableError, Tables};
+use esker_thrift::{Config, Error, Server};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::args::{Global, Thrift};
+use crate::exit::{Failure, INTERRUPTED, Outcome};
+use crate::log::Log;
+use crate::store;
+use crate::supervisor;
+
+pub(crate) fn run(global: &Global, args: &Thrift) -> Outcome {
+    if global.in_shell {
+        return Err(Failure::usage("the shell has the store open: leave it, then run `esker thrift`"));
+    }
+    let _log = Log::start(args.log_format, args.log_level)?;
+    let path = global.db.display().to_string();
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        pid = std::process::id(),
+        db = path.as_str(),
+        "starting"
+    );
+    let config = config(args);
+    config.check().map_err(failure)?;
+    let opened = store::patiently(global, || match Tables::open(&global.db, store::options(global)) {
+        Ok(tables) => Ok(Ok(tables)),
+        Err(TableError::Store(error)) => Ok(Err(error)),
+        Err(error) => Err(Failure::store(error.to_string())),
+    })?;
+    let tables = opened.map_err(|error| store::opening(global, error))?;
+    let server = Server::bind(tables.clone(), config).map_err(failure)?;
+    end_by_signals(&server)?;
+    print(&server).map_err(|error| Failure::output(&"standard output", &error))?;
+    supervisor::tell("READY=1");
+    server.run().map_err(|error| Failure::store(format!("cannot accept connections: {error}")))?;
+    tables.db().clone().close()?;
+    tracing::info!("ended");
+    Ok(())
+}
+
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Address(message) => Failure::usage(message),
+        error => Failure::store(error.to_string()),
+    }
+}
+
+fn config(args: &Thrift) -> Config {
+    Config {
+        listen: args.listen,
+        connections_max: args.max_connections,
+        message_len_max: args.max_message,
+        messages_len_max: args.max_messages_memory,
+        scanners_max: args.max_scanners,
+        scanner_lease: args.scanner_lease,
+        ..Config::default()
+    }
+}
+
+/// The first SIGTERM or SIGINT ends the server, the second one the process.
+fn end_by_signals(server: &Server) -> Outcome {
+    let failed = |error: std::io::Error| Failure::store(format!("cannot wait for signals: {error}"));
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(failed)?;
+    let stopper = server.stopper();
+    let waits = std::thread::Builder::new().name("esker-signals".to_owned()).spawn(move || {
+        let mut signals = signals.forever();
+        signals.next();
+        supervisor::tell("STOPPING=1");
+        stopper.stop();
+        signals.next();
+        std::process::exit(i32::from(INTERRUPTED));
+    });
+    waits.map(drop).map_err(failed)
+}
+
+/// Says where the server listens.
+fn print(server: &Server) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("thrift {}\nready\n", server.address()).as_bytes()).and_then(|()| out.flush())
+}

@@ -1,0 +1,399 @@
+//! A connection: its bytes become calls, and each call an answer, in their order.
+//!
+//! ```text
+//! first bytes    80 ..              binary
+//!                82 ..              compact
+//!                len(4) 80 | 82 ..  the same in frames, each with its length in front
+//! ```
+//! A connection may be idle for ever, but once a message has begun it must end within a time. Memory for a message grows with
+//! the bytes that have arrived, not with what they say of themselves, and all connections share a limit for it.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::gateway::Gateway;
+use crate::idl::Call;
+use crate::wire::{Fault, Head, Kind, Measure, Protocol, Purpose, Sink, Source};
+
+/// A connection has so many bytes for messages; more come from the room that all share.
+const OWN_ROOM: usize = 16 << 10;
+
+/// How much more is asked for at once.
+const READ_MAX: usize = 256 << 10;
+
+/// A reply's memory is kept up to this size.
+const REPLY_KEPT: usize = 64 << 10;
+
+/// How long what a client still sends is thrown away after an error, so that the client can read of it.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// Numbers of `TApplicationException`.
+const UNKNOWN_METHOD: i32 = 1;
+const WRONG_TYPE: i32 = 2;
+const INTERNAL: i32 = 6;
+const PROTOCOL: i32 = 7;
+
+/// What connections share.
+pub(crate) struct Limits {
+    /// The longest message.
+    pub(crate) message_len_max: usize,
+    /// How long a message may take to arrive, and how long a client may take nothing of an answer.
+    pub(crate) message_time: Duration,
+    /// How often leases of scanners are looked at while a client is silent.
+    pub(crate) lease_check: Duration,
+    /// How many bytes connections may still have for messages.
+    pub(crate) room: AtomicUsize,
+}
+
+/// How a client puts its messages.
+#[derive(Debug, Clone, Copy)]
+struct Form {
+    protocol: Protocol,
+    is_framed: bool,
+}
+
+/// Why a connection ends.
+pub(crate) enum End {
+    /// The client has closed it, or the network.
+    Gone,
+    /// The client must be told.
+    Refused(String),
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> End {
+        End::Gone
+    }
+}
+
+impl From<Fault> for End {
+    fn from(fault: Fault) -> End {
+        End::Refused(match fault {
+            Fault::Bad(what) => what.to_owned(),
+            Fault::Missing(_) => "a message ends within a value".to_owned(),
+        })
+    }
+}
+
+pub(crate) struct Connection<'s> {
+    stream: &'s TcpStream,
+    limits: &'s Limits,
+    gateway: Gateway<'s>,
+    form: Option<Form>,
+    /// The first `filled` bytes are there.
+    bytes: Vec<u8>,
+    filled: usize,
+    /// When the message must be there that has begun.
+    due: Option<Instant>,
+    timeout: Option<Duration>,
+    reply: Vec<u8>,
+}
+
+impl Drop for Connection<'_> {
+    fn drop(&mut self) {
+        self.give_back(self.bytes.len());
+    }
+}
+
+impl<'s> Connection<'s> {
+    pub(crate) fn new(stream: &'s TcpStream, limits: &'s Limits, gateway: Gateway<'s>) -> Connection<'s> {
+        Connection {
+            stream,
+            limits,
+            gateway,
+            form: None,
+            bytes: Vec::new(),
+            filled: 0,
+            due: None,
+            timeout: None,
+            reply: Vec::new(),
+        }
+    }
+
+    /// Answers calls until the client goes or sends what cannot be read. Then returns why.
+    pub(crate) fn run(&mut self) -> Option<String> {
+        loop {
+            match self.message() {
+                Ok(()) => {}
+                Err(End::Gone) => return None,
+                Err(End::Refused(why)) => {
+                    self.refuse(&why);
+                    return Some(why);
+                }
+            }
+        }
+    }
+
+    fn give_back(&self, len: usize) {
+        self.limits.room.fetch_add(len.saturating_sub(OWN_ROOM), Ordering::Relaxed);
+    }
+
+    /// Makes the buffer longer: by `missing` bytes if that is not much, else by as much as is there already.
+    fn grow(&mut self, missing: usize) -> Result<(), End> {
+        let old = self.bytes.len();
+        let more = missing.clamp(OWN_ROOM, READ_MAX.max(self.filled));
+        let new = (self.filled + more).max(old);
+        let shared = new.saturating_sub(OWN_ROOM) - old.saturating_sub(OWN_ROOM);
+        let taken = self
+            .limits
+            .room
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(shared));
+        if taken.is_err() {
+            return Err(End::Refused("the messages of all connections take too much memory now".to_owned()));
+        }
+        self.bytes.resize(new, 0);
+        Ok(())
+    }
+
+    fn set_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        if self.timeout != timeout {
+            self.stream.set_read_timeout(timeout)?;
+            self.timeout = timeout;
+        }
+        Ok(())
+    }
+
+    /// Reads at least a byte. `missing`: how many the message lacks at least.
+    fn fill(&mut self, missing: usize) -> Result<(), End> {
+        if self.filled + missing > self.bytes.len() {
+            self.grow(missing)?;
+        }
+        loop {
+            let timeout = match self.due {
+                Some(due) => {
+                    Some(due.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)))
+                }
+                None if self.gateway.scanners.is_empty() => None,
+                None => Some(self.limits.lease_check),
+            };
+            self.set_timeout(timeout)?;
+            let mut stream = self.stream;
+            match stream.read(&mut self.bytes[self.filled..]) {
+                Ok(0) => return Err(End::Gone),
+                Ok(read) => {
+                    self.filled += read;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    if self.due.is_some_and(|due| due <= Instant::now()) {
+                        let within = self.limits.message_time;
+                        return Err(End::Refused(format!("a message was not there within {within:?}")));
+                    }
+                    self.gateway.scanners.end_leases();
+                }
+                Err(_) => return Err(End::Gone),
+            }
+        }
+    }
+
+    /// Reads until `len` bytes are there.
+    fn need(&mut self, len: usize) -> Result<(), End> {
+        while self.filled < len {
+            if self.filled > 0 && self.due.is_none() {
+                self.due = Some(Instant::now() + self.limits.message_time);
+            }
+            self.fill(len - self.filled)?;
+        }
+        Ok(())
+    }
+
+    /// How the client puts its messages, which its first bytes tell.
+    fn form(&mut self) -> Result<Form, End> {
+        if let Some(form) = self.form {
+            return Ok(form);
+        }
+        let protocol = |byte: u8| match byte {
+            0x80 => Some(Protocol::Binary),
+            0x82 => Some(Protocol::Compact),
+            _ => None,
+        };
+        self.need(1)?;
+        let form = match protocol(self.bytes[0]) {
+            Some(protocol) => Form { protocol, is_framed: false },
+            None => {
+                self.need(5)?;
+                let Some(protocol) = protocol(self.bytes[4]) else {
+                    return Err(End::Refused("this is no Thrift message".to_owned()));
+                };
+                Form { protocol, is_framed: true }
+            }
+        };
+        self.form = Some(form);
+        Ok(form)
+    }
+
+    fn check_len(&self, len: usize) -> Result<(), End> {
+        let max = self.limits.message_len_max;
+        if len > max {
+            return Err(End::Refused(format!("a message has more than {max} bytes")));
+        }
+        Ok(())
+    }
+
+    /// Reads a message and answers it.
+    fn message(&mut self) -> Result<(), End> {
+        let form = self.form()?;
+        let (start, end) = if form.is_framed {
+            self.need(4)?;
+            let len = self.bytes.first_chunk().map_or(0, |len| u32::from_be_bytes(*len)) as usize;
+            self.check_len(len)?;
+            self.need(4 + len)?;
+            (4, 4 + len)
+        } else {
+            let mut measure = Measure::default();
+            self.need(1)?;
+            let len = loop {
+                match measure.len(form.protocol, &self.bytes[..self.filled]) {
+                    Ok(len) => break len,
+                    Err(Fault::Missing(missing)) => {
+                        let len = self.filled.saturating_add(missing);
+                        self.check_len(len)?;
+                        self.need(len)?;
+                    }
+                    Err(fault) => return Err(fault.into()),
+                }
+            };
+            self.check_len(len)?;
+            (0, len)
+        };
+        self.due = None;
+        self.answer(form, start, end)?;
+        self.forget(end);
+        Ok(())
+    }
+
+    /// Drops the first `end` bytes, and memory that an ordinary message does not need.
+    fn forget(&mut self, end: usize) {
+        self.bytes.copy_within(end..self.filled, 0);
+        self.filled -= end;
+        let kept = self.filled.max(4 * OWN_ROOM);
+        if self.bytes.len() > kept {
+            let old = self.bytes.len();
+            self.bytes.truncate(kept);
+            self.bytes.shrink_to_fit();
+            self.limits.room.fetch_add(old - kept, Ordering::Relaxed);
+        }
+        if self.gateway.scanners.is_empty() && self.reply.capacity() > REPLY_KEPT {
+            self.reply = Vec::new();
+        }
+    }
+
+    /// Answers the message at `start..end`.
+    fn answer(&mut self, form: Form, start: usize, end: usize) -> Result<(), End> {
+        let mut sink = Sink::new(form.protocol, std::mem::take(&mut self.reply));
+        sink.out.clear();
+        if form.is_framed {
+            sink.out.extend_from_slice(&[0; 4]);
+        }
+        let is_answered = reply(&mut self.gateway, form.protocol, &self.bytes[start..end], &mut sink)?;
+        self.reply = sink.out;
+        if is_answered { self.send(form) } else { Ok(()) }
+    }
+
+    /// Sends what is in `reply`.
+    fn send(&mut self, form: Form) -> Result<(), End> {
+        if form.is_framed {
+            let len = (self.reply.len() - 4) as u32;
+            self.reply[..4].copy_from_slice(&len.to_be_bytes());
+        }
+        let mut stream = self.stream;
+        Ok(stream.write_all(&self.reply)?)
+    }
+
+    /// Tells the client why the connection ends, if it is known how.
+    fn refuse(&mut self, why: &str) {
+        if let Some(form) = self.form {
+            let mut sink = Sink::new(form.protocol, Vec::new());
+            if form.is_framed {
+                sink.out.extend_from_slice(&[0; 4]);
+            }
+            let head = Head { name: b"", purpose: Purpose::Call, sequence: 0 };
+            fault(&mut sink, &head, PROTOCOL, why);
+            self.reply = sink.out;
+            let _ = self.send(form);
+        } else if self.bytes.first().is_some_and(u8::is_ascii_uppercase) {
+            let body = "This port speaks HBase's Thrift interface, not HTTP.\n";
+            let len = body.len();
+            let mut stream = self.stream;
+            let _ = write!(
+                stream,
+                "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n{body}"
+            );
+        }
+        // The others need not wait for the memory.
+        self.give_back(self.bytes.len());
+        self.bytes = Vec::new();
+        self.drain();
+    }
+
+    /// Ends the sending side, and throws away for a moment what still comes: closing at once would take the answer back.
+    fn drain(&mut self) {
+        let until = Instant::now() + DRAIN;
+        let mut waste = [0; 4096];
+        let mut stream = self.stream;
+        if stream.shutdown(Shutdown::Write).is_err() || stream.set_read_timeout(Some(DRAIN)).is_err() {
+            return;
+        }
+        while Instant::now() < until && matches!(stream.read(&mut waste), Ok(read) if read > 0) {}
+    }
+}
+
+/// An answer that no method declares.
+fn fault(sink: &mut Sink, head: &Head<'_>, number: i32, message: &str) {
+    sink.head(head.name, head.sequence, true);
+    sink.field(0, 1, Kind::Bytes);
+    sink.bytes(message.as_bytes());
+    sink.field(1, 2, Kind::I32);
+    sink.i32(number);
+    sink.stop();
+}
+
+/// Does the call in `message`, and writes the answer. `false`: the client wants none.
+fn reply(
+    gateway: &mut Gateway<'_>,
+    protocol: Protocol,
+    message: &[u8],
+    sink: &mut Sink,
+) -> Result<bool, Fault> {
+    let mut source = Source::new(protocol, message);
+    let head = source.head()?;
+    let wants_answer = head.purpose != Purpose::OneWay;
+    if head.purpose == Purpose::Answer {
+        fault(sink, &head, WRONG_TYPE, "this is an answer, and the server asks nothing");
+        return Ok(true);
+    }
+    let name = std::str::from_utf8(head.name).unwrap_or_default();
+    let Some(call) = Call::decode(name, &mut source)? else {
+        let message = format!("there is no method {:?}", head.name.escape_ascii().to_string());
+        fault(sink, &head, UNKNOWN_METHOD, &message);
+        return Ok(wants_answer);
+    };
+    let throws = call.throws();
+    let start = sink.out.len();
+    sink.head(head.name, head.sequence, false);
+    let result = sink.out.len();
+    match gateway.answer(call, sink) {
+        Ok(()) => sink.stop(),
+        Err(fail) => {
+            let (id, message) = fail.thrown(throws);
+            if throws == 0 {
+                sink.out.truncate(start);
+                fault(sink, &head, INTERNAL, &message);
+                return Ok(wants_answer);
+            }
+            sink.out.truncate(result);
+            sink.field(0, id, Kind::Struct);
+            sink.field(0, 1, Kind::Bytes);
+            sink.bytes(message.as_bytes());
+            if id == 1 {
+                sink.field_bool(1, 2, false);
+            }
+            sink.stop();
+            sink.stop();
+        }
+    }
+    Ok(wants_answer)
+}

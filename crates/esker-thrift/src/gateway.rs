@@ -1,0 +1,596 @@
+//! What each call of HBase's interface does to the tables, and what it answers.
+//!
+//! Timestamps bound reads exclusively and deletes inclusively; the greatest one, which HBase's clients send for "now", bounds
+//! nothing. `docs/thrift.md` lists where answers differ from HBase's.
+
+use std::time::Duration;
+
+use esker_table::{
+    AccessGroup, Check, Comparison, Family, Filter, ROW_LEN_MAX, Read, RowMutation, Schema, Table, Tables,
+};
+
+use crate::fail::{Fail, Outcome};
+use crate::idl::{Append, BatchMutation, Call, ColumnDescriptor, Increment, Mutation, Scan};
+use crate::rows::{Rows, write_cells};
+use crate::scanners::Scanners;
+use crate::wire::{Kind, Sink};
+
+/// The timestamp that stands for the time of the call.
+const LATEST: i64 = i64::MAX;
+
+/// The name of the access group with the families of tables that HBase's clients make.
+const GROUP: &str = "default";
+
+/// What `TRegionInfo` says about the layout of regions, as HBase 2 does.
+const REGION_VERSION: u8 = 1;
+
+/// The calls of a connection.
+pub(crate) struct Gateway<'s> {
+    pub(crate) tables: &'s Tables,
+    pub(crate) scanners: Scanners,
+    /// The address of the server, for regions.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// The most bytes of a reply.
+    pub(crate) reply_len_max: usize,
+    /// A list of rows ends early when it has so many bytes.
+    pub(crate) rows_len: usize,
+}
+
+/// Which rows a scanner reads, and what of them.
+struct Span<'c> {
+    start: &'c [u8],
+    stop: &'c [u8],
+    columns: Option<&'c [&'c [u8]]>,
+    timestamp: i64,
+}
+
+fn text(what: &str, bytes: &[u8]) -> Outcome<String> {
+    let text = std::str::from_utf8(bytes).map(str::to_owned);
+    text.map_err(|_| Fail::Argument(format!("{what} {:?} is not UTF-8", bytes.escape_ascii().to_string())))
+}
+
+/// A family, and a qualifier if there is a colon. What stands behind a colon may be empty.
+fn parse_column(column: &[u8]) -> Outcome<(String, Option<&[u8]>)> {
+    let mut parts = column.splitn(2, |byte| *byte == b':');
+    let family = text("the column family", parts.next().unwrap_or_default())?;
+    Ok((family, parts.next()))
+}
+
+/// A family and a qualifier.
+fn whole_column(column: &[u8]) -> Outcome<(String, &[u8])> {
+    match parse_column(column)? {
+        (family, Some(qualifier)) => Ok((family, qualifier)),
+        (family, None) => Err(Fail::Argument(format!(
+            "the column {family:?} has no qualifier: expected \"{family}:\" and a qualifier, which may be empty"
+        ))),
+    }
+}
+
+fn check_row(row: &[u8]) -> Outcome<&[u8]> {
+    if row.is_empty() || row.len() > ROW_LEN_MAX {
+        let len = row.len();
+        return Err(Fail::Argument(format!("a row has 1 to {ROW_LEN_MAX} bytes; this one has {len}")));
+    }
+    Ok(row)
+}
+
+/// What a read of `columns` before `timestamp` reads. No columns are all.
+fn read_of(columns: Option<&[&[u8]]>, timestamp: i64) -> Outcome<Read> {
+    if timestamp < 0 {
+        return Err(Fail::Argument(format!("a timestamp is not negative; this one is {timestamp}")));
+    }
+    let mut read = Read::all().time(0..timestamp);
+    for column in columns.unwrap_or_default() {
+        let (family, qualifier) = parse_column(column)?;
+        read = match qualifier {
+            Some(qualifier) => read.column_too(&family, qualifier),
+            None => read.family_too(&family),
+        };
+    }
+    Ok(read)
+}
+
+/// The first row behind all that begin with `prefix`; empty: there is none.
+fn behind_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut behind = prefix.to_vec();
+    while behind.last() == Some(&u8::MAX) {
+        behind.pop();
+    }
+    if let Some(last) = behind.last_mut() {
+        *last += 1;
+    }
+    behind
+}
+
+/// Adds a delete of `column` up to `timestamp`: of a family, if there is no qualifier.
+fn delete(row: RowMutation, column: &[u8], timestamp: i64) -> Outcome<RowMutation> {
+    let (family, qualifier) = parse_column(column)?;
+    Ok(match (qualifier, timestamp) {
+        (Some(qualifier), LATEST) => row.delete_column(&family, qualifier),
+        (Some(qualifier), _) => row.delete_column_up_to(&family, qualifier, timestamp),
+        (None, LATEST) => row.delete_family(&family),
+        (None, _) => row.delete_family_up_to(&family, timestamp),
+    })
+}
+
+/// Adds the puts or the deletes among `mutations`.
+fn add(
+    mut row: RowMutation,
+    mutations: &[Mutation<'_>],
+    deletes: bool,
+    timestamp: i64,
+) -> Outcome<RowMutation> {
+    for mutation in mutations.iter().filter(|mutation| mutation.is_delete == deletes) {
+        row = if deletes {
+            delete(row, mutation.column, timestamp)?
+        } else {
+            let (family, qualifier) = whole_column(mutation.column)?;
+            match timestamp {
+                LATEST => row.put(&family, qualifier, mutation.value),
+                _ => row.put_at(&family, qualifier, timestamp, mutation.value),
+            }
+        };
+    }
+    Ok(row)
+}
+
+fn family_of(descriptor: &ColumnDescriptor<'_>) -> Outcome<Family> {
+    let upper = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_ascii_uppercase();
+    let compression = upper(descriptor.compression);
+    let known = ["NONE", "GZ", "LZO", "LZ4", "SNAPPY", "BZIP2", "ZSTD", "LZMA", "BROTLI"];
+    if !known.contains(&compression.as_str()) {
+        return Err(Fail::Argument(format!("there is no compression {compression:?}")));
+    }
+    let bloom = upper(descriptor.bloom_filter);
+    if !["NONE", "ROW", "ROWCOL", "ROWPREFIX_FIXED_LENGTH"].contains(&bloom.as_str()) {
+        return Err(Fail::Argument(format!("there is no type {bloom:?} of Bloom filters")));
+    }
+    let (name, _) = parse_column(descriptor.name)?;
+    if name.is_empty() {
+        return Err(Fail::Argument("column name is empty".to_owned()));
+    }
+    let versions = u32::try_from(descriptor.max_versions).ok().filter(|versions| *versions > 0);
+    let versions = versions.ok_or_else(|| {
+        Fail::Argument(format!(
+            "a family keeps 1 to {} versions; {name:?} is to keep {}",
+            i32::MAX,
+            descriptor.max_versions
+        ))
+    })?;
+    let family =
+        Family::new(name).max_versions(if versions == i32::MAX as u32 { None } else { Some(versions) });
+    Ok(match u64::try_from(descriptor.time_to_live) {
+        Ok(seconds) if seconds > 0 && descriptor.time_to_live != i32::MAX => {
+            family.ttl(Duration::from_secs(seconds))
+        }
+        _ => family,
+    })
+}
+
+impl Gateway<'_> {
+    fn table(&self, name: &[u8]) -> Outcome<Table> {
+        let Ok(name) = std::str::from_utf8(name) else {
+            return Err(Fail::Io(format!("there is no table {:?}", name.escape_ascii().to_string())));
+        };
+        Ok(self.tables.table(name)?)
+    }
+
+    /// The table that is meant by its name or by that of one of its regions: `table,start,number`.
+    fn table_or_region(&self, name: &[u8]) -> Outcome<Table> {
+        self.table(name.split(|byte| *byte == b',').next().unwrap_or_default())
+    }
+
+    /// Does `call`, and writes the result's fields.
+    ///
+    /// # Errors
+    /// What the call throws. What `sink` has of the result then is to be thrown away.
+    pub(crate) fn answer(&mut self, call: Call<'_>, sink: &mut Sink) -> Outcome<()> {
+        match call {
+            Call::EnableTable { table } => self.set_enabled(table, true),
+            Call::DisableTable { table } => self.set_enabled(table, false),
+            Call::IsTableEnabled { table } => {
+                sink.field_bool(0, 0, self.table(table)?.is_enabled());
+                Ok(())
+            }
+            Call::Compact { name } | Call::MajorCompact { name } => {
+                Ok(self.table_or_region(name)?.compact()?)
+            }
+            Call::GetTableNames {} => {
+                let names = self.tables.names();
+                sink.field(0, 0, Kind::List);
+                let count = sink.list(Kind::Bytes);
+                names.iter().for_each(|name| sink.bytes(name.as_bytes()));
+                sink.close(count, names.len() as u32);
+                Ok(())
+            }
+            Call::GetTableNamesWithIsTableEnabled {} => {
+                self.table_states(sink);
+                Ok(())
+            }
+            Call::GetColumnDescriptors { table } => self.column_descriptors(table, sink),
+            Call::GetTableRegions { table } => {
+                sink.field(0, 0, Kind::List);
+                let regions = sink.list(Kind::Struct);
+                if let Ok(table) = self.table(table) {
+                    self.region(&table.name(), sink);
+                    sink.close(regions, 1);
+                }
+                Ok(())
+            }
+            Call::GetRegionInfo { row } => {
+                let table = self.table_or_region(row)?;
+                sink.field(0, 0, Kind::Struct);
+                self.region(&table.name(), sink);
+                Ok(())
+            }
+            Call::CreateTable { table, families } => self.create(table, &families),
+            Call::DeleteTable { table } => {
+                let table = self.table(table)?;
+                if table.is_enabled() {
+                    let name = table.name();
+                    return Err(Fail::Io(format!("the table {name:?} is enabled: disable it first")));
+                }
+                Ok(self.tables.drop_table(&table.name())?)
+            }
+            Call::Get { table, row, column } => self.get(table, row, column, LATEST, 1, sink),
+            Call::GetVer { table, row, column, versions } => {
+                self.get(table, row, column, LATEST, versions, sink)
+            }
+            Call::GetVerTs { table, row, column, timestamp, versions } => {
+                self.get(table, row, column, timestamp, versions, sink)
+            }
+            Call::GetRow { table, row } => self.rows(table, &[row], None, LATEST, sink),
+            Call::GetRowWithColumns { table, row, columns } => {
+                self.rows(table, &[row], columns.as_deref(), LATEST, sink)
+            }
+            Call::GetRowTs { table, row, timestamp } => self.rows(table, &[row], None, timestamp, sink),
+            Call::GetRowWithColumnsTs { table, row, columns, timestamp } => {
+                self.rows(table, &[row], columns.as_deref(), timestamp, sink)
+            }
+            Call::GetRows { table, rows } => self.rows(table, &rows, None, LATEST, sink),
+            Call::GetRowsWithColumns { table, rows, columns } => {
+                self.rows(table, &rows, columns.as_deref(), LATEST, sink)
+            }
+            Call::GetRowsTs { table, rows, timestamp } => self.rows(table, &rows, None, timestamp, sink),
+            Call::GetRowsWithColumnsTs { table, rows, columns, timestamp } => {
+                self.rows(table, &rows, columns.as_deref(), timestamp, sink)
+            }
+            Call::MutateRow { table, row, mutations } => self.mutate_row(table, row, &mutations, LATEST),
+            Call::MutateRowTs { table, row, mutations, timestamp } => {
+                self.mutate_row(table, row, &mutations, timestamp)
+            }
+            Call::MutateRows { table, batches } => self.mutate_rows(table, &batches, LATEST),
+            Call::MutateRowsTs { table, batches, timestamp } => self.mutate_rows(table, &batches, timestamp),
+            Call::AtomicIncrement { table, row, column, amount } => {
+                let (family, qualifier) = parse_column(column)?;
+                let qualifier = qualifier.unwrap_or_default();
+                let sum = self.table(table)?.increment(row, &family, qualifier, amount)?;
+                sink.field(0, 0, Kind::I64);
+                sink.i64(sum);
+                Ok(())
+            }
+            Call::Increment { increment } => self.increment(std::slice::from_ref(&given(increment)?)),
+            Call::IncrementRows { increments } => self.increment(&increments),
+            Call::Append { append } => self.append(&given(append)?, sink),
+            Call::CheckAndPut { table, row, column, value, put } => {
+                let put = given(put)?;
+                let (family, qualifier) = whole_column(column)?;
+                let check = match value {
+                    Some(value) => Check::value(&family, qualifier, Comparison::Equal, value),
+                    None => Check::absent(&family, qualifier),
+                };
+                let put = add(RowMutation::new(row), &[Mutation { is_delete: false, ..put }], false, LATEST)?;
+                sink.field_bool(0, 0, self.table(table)?.check_and_mutate(&[check], &put)?);
+                Ok(())
+            }
+            Call::DeleteAll { table, row, column } => {
+                Ok(self.table(table)?.mutate(&delete(RowMutation::new(row), column, LATEST)?)?)
+            }
+            Call::DeleteAllTs { table, row, column, timestamp } => {
+                Ok(self.table(table)?.mutate(&delete(RowMutation::new(row), column, timestamp)?)?)
+            }
+            Call::DeleteAllRow { table, row } => {
+                Ok(self.table(table)?.mutate(&RowMutation::new(row).delete_row())?)
+            }
+            Call::DeleteAllRowTs { table, row, timestamp } => {
+                let row = RowMutation::new(row);
+                let row =
+                    if timestamp == LATEST { row.delete_row() } else { row.delete_row_up_to(timestamp) };
+                Ok(self.table(table)?.mutate(&row)?)
+            }
+            Call::ScannerOpenWithScan { table, scan } => self.open_scan(table, &given(scan)?, sink),
+            Call::ScannerOpen { table, start, columns } => {
+                let span = Span { start, stop: b"", columns: columns.as_deref(), timestamp: LATEST };
+                self.open(table, &span, sink)
+            }
+            Call::ScannerOpenTs { table, start, columns, timestamp } => {
+                let span = Span { start, stop: b"", columns: columns.as_deref(), timestamp };
+                self.open(table, &span, sink)
+            }
+            Call::ScannerOpenWithStop { table, start, stop, columns } => {
+                let span = Span { start, stop, columns: columns.as_deref(), timestamp: LATEST };
+                self.open(table, &span, sink)
+            }
+            Call::ScannerOpenWithStopTs { table, start, stop, columns, timestamp } => {
+                self.open(table, &Span { start, stop, columns: columns.as_deref(), timestamp }, sink)
+            }
+            Call::ScannerOpenWithPrefix { table, prefix, columns } => {
+                let stop = behind_prefix(prefix);
+                let columns = columns.as_deref();
+                self.open(table, &Span { start: prefix, stop: &stop, columns, timestamp: LATEST }, sink)
+            }
+            Call::ScannerGet { id } => self.next_rows(id, 1, sink),
+            Call::ScannerGetList { id, rows } => {
+                let rows = u32::try_from(rows)
+                    .map_err(|_| Fail::Argument(format!("{rows} rows are asked for, which is negative")))?;
+                self.next_rows(id, rows, sink)
+            }
+            Call::ScannerClose { id } => {
+                if self.scanners.close(id) {
+                    Ok(())
+                } else {
+                    Err(no_scanner(id))
+                }
+            }
+            Call::GetThriftServerType {} => {
+                sink.field(0, 0, Kind::I32);
+                sink.i32(1);
+                Ok(())
+            }
+            Call::GetClusterId {} => {
+                sink.field(0, 0, Kind::Bytes);
+                sink.bytes(b"esker");
+                Ok(())
+            }
+            Call::Grant {} | Call::Revoke {} => Err(Fail::Io("this server has no users".to_owned())),
+        }
+    }
+
+    fn set_enabled(&self, table: &[u8], is_enabled: bool) -> Outcome<()> {
+        let table = self.table(table)?;
+        let name = table.name();
+        match (table.is_enabled(), is_enabled) {
+            (true, true) => Err(Fail::Io(format!("the table {name:?} is enabled"))),
+            (false, false) => Err(Fail::Io(format!("the table {name:?} is disabled"))),
+            (_, true) => Ok(self.tables.enable(&name)?),
+            (_, false) => Ok(self.tables.disable(&name)?),
+        }
+    }
+
+    fn table_states(&self, sink: &mut Sink) {
+        let tables: Vec<Table> =
+            self.tables.names().iter().filter_map(|name| self.tables.table(name).ok()).collect();
+        sink.field(0, 0, Kind::Map);
+        if tables.is_empty() {
+            return sink.no_pairs(Kind::Bytes, Kind::Bool);
+        }
+        let count = sink.map(Kind::Bytes, Kind::Bool);
+        for table in &tables {
+            sink.bytes(table.name().as_bytes());
+            sink.element_bool(table.is_enabled());
+        }
+        sink.close(count, tables.len() as u32);
+    }
+
+    fn column_descriptors(&self, table: &[u8], sink: &mut Sink) -> Outcome<()> {
+        let schema = self.table(table)?.schema();
+        let families: Vec<&Family> = schema.groups().iter().flat_map(AccessGroup::families).collect();
+        sink.field(0, 0, Kind::Map);
+        if families.is_empty() {
+            sink.no_pairs(Kind::Bytes, Kind::Struct);
+            return Ok(());
+        }
+        let count = sink.map(Kind::Bytes, Kind::Struct);
+        for family in &families {
+            let versions = family.kept_versions().and_then(|versions| i32::try_from(versions).ok());
+            let ttl = family.time_to_live().and_then(|ttl| i32::try_from(ttl.as_secs()).ok());
+            sink.joined(family.name().as_bytes(), b':', b"");
+            sink.field(0, 1, Kind::Bytes);
+            sink.joined(family.name().as_bytes(), b':', b"");
+            sink.field(1, 2, Kind::I32);
+            sink.i32(versions.unwrap_or(i32::MAX));
+            sink.field(2, 3, Kind::Bytes);
+            sink.bytes(b"NONE");
+            sink.field_bool(3, 4, false);
+            sink.field(4, 5, Kind::Bytes);
+            sink.bytes(b"NONE");
+            sink.field(5, 6, Kind::I32);
+            sink.i32(0);
+            sink.field(6, 7, Kind::I32);
+            sink.i32(0);
+            sink.field_bool(7, 8, true);
+            sink.field(8, 9, Kind::I32);
+            sink.i32(ttl.unwrap_or(i32::MAX));
+            sink.stop();
+        }
+        sink.close(count, families.len() as u32);
+        Ok(())
+    }
+
+    /// Writes the one region that a table has.
+    fn region(&self, table: &str, sink: &mut Sink) {
+        sink.field(0, 1, Kind::Bytes);
+        sink.bytes(b"");
+        sink.field(1, 2, Kind::Bytes);
+        sink.bytes(b"");
+        sink.field(2, 3, Kind::I64);
+        sink.i64(1);
+        sink.field(3, 4, Kind::Bytes);
+        sink.bytes(format!("{table},,1").as_bytes());
+        sink.field(4, 5, Kind::Byte);
+        sink.byte(REGION_VERSION);
+        sink.field(5, 6, Kind::Bytes);
+        sink.bytes(self.host.as_bytes());
+        sink.field(6, 7, Kind::I32);
+        sink.i32(i32::from(self.port));
+        sink.stop();
+    }
+
+    fn create(&self, table: &[u8], descriptors: &[ColumnDescriptor<'_>]) -> Outcome<()> {
+        let name = text("the table's name", table)?;
+        if self.tables.table(&name).is_ok() {
+            return Err(Fail::Exists("table name already in use".to_owned()));
+        }
+        if descriptors.is_empty() {
+            return Err(Fail::Io("a table has at least one column family".to_owned()));
+        }
+        let families: Vec<Family> = descriptors.iter().map(family_of).collect::<Outcome<_>>()?;
+        self.tables.create(&name, Schema::new().group(GROUP, families))?;
+        Ok(())
+    }
+
+    fn get(
+        &self,
+        table: &[u8],
+        row: &[u8],
+        column: &[u8],
+        timestamp: i64,
+        versions: i32,
+        sink: &mut Sink,
+    ) -> Outcome<()> {
+        let versions = u32::try_from(versions).ok().filter(|versions| *versions > 0);
+        let versions = versions.ok_or_else(|| Fail::Io("maxVersions must be positive".to_owned()))?;
+        let read = read_of(Some(&[column]), timestamp)?.versions(versions);
+        let scan = self.scan_row(&self.table(table)?, row, &read)?;
+        sink.field(0, 0, Kind::List);
+        let cells = sink.list(Kind::Struct);
+        let count = write_cells(scan, sink, self.reply_len_max)?;
+        sink.close(cells, count);
+        Ok(())
+    }
+
+    fn scan_row(&self, table: &Table, row: &[u8], read: &Read) -> Outcome<esker_table::Scan> {
+        Ok(table.scan_spans([esker_table::Span::row(check_row(row)?)], read)?)
+    }
+
+    fn rows(
+        &self,
+        table: &[u8],
+        rows: &[&[u8]],
+        columns: Option<&[&[u8]]>,
+        timestamp: i64,
+        sink: &mut Sink,
+    ) -> Outcome<()> {
+        let (table, read) = (self.table(table)?, read_of(columns, timestamp)?);
+        sink.field(0, 0, Kind::List);
+        let results = sink.list(Kind::Struct);
+        let mut count = 0;
+        for row in rows {
+            let mut row = Rows::new(self.scan_row(&table, row, &read)?);
+            count += row.write(sink, 1, usize::MAX, self.reply_len_max)?;
+        }
+        sink.close(results, count);
+        Ok(())
+    }
+
+    /// Of one row, the deletes come first.
+    fn mutate_row(
+        &self,
+        table: &[u8],
+        row: &[u8],
+        mutations: &[Mutation<'_>],
+        timestamp: i64,
+    ) -> Outcome<()> {
+        let deletes = add(RowMutation::new(row), mutations, true, timestamp)?;
+        Ok(self.table(table)?.mutate(&add(deletes, mutations, false, timestamp)?)?)
+    }
+
+    /// Of several rows, the puts come first.
+    fn mutate_rows(&self, table: &[u8], batches: &[BatchMutation<'_>], timestamp: i64) -> Outcome<()> {
+        let mut rows = Vec::with_capacity(batches.len());
+        for deletes in [false, true] {
+            for batch in batches {
+                if batch.mutations.iter().any(|mutation| mutation.is_delete == deletes) {
+                    rows.push(add(RowMutation::new(batch.row), &batch.mutations, deletes, timestamp)?);
+                }
+            }
+        }
+        Ok(self.table(table)?.mutate_rows(&rows)?)
+    }
+
+    fn increment(&self, increments: &[Increment<'_>]) -> Outcome<()> {
+        for increment in increments {
+            let (family, qualifier) = whole_column(increment.column)?;
+            self.table(increment.table)?.increment(increment.row, &family, qualifier, increment.amount)?;
+        }
+        Ok(())
+    }
+
+    fn append(&self, append: &Append<'_>, sink: &mut Sink) -> Outcome<()> {
+        if append.columns.len() != append.values.len() {
+            let (columns, values) = (append.columns.len(), append.values.len());
+            return Err(Fail::Argument(format!("there are {columns} columns and {values} values to append")));
+        }
+        let mut row = RowMutation::new(append.row);
+        for (column, value) in append.columns.iter().zip(&append.values) {
+            let (family, qualifier) = whole_column(column)?;
+            row = row.append(&family, qualifier, *value);
+        }
+        let cells = self.table(append.table)?.update(&row)?;
+        sink.field(0, 0, Kind::List);
+        let count = sink.list(Kind::Struct);
+        for cell in &cells {
+            sink.field(0, 1, Kind::Bytes);
+            sink.bytes(&cell.value);
+            sink.field(1, 2, Kind::I64);
+            sink.i64(cell.timestamp);
+            sink.stop();
+        }
+        sink.close(count, cells.len() as u32);
+        Ok(())
+    }
+
+    fn open(&mut self, table: &[u8], span: &Span<'_>, sink: &mut Sink) -> Outcome<()> {
+        let read = read_of(span.columns, span.timestamp)?;
+        let scan = self.table(table)?.scan(span.start, span.stop, &read)?;
+        self.lease(Rows::new(scan), sink)
+    }
+
+    fn open_scan(&mut self, table: &[u8], scan: &Scan<'_>, sink: &mut Sink) -> Outcome<()> {
+        let mut read = read_of(scan.columns.as_deref(), scan.timestamp.unwrap_or(LATEST))?;
+        if let Some(filter) = scan.filter {
+            read = read.filter(Filter::parse(filter)?);
+        }
+        let table = self.table(table)?;
+        let rows = if scan.is_reversed {
+            table.scan_reversed(scan.start, scan.stop, &read)?
+        } else {
+            table.scan(scan.start, scan.stop, &read)?
+        };
+        let in_parts = Rows::new(rows).in_parts(u32::try_from(scan.batch).unwrap_or(0));
+        self.lease(in_parts.sorted(scan.sorts_columns), sink)
+    }
+
+    fn lease(&mut self, rows: Rows, sink: &mut Sink) -> Outcome<()> {
+        let id = self.scanners.add(rows).ok_or_else(|| {
+            Fail::Io("the connection has too many open scanners: close those that are read".to_owned())
+        })?;
+        sink.field(0, 0, Kind::I32);
+        sink.i32(id);
+        Ok(())
+    }
+
+    fn next_rows(&mut self, id: i32, rows: u32, sink: &mut Sink) -> Outcome<()> {
+        let scanner = self.scanners.get(id).ok_or_else(|| no_scanner(id))?;
+        sink.field(0, 0, Kind::List);
+        let results = sink.list(Kind::Struct);
+        let written = scanner.write(sink, rows, self.rows_len, self.reply_len_max);
+        if written.is_err() {
+            // It has lost its place.
+            self.scanners.close(id);
+        }
+        sink.close(results, written?);
+        Ok(())
+    }
+}
+
+fn given<T>(argument: Option<T>) -> Outcome<T> {
+    argument.ok_or_else(|| Fail::Argument("the call lacks its argument".to_owned()))
+}
+
+fn no_scanner(id: i32) -> Fail {
+    Fail::Argument(format!(
+        "scanner ID is invalid: {id} was closed, belongs to another connection, or was not asked for too long"
+    ))
+}

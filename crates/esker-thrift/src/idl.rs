@@ -1,0 +1,362 @@
+//! HBase's interface: its structures and calls, as far as clients send them, with the numbers of their fields.
+//!
+//! Fields that are not listed, or have another type, are passed over: a call says nothing about attributes of operations,
+//! since no such attribute changes what a call does here.
+
+use crate::wire::{Fault, Kind, Source};
+
+/// A value of a call.
+trait Decode<'a>: Sized {
+    /// Whether values of this type are meant.
+    fn fits(kind: Kind) -> bool;
+
+    fn decode(source: &mut Source<'a>) -> Result<Self, Fault>;
+}
+
+impl<'a> Decode<'a> for bool {
+    fn fits(kind: Kind) -> bool {
+        kind == Kind::Bool
+    }
+
+    fn decode(source: &mut Source<'a>) -> Result<bool, Fault> {
+        source.bool()
+    }
+}
+
+impl<'a> Decode<'a> for i32 {
+    fn fits(kind: Kind) -> bool {
+        kind == Kind::I32
+    }
+
+    fn decode(source: &mut Source<'a>) -> Result<i32, Fault> {
+        source.i32()
+    }
+}
+
+impl<'a> Decode<'a> for i64 {
+    fn fits(kind: Kind) -> bool {
+        kind == Kind::I64
+    }
+
+    fn decode(source: &mut Source<'a>) -> Result<i64, Fault> {
+        source.i64()
+    }
+}
+
+impl<'a> Decode<'a> for &'a [u8] {
+    fn fits(kind: Kind) -> bool {
+        kind == Kind::Bytes
+    }
+
+    fn decode(source: &mut Source<'a>) -> Result<&'a [u8], Fault> {
+        source.bytes()
+    }
+}
+
+impl<'a, T: Decode<'a>> Decode<'a> for Option<T> {
+    fn fits(kind: Kind) -> bool {
+        T::fits(kind)
+    }
+
+    fn decode(source: &mut Source<'a>) -> Result<Option<T>, Fault> {
+        T::decode(source).map(Some)
+    }
+}
+
+impl<'a, T: Decode<'a>> Decode<'a> for Vec<T> {
+    fn fits(kind: Kind) -> bool {
+        kind == Kind::List
+    }
+
+    fn decode(source: &mut Source<'a>) -> Result<Vec<T>, Fault> {
+        let (kind, count) = source.list()?;
+        if count > 0 && !T::fits(kind) {
+            return Err(Fault::Bad("a list has elements of another type than the method's"));
+        }
+        (0..count).map(|_| T::decode(source)).collect()
+    }
+}
+
+/// A structure: `number name: type = what it is if it is not sent`.
+macro_rules! record {
+    ($(#[$doc:meta])* $name:ident { $($id:literal $field:ident: $type:ty = $default:expr,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq)]
+        pub(crate) struct $name<'a> {
+            $(pub(crate) $field: $type,)*
+        }
+
+        impl<'a> Decode<'a> for $name<'a> {
+            fn fits(kind: Kind) -> bool {
+                kind == Kind::Struct
+            }
+
+            fn decode(source: &mut Source<'a>) -> Result<Self, Fault> {
+                let mut record = $name { $($field: $default,)* };
+                let mut last = 0;
+                while let Some(field) = source.field(&mut last)? {
+                    match field.id {
+                        $($id if <$type>::fits(field.kind) => record.$field = <$type>::decode(source)?,)*
+                        _ => source.skip(field.kind)?,
+                    }
+                }
+                Ok(record)
+            }
+        }
+    };
+}
+
+record! {
+    /// What a column family is to be.
+    ColumnDescriptor {
+        1 name: &'a [u8] = b"",
+        2 max_versions: i32 = 3,
+        3 compression: &'a [u8] = b"NONE",
+        5 bloom_filter: &'a [u8] = b"NONE",
+        9 time_to_live: i32 = i32::MAX,
+    }
+}
+
+record! {
+    /// A put or a delete of a column.
+    Mutation {
+        1 is_delete: bool = false,
+        2 column: &'a [u8] = b"",
+        3 value: &'a [u8] = b"",
+    }
+}
+
+record! {
+    /// Puts and deletes of a row.
+    BatchMutation {
+        1 row: &'a [u8] = b"",
+        2 mutations: Vec<Mutation<'a>> = Vec::new(),
+    }
+}
+
+record! {
+    /// What is added to a counter.
+    Increment {
+        1 table: &'a [u8] = b"",
+        2 row: &'a [u8] = b"",
+        3 column: &'a [u8] = b"",
+        4 amount: i64 = 0,
+    }
+}
+
+record! {
+    /// What is appended to columns of a row.
+    Append {
+        1 table: &'a [u8] = b"",
+        2 row: &'a [u8] = b"",
+        3 columns: Vec<&'a [u8]> = Vec::new(),
+        4 values: Vec<&'a [u8]> = Vec::new(),
+    }
+}
+
+record! {
+    /// What a scanner is to read.
+    Scan {
+        1 start: &'a [u8] = b"",
+        2 stop: &'a [u8] = b"",
+        3 timestamp: Option<i64> = None,
+        4 columns: Option<Vec<&'a [u8]>> = None,
+        6 filter: Option<&'a [u8]> = None,
+        7 batch: i32 = 0,
+        8 sorts_columns: bool = false,
+        9 is_reversed: bool = false,
+    }
+}
+
+/// A call: `name, variant, how many of its exceptions are declared, arguments`. The exceptions are IOError, IllegalArgument and
+/// AlreadyExists, in this order.
+macro_rules! calls {
+    ($($wire:literal $name:ident throws $throws:literal { $($id:literal $field:ident: $type:ty = $default:expr,)* })*) => {
+        /// A call of a client.
+        #[derive(Debug, Clone, PartialEq)]
+        pub(crate) enum Call<'a> {
+            $($name { $($field: $type,)* },)*
+        }
+
+        impl<'a> Call<'a> {
+            /// The call of the method `name` with the arguments that follow in `source`. `None`: there is no such method.
+            pub(crate) fn decode(name: &str, source: &mut Source<'a>) -> Result<Option<Call<'a>>, Fault> {
+                Ok(Some(match name {
+                    $($wire => {
+                        $(let mut $field: $type = $default;)*
+                        let mut last = 0;
+                        while let Some(field) = source.field(&mut last)? {
+                            match field.id {
+                                $($id if <$type>::fits(field.kind) => $field = <$type>::decode(source)?,)*
+                                _ => source.skip(field.kind)?,
+                            }
+                        }
+                        Call::$name { $($field,)* }
+                    })*
+                    _ => return Ok(None),
+                }))
+            }
+
+            /// How many exceptions the method declares.
+            pub(crate) fn throws(&self) -> u8 {
+                match self {
+                    $(Call::$name { .. } => $throws,)*
+                }
+            }
+        }
+    };
+}
+
+calls! {
+    "enableTable" EnableTable throws 1 { 1 table: &'a [u8] = b"", }
+    "disableTable" DisableTable throws 1 { 1 table: &'a [u8] = b"", }
+    "isTableEnabled" IsTableEnabled throws 1 { 1 table: &'a [u8] = b"", }
+    "compact" Compact throws 1 { 1 name: &'a [u8] = b"", }
+    "majorCompact" MajorCompact throws 1 { 1 name: &'a [u8] = b"", }
+    "getTableNames" GetTableNames throws 1 {}
+    "getTableNamesWithIsTableEnabled" GetTableNamesWithIsTableEnabled throws 1 {}
+    "getColumnDescriptors" GetColumnDescriptors throws 1 { 1 table: &'a [u8] = b"", }
+    "getTableRegions" GetTableRegions throws 1 { 1 table: &'a [u8] = b"", }
+    "createTable" CreateTable throws 3 {
+        1 table: &'a [u8] = b"",
+        2 families: Vec<ColumnDescriptor<'a>> = Vec::new(),
+    }
+    "deleteTable" DeleteTable throws 1 { 1 table: &'a [u8] = b"", }
+    "get" Get throws 1 { 1 table: &'a [u8] = b"", 2 row: &'a [u8] = b"", 3 column: &'a [u8] = b"", }
+    "getVer" GetVer throws 1 {
+        1 table: &'a [u8] = b"",
+        2 row: &'a [u8] = b"",
+        3 column: &'a [u8] = b"",
+        4 versions: i32 = 0,
+    }
+    "getVerTs" GetVerTs throws 1 {
+        1 table: &'a [u8] = b"",
+        2 row: &'a [u8] = b"",
+        3 column: &'a [u8] = b"",
+        4 timestamp: i64 = 0,
+        5 versions: i32 = 0,
+    }
+    "getRow" GetRow throws 1 { 1 table: &'a [u8] = b"", 2 row: &'a [u8] = b"", }
+    "getRowWithColumns" GetRowWithColumns throws 1 {
+        1 table: &'a [u8] = b"",
+        2 row: &'a [u8] = b"",
+        3 columns: Option<Vec<&'a [u8]>> = None,
+    }
+    "getRowTs" GetRowTs throws 1 { 1 table: &'a [u8] = b"", 2 row: &'a [u8] = b"", 3 timestamp: i64 = 0, }
+    "getRowWithColumnsTs" GetRowWithColumnsTs throws 1 {
+        1 table: &'a [u8] = b"",
+        2 row: &'a [u8] = b"",
+        3 columns: Option<Vec<&'a [u8]>> = None,
+        4 timestamp: i64 = 0,
+    }
+    "getRows" GetRows throws 1 { 1 table: &'a [u8] = b"", 2 rows: Vec<&'a [u8]> = Vec::new(), }
+    "getRowsWithColumns" GetRowsWithColumns throws 1 {
+        1 table: &'a [u8] = b"",
+        2 rows: Vec<&'a [u8]> = Vec::new(),
+        3 columns: Option<Vec<&'a [u8]>> = None,
+    }
+    "getRowsTs" GetRowsTs throws 1 {
+        1 table: &'a [u8] = b"",
+        2 rows: Vec<&'a [u8]> = Vec::new(),
+        3 timestamp: i64 = 0,
+    }
+    "getRowsWithColumnsTs" GetRowsWithColumnsTs throws 1 {
+        1 table: &'a [u8] = b"",
+        2 rows: Vec<&'a [u8]> = Vec::new(),
+        3 columns: Option<Vec<&'a [u8]>> = None,
+        4 timestamp: i64 = 0,
+    }
+    "mutateRow" MutateRow throws 2 {
+        1 table: &'a [u8] = b"",
+        2 row: &'a [u8] = b"",
+        3 mutations: Vec<Mutation<'a>> = Vec::new(),
+    }
+    "mutateRowTs" MutateRowTs throws 2 {
+        1 table: &'a [u8] = b"",
+        2 row: &'a [u8] = b"",
+        3 mutations: Vec<Mutation<'a>> = Vec::new(),
+        4 timestamp: i64 = 0,
+    }
+    "mutateRows" MutateRows throws 2 {
+        1 table: &'a [u8] = b"",
+        2 batches: Vec<BatchMutation<'a>> = Vec::new(),
+    }
+    "mutateRowsTs" MutateRowsTs throws 2 {
+        1 table: &'a [u8] = b"",
+        2 batches: Vec<BatchMutation<'a>> = Vec::new(),
+        3 timestamp: i64 = 0,
+    }
+    "atomicIncrement" AtomicIncrement throws 2 {
+        1 table: &'a [u8] = b"",
+        2 row: &'a [u8] = b"",
+        3 column: &'a [u8] = b"",
+        4 amount: i64 = 0,
+    }
+    "deleteAll" DeleteAll throws 1 { 1 table: &'a [u8] = b"", 2 row: &'a [u8] = b"", 3 column: &'a [u8] = b"", }
+    "deleteAllTs" DeleteAllTs throws 1 {
+        1 table: &'a [u8] = b"",
+        2 row: &'a [u8] = b"",
+        3 column: &'a [u8] = b"",
+        4 timestamp: i64 = 0,
+    }
+    "deleteAllRow" DeleteAllRow throws 1 { 1 table: &'a [u8] = b"", 2 row: &'a [u8] = b"", }
+    "increment" Increment throws 1 { 1 increment: Option<Increment<'a>> = None, }
+    "incrementRows" IncrementRows throws 1 { 1 increments: Vec<Increment<'a>> = Vec::new(), }
+    "deleteAllRowTs" DeleteAllRowTs throws 1 {
+        1 table: &'a [u8] = b"",
+        2 row: &'a [u8] = b"",
+        3 timestamp: i64 = 0,
+    }
+    "scannerOpenWithScan" ScannerOpenWithScan throws 1 {
+        1 table: &'a [u8] = b"",
+        2 scan: Option<Scan<'a>> = None,
+    }
+    "scannerOpen" ScannerOpen throws 1 {
+        1 table: &'a [u8] = b"",
+        2 start: &'a [u8] = b"",
+        3 columns: Option<Vec<&'a [u8]>> = None,
+    }
+    "scannerOpenWithStop" ScannerOpenWithStop throws 1 {
+        1 table: &'a [u8] = b"",
+        2 start: &'a [u8] = b"",
+        3 stop: &'a [u8] = b"",
+        4 columns: Option<Vec<&'a [u8]>> = None,
+    }
+    "scannerOpenWithPrefix" ScannerOpenWithPrefix throws 1 {
+        1 table: &'a [u8] = b"",
+        2 prefix: &'a [u8] = b"",
+        3 columns: Option<Vec<&'a [u8]>> = None,
+    }
+    "scannerOpenTs" ScannerOpenTs throws 1 {
+        1 table: &'a [u8] = b"",
+        2 start: &'a [u8] = b"",
+        3 columns: Option<Vec<&'a [u8]>> = None,
+        4 timestamp: i64 = 0,
+    }
+    "scannerOpenWithStopTs" ScannerOpenWithStopTs throws 1 {
+        1 table: &'a [u8] = b"",
+        2 start: &'a [u8] = b"",
+        3 stop: &'a [u8] = b"",
+        4 columns: Option<Vec<&'a [u8]>> = None,
+        5 timestamp: i64 = 0,
+    }
+    "scannerGet" ScannerGet throws 2 { 1 id: i32 = 0, }
+    "scannerGetList" ScannerGetList throws 2 { 1 id: i32 = 0, 2 rows: i32 = 0, }
+    "scannerClose" ScannerClose throws 2 { 1 id: i32 = 0, }
+    "getRegionInfo" GetRegionInfo throws 1 { 1 row: &'a [u8] = b"", }
+    "append" Append throws 1 { 1 append: Option<Append<'a>> = None, }
+    "checkAndPut" CheckAndPut throws 2 {
+        1 table: &'a [u8] = b"",
+        2 row: &'a [u8] = b"",
+        3 column: &'a [u8] = b"",
+        5 value: Option<&'a [u8]> = None,
+        6 put: Option<Mutation<'a>> = None,
+    }
+    "getThriftServerType" GetThriftServerType throws 0 {}
+    "getClusterId" GetClusterId throws 0 {}
+    "grant" Grant throws 1 {}
+    "revoke" Revoke throws 1 {}
+}
+
+#[cfg(test)]
+mod tests;

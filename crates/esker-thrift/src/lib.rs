@@ -1,0 +1,22 @@
+//! Serves tables to clients of HBase's first Thrift interface: happybase, Hue, and whatever is generated from `Hbase.thrift`.
+//!
+//! ```text
+//! bytes --> message --> Call --> tables --> rows, cells --> bytes
+//! connection  wire       idl     gateway     rows            wire
+//! ```
+//! Binary and compact protocols, in frames or without, are served at one port. What a client sends takes memory as its bytes
+//! arrive, within limits, and what cannot be read ends that client's connection and nothing else. `docs/thrift.md` is for
+//! users.
+
+mod connection;
+mod fail;
+#[cfg(fuzzing)]
+pub mod fuzzing;
+mod gateway;
+mod idl;
+mod rows;
+mod scanners;
+mod server;
+mod wire;
+
+pub use server::{Config, Error, Server, Stopper};

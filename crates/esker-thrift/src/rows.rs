@@ -1,0 +1,118 @@
+//! Cells of a scan, written as rows and cells of HBase's interface: each value goes from the store's memory into the reply.
+
+use esker_table::Scan;
+
+use crate::fail::{Fail, Outcome};
+use crate::wire::{Kind, Sink};
+
+/// The rest of a scan.
+pub(crate) struct Rows {
+    scan: Scan,
+    /// Whether the scan is at a cell that was not written yet.
+    is_at_cell: bool,
+    /// How many cells a result has at most; more of the same row are another result.
+    cells_max: u32,
+    sorts_columns: bool,
+}
+
+/// Writes the cell that `scan` is at, as a `TCell`.
+fn write_cell(scan: &Scan, sink: &mut Sink, len_max: usize) -> Outcome<()> {
+    let Some(value) = scan.value() else { return Ok(()) };
+    if value.len() > len_max.saturating_sub(sink.out.len()) as u64 {
+        return Err(Fail::Io(format!(
+            "the result has more than {len_max} bytes: ask for fewer rows or columns, or give a scan a batch size"
+        )));
+    }
+    sink.field(0, 1, Kind::Bytes);
+    sink.bytes(&value.bytes()?);
+    sink.field(1, 2, Kind::I64);
+    sink.i64(scan.timestamp());
+    sink.stop();
+    Ok(())
+}
+
+impl Rows {
+    pub(crate) fn new(scan: Scan) -> Rows {
+        Rows { scan, is_at_cell: false, cells_max: u32::MAX, sorts_columns: false }
+    }
+
+    /// Rows in parts of at most so many cells; 0: whole.
+    pub(crate) fn in_parts(mut self, cells_max: u32) -> Rows {
+        self.cells_max = if cells_max == 0 { u32::MAX } else { cells_max };
+        self
+    }
+
+    /// With the cells of a row as a list in their order instead of a map.
+    pub(crate) fn sorted(mut self, sorts_columns: bool) -> Rows {
+        self.sorts_columns = sorts_columns;
+        self
+    }
+
+    /// Writes up to `rows` elements `TRowResult`, and returns how many. It ends early when `sink` has `enough` bytes, but not
+    /// before the first.
+    pub(crate) fn write(
+        &mut self,
+        sink: &mut Sink,
+        rows: u32,
+        enough: usize,
+        len_max: usize,
+    ) -> Outcome<u32> {
+        let mut written = 0;
+        while written < rows && (written == 0 || sink.out.len() < enough) {
+            if !self.is_at_cell && !self.scan.advance()? {
+                break;
+            }
+            self.is_at_cell = true;
+            self.write_row(sink, len_max)?;
+            written += 1;
+        }
+        Ok(written)
+    }
+
+    /// Writes the cells from the one that the scan is at to the end of its row.
+    fn write_row(&mut self, sink: &mut Sink, len_max: usize) -> Outcome<()> {
+        sink.field(0, 1, Kind::Bytes);
+        let row_len = self.scan.row().len();
+        sink.bytes(self.scan.row());
+        let row_at = sink.out.len() - row_len;
+        let count = if self.sorts_columns {
+            sink.field(1, 3, Kind::List);
+            sink.list(Kind::Struct)
+        } else {
+            sink.field(1, 2, Kind::Map);
+            sink.map(Kind::Bytes, Kind::Struct)
+        };
+        let mut cells = 0;
+        while cells < self.cells_max {
+            if self.sorts_columns {
+                sink.field(0, 1, Kind::Bytes);
+            }
+            sink.joined(self.scan.family().as_bytes(), b':', self.scan.qualifier());
+            if self.sorts_columns {
+                sink.field(1, 2, Kind::Struct);
+            }
+            write_cell(&self.scan, sink, len_max)?;
+            if self.sorts_columns {
+                sink.stop();
+            }
+            cells += 1;
+            self.is_at_cell = self.scan.advance()?;
+            if !self.is_at_cell || sink.out.get(row_at..row_at + row_len) != Some(self.scan.row()) {
+                break;
+            }
+        }
+        sink.close(count, cells);
+        sink.stop();
+        Ok(())
+    }
+}
+
+/// Writes all cells of a scan as elements `TCell`, and returns how many.
+pub(crate) fn write_cells(mut scan: Scan, sink: &mut Sink, len_max: usize) -> Outcome<u32> {
+    let mut written = 0;
+    while scan.advance()? {
+        write_cell(&scan, sink, len_max)?;
+        written += 1;
+    }
+    Ok(written)
+}

@@ -1,0 +1,48 @@
+//! The gateway as clients meet it: over sockets, in both protocols, in frames and without.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod calls;
+mod client;
+mod hostile;
+
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+
+use esker_table::Tables;
+use esker_thrift::{Config, Server, Stopper};
+
+/// A server of tables in memory, which ends with this.
+struct Serving {
+    address: SocketAddr,
+    stopper: Stopper,
+    thread: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+fn serve() -> Serving {
+    serve_with(&Config::default())
+}
+
+fn serve_with(config: &Config) -> Serving {
+    let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
+    let server =
+        Server::bind(tables, Config { listen: "127.0.0.1:0".parse().unwrap(), ..config.clone() }).unwrap();
+    let (address, stopper) = (server.address(), server.stopper());
+    let thread = std::thread::Builder::new().spawn(move || server.run()).unwrap();
+    Serving { address, stopper, thread: Some(thread) }
+}
+
+impl Serving {
+    fn end(&mut self) {
+        self.stopper.stop();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap().unwrap();
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
