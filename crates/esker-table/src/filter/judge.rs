@@ -144,16 +144,6 @@ impl Judge {
         self.root.show(Show::Value)
     }
 
-    /// The family and qualifier of the column that alone decides whether a row is shown, if that is so.
-    pub(crate) fn deciding_column(&self) -> Option<(&[u8], &[u8])> {
-        match &self.root {
-            Node::Leaf(Leaf { kind: Kind::SingleColumn { column, .. }, .. }) => {
-                Some((&column.family, &column.qualifier))
-            }
-            _ => None,
-        }
-    }
-
     /// Whether a cell may end the scan.
     pub(crate) fn may_end_in_row(&self) -> bool {
         self.may_end_in_row

@@ -350,9 +350,6 @@ impl Scan {
 
     /// The first pass over a row of a late filter. `false`: nothing of the row is shown.
     fn is_row_shown(&mut self) -> Result<bool> {
-        if let Some(is_shown) = self.is_shown_by_column()? {
-            return Ok(is_shown);
-        }
         if let Some(Pushed { judge, before, .. }) = &mut self.filter {
             before.note(judge);
         }
@@ -386,35 +383,6 @@ impl Scan {
         }
         self.walk.rewind();
         self.begin_pass(Next::Cell);
-    }
-
-    /// The first pass if one column decides: it looks at nothing else. `None`: that is not so.
-    fn is_shown_by_column(&mut self) -> Result<Option<bool>> {
-        let Some(Pushed { judge, if_shown, if_not, .. }) = &mut self.filter else { return Ok(None) };
-        let Some((family, qualifier)) =
-            judge.deciding_column().filter(|_| self.limits.of_family == Window::ALL)
-        else {
-            return Ok(None);
-        };
-        let mut is_there = self.walk.go_to_column(family, qualifier)?;
-        // The filter sees one version more than is shown.
-        let mut left = self.limits.versions.saturating_add(1);
-        while is_there && left > 0 && self.walk.next_cell()? {
-            let Some(cell) = seen(&self.walk) else { break };
-            is_there = judge.deciding_column() == Some((cell.family.as_bytes(), cell.qualifier));
-            if is_there {
-                let code = judge.cell(&cell)?;
-                is_there = code == Code::Include;
-            }
-            left -= 1;
-        }
-        let is_shown = judge.end_row();
-        if_shown.note(judge);
-        if_not.note(judge);
-        if is_shown {
-            self.begin_again();
-        }
-        Ok(Some(is_shown))
     }
 
     /// Goes to the next cell of the row that is shown. `false`: there is none.

@@ -336,20 +336,6 @@ impl Walk {
         self.column.clear();
     }
 
-    /// Goes before the cells of a column of the row, which has just begun. `false`: the walk would not meet it.
-    pub(super) fn go_to_column(&mut self, family: &[u8], qualifier: &[u8]) -> Result<bool> {
-        let Some(place) = self.wanted.iter().position(|wanted| wanted.name.as_bytes() == family) else {
-            return Ok(false);
-        };
-        self.go_to_family(place);
-        if !self.begin_family()? {
-            return Ok(false);
-        }
-        self.at = At::Entry;
-        self.skip_to(qualifier)?;
-        Ok(self.family == place)
-    }
-
     /// Goes to the next cell of the row that counts: the next version, or what is behind. `false`: there is none.
     pub(super) fn next_cell(&mut self) -> Result<bool> {
         if self.at == At::Cell {
