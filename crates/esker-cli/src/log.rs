@@ -16,7 +16,7 @@ use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::args::{LogFormat, LogLevel};
+use crate::args::{Global, LogFormat, LogLevel};
 use crate::exit::{Failure, Outcome};
 
 /// The most lines that wait to be written.
@@ -71,8 +71,33 @@ impl<'a> MakeWriter<'a> for Queue {
 pub(crate) struct Log(SyncSender<Order>);
 
 impl Log {
+    /// Begins the log of a server, the command `command`, with which store and process it is.
+    ///
+    /// # Errors
+    /// `Usage` in the shell, which has the store open.
+    pub(crate) fn start_server(
+        command: &str,
+        global: &Global,
+        format: LogFormat,
+        level: LogLevel,
+    ) -> Outcome<Log> {
+        if global.in_shell {
+            let message = format!("the shell has the store open: leave it, then run `esker {command}`");
+            return Err(Failure::usage(message));
+        }
+        let log = Log::start(format, level)?;
+        let path = global.db.display().to_string();
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            pid = std::process::id(),
+            db = path.as_str(),
+            "starting"
+        );
+        Ok(log)
+    }
+
     /// Logs what this process does from now on.
-    pub(crate) fn start(format: LogFormat, level: LogLevel) -> Outcome<Log> {
+    fn start(format: LogFormat, level: LogLevel) -> Outcome<Log> {
         let (orders, ordered) = mpsc::sync_channel(LINES_MAX);
         let dropped = Arc::new(AtomicU64::new(0));
         let queue = Queue { orders: orders.clone(), dropped: Arc::clone(&dropped) };

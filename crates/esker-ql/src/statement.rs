@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+pub use esker_table::Comparison;
+
 /// A statement and where in the text it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located {
@@ -381,23 +383,6 @@ pub struct SelectOptions {
     pub reversed: bool,
     /// `INTO FILE 'f'`
     pub into_file: Option<Vec<u8>>,
-}
-
-/// How a value is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comparison {
-    /// `<`
-    Less,
-    /// `<=`
-    LessOrEqual,
-    /// `=`
-    Equal,
-    /// `!=`
-    NotEqual,
-    /// `>=`
-    GreaterOrEqual,
-    /// `>`
-    Greater,
 }
 
 /// What `CHECK` asks of a column.

@@ -22,17 +22,7 @@ pub(crate) const PASSWORD: &str = "ESKER_PASSWORD";
 const ENDS_WITHIN: Duration = Duration::from_secs(15);
 
 pub(crate) fn run(global: &Global, args: &Serve) -> Outcome {
-    if global.in_shell {
-        return Err(Failure::usage("the shell has the store open: leave it, then run `esker serve`"));
-    }
-    let _log = Log::start(args.log_format, args.log_level)?;
-    let path = global.db.display().to_string();
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        pid = std::process::id(),
-        db = path.as_str(),
-        "starting"
-    );
+    let _log = Log::start_server("serve", global, args.log_format, args.log_level)?;
     let config = config(global, args)?;
     config.check().map_err(failure)?;
     let events = StoreEvents::default();

@@ -14,17 +14,7 @@ use crate::store;
 use crate::supervisor;
 
 pub(crate) fn run(global: &Global, args: &Thrift) -> Outcome {
-    if global.in_shell {
-        return Err(Failure::usage("the shell has the store open: leave it, then run `esker thrift`"));
-    }
-    let _log = Log::start(args.log_format, args.log_level)?;
-    let path = global.db.display().to_string();
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        pid = std::process::id(),
-        db = path.as_str(),
-        "starting"
-    );
+    let _log = Log::start_server("thrift", global, args.log_format, args.log_level)?;
     let config = config(args);
     config.check().map_err(failure)?;
     let opened = store::patiently(global, || match Tables::open(&global.db, store::options(global)) {
