@@ -20,14 +20,18 @@ fn fill(client: &mut Client, value: &[u8]) -> (u64, String) {
 
 #[test]
 fn writes_are_refused_and_taken_again() {
+    const CAPACITY: u64 = 24 << 20;
+
     let disk = SimFs::new(1);
     let store = Store::on(&disk);
     let host = Host::of(&store, |_| {});
     let mut client = host.client();
-    disk.set_capacity(Some(24 << 20));
+    disk.set_capacity(Some(CAPACITY));
     let value = vec![b'x'; 4000];
     let (written, refused) = fill(&mut client, &value);
     assert!(refused.starts_with("MISCONF the disk is full"), "{refused}");
+    // What the store gives back of itself shall not make space for the writes below.
+    disk.set_capacity(Some(0));
     // One reply for each command of a pipeline, and the right one.
     let fails = |value: &Value| matches!(value, Value::Error(text) if text.starts_with("MISCONF"));
     let set = encoded(&[b"SET", &b"more"[..], &value]);
@@ -56,6 +60,7 @@ fn writes_are_refused_and_taken_again() {
     let huge = vec![b'x'; 1 << 20];
     let reply = client.call_with(&[b"SET", &b"huge"[..], &huge]);
     assert!(fails(&reply), "{reply}");
+    disk.set_capacity(Some(CAPACITY));
     // Reads go on, and so do deletions.
     let mut other = host.client();
     for number in 0..written {
