@@ -1,4 +1,4 @@
-//! Errors, and places in the text.
+//! Errors, and the places of those in the text.
 //!
 //! ```text
 //! line 2, column 14: expected a table's name, found `;`
@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-/// The result of reading a statement.
+/// The result of reading or executing a statement.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// How many characters of a line an error shows in front of the place, and from it on.
@@ -26,7 +26,7 @@ pub struct Place {
     pub column: usize,
 }
 
-/// Why a text is no statement.
+/// Why a text is no statement, or a statement cannot be executed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -39,6 +39,10 @@ pub enum Error {
         /// The line, cut to its surroundings, and a caret below the place.
         excerpt: String,
     },
+    /// The statement asks for something that the tables cannot do, or that contradicts itself.
+    Impossible(String),
+    /// What the tables say.
+    Table(esker_table::Error),
 }
 
 impl Error {
@@ -74,8 +78,23 @@ impl fmt::Display for Error {
             Error::Syntax { place, message, excerpt } => {
                 write!(f, "line {}, column {}: {message}\n{excerpt}", place.line, place.column)
             }
+            Error::Impossible(message) => f.write_str(message),
+            Error::Table(error) => error.fmt(f),
         }
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Table(error) => Some(error),
+            Error::Syntax { .. } | Error::Impossible(_) => None,
+        }
+    }
+}
+
+impl From<esker_table::Error> for Error {
+    fn from(error: esker_table::Error) -> Error {
+        Error::Table(error)
+    }
+}

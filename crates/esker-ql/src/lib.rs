@@ -1,18 +1,26 @@
 //! EskerQL: the query language of Esker's tables, in the manner of Hypertable's HQL.
 //!
 //! ```text
-//! text --statements--> Statement --Display--> text again
+//! text --statements--> Statement --Session--> Answer
+//!                          └-------Display--> text again
 //! ```
-//! [`statements`] reads a text statement by statement. Errors tell their place in it. `docs/eskerql.md` describes the language.
+//! [`statements`] reads a text statement by statement. Errors tell their place in it. A [`Session`] runs them on [`Tables`].
+//! `docs/eskerql.md` describes the language.
 
+mod embedded;
 mod error;
 mod lex;
 mod parse;
+mod plan;
 mod print;
+mod session;
 mod statement;
+mod tables;
 
 pub use error::{Error, Place, Result};
 pub use lex::STATEMENT_LEN_MAX;
 pub use parse::{ELEMENTS_MAX, Statements, statements};
 pub use print::KEYWORDS;
+pub use session::{Answer, Session};
 pub use statement::*;
+pub use tables::{Cells, Tables};

@@ -19,7 +19,7 @@ use crate::statement::{Column, Columns, Located, Qualifiers, Statement, TableNam
 pub const ELEMENTS_MAX: usize = 100_000;
 
 /// Words that begin statements which come later, and with what.
-const LATER: [(&str, &str); 10] = [
+const LATER: [(&str, &str); 9] = [
     ("SPLIT", "regions"),
     ("MOVE", "regions"),
     ("BALANCE", "regions"),
@@ -29,7 +29,6 @@ const LATER: [(&str, &str); 10] = [
     ("RESTORE", "backups of tables"),
     ("REBUILD", "indexes"),
     ("STATUS", "servers of tables"),
-    ("SOURCE", "the shell"),
 ];
 
 /// The statements of a text, one after the other. Behind an error there are none.
@@ -351,6 +350,7 @@ impl<'a> Parser<'a> {
             }
             b"LOAD" => self.load(),
             b"DUMP" => self.dump(),
+            b"SOURCE" => self.bytes("a file's name").map(Statement::Source),
             other => {
                 let later = LATER.iter().find(|(word, _)| word.as_bytes() == other);
                 Err(match later {

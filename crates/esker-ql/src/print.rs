@@ -146,6 +146,11 @@ impl Display for Bytes<'_> {
     }
 }
 
+/// `bytes` in quotes.
+pub(crate) fn quoted(bytes: &[u8]) -> String {
+    Bytes(bytes).to_string()
+}
+
 /// Things with commas between.
 fn list<T: Display>(f: &mut Formatter<'_>, all: impl IntoIterator<Item = T>) -> fmt::Result {
     for (place, one) in all.into_iter().enumerate() {
@@ -528,6 +533,7 @@ impl Display for Statement {
             Statement::LoadData(load) => load.fmt(f),
             Statement::DumpTable(dump) => dump.fmt(f),
             Statement::Compact(table) => write!(f, "COMPACT TABLE {table}"),
+            Statement::Source(file) => write!(f, "SOURCE {}", Bytes(file)),
         }
     }
 }

@@ -146,6 +146,8 @@ pub enum Statement {
     DumpTable(DumpTable),
     /// `COMPACT TABLE t`
     Compact(TableName),
+    /// `SOURCE 'f'`
+    Source(Vec<u8>),
 }
 
 /// What a table is made of.

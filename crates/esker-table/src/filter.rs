@@ -96,6 +96,7 @@ enum Kind {
         column: Column,
         test: Test,
     },
+    RowWith(Box<Filter>),
     Skip(Box<Filter>),
     While(Box<Filter>),
     All(Vec<Filter>),
@@ -284,6 +285,26 @@ impl Filter {
         Filter::of(Kind::ColumnValue { column, test: Test { comparison, comparator } })
     }
 
+    /// Shows the rows that have a column of whose latest version this filter shows something. It is no filter of HBase.
+    ///
+    /// The read must ask for the columns too: what it does not read is not there. In a list, it is asked about what the filters
+    /// before it show.
+    ///
+    /// # Example
+    /// ```
+    /// use esker_table::{Comparator, Comparison, Filter};
+    ///
+    /// // The titles of photos that somebody in Oslo has seen.
+    /// let seen = Filter::family(Comparison::Equal, Comparator::binary("seen"));
+    /// let in_oslo = Filter::value(Comparison::Equal, Comparator::prefix("Oslo"));
+    /// let titles = Filter::family(Comparison::Equal, Comparator::binary("title"));
+    /// let filter = seen.and(in_oslo).row_with().and(titles);
+    /// ```
+    #[must_use]
+    pub fn row_with(self) -> Filter {
+        Filter::of(Kind::RowWith(Box::new(self)))
+    }
+
     /// Leaves out whole rows in which this filter does not show a cell: `SKIP`. As in HBase, filters that decide by the row
     /// alone do not decide within it.
     #[must_use]
@@ -335,7 +356,9 @@ impl Filter {
     /// Whether a row has to be walked before it is known whether something of it is shown.
     fn is_late(&self) -> bool {
         match &self.kind {
-            Kind::SingleColumn { .. } | Kind::DependentColumn { .. } | Kind::Skip(_) => true,
+            Kind::SingleColumn { .. } | Kind::DependentColumn { .. } | Kind::RowWith(_) | Kind::Skip(_) => {
+                true
+            }
             Kind::While(filter) => filter.is_late(),
             Kind::All(filters) | Kind::Any(filters) => filters.iter().any(Filter::is_late),
             _ => false,
@@ -351,6 +374,7 @@ impl Filter {
     fn may_end_in_row(&self) -> bool {
         match &self.kind {
             Kind::ColumnCountGet(_) | Kind::While(_) => true,
+            Kind::RowWith(filter) => filter.may_end_in_row(),
             Kind::All(filters) | Kind::Any(filters) => filters.iter().any(Filter::may_end_in_row),
             _ => false,
         }
@@ -360,8 +384,17 @@ impl Filter {
     fn has_while(&self) -> bool {
         match &self.kind {
             Kind::While(_) => true,
-            Kind::Skip(filter) => filter.has_while(),
+            Kind::Skip(filter) | Kind::RowWith(filter) => filter.has_while(),
             Kind::All(filters) | Kind::Any(filters) => filters.iter().any(Filter::has_while),
+            _ => false,
+        }
+    }
+
+    fn has_row_with(&self) -> bool {
+        match &self.kind {
+            Kind::RowWith(_) => true,
+            Kind::Skip(filter) | Kind::While(filter) => filter.has_row_with(),
+            Kind::All(filters) | Kind::Any(filters) => filters.iter().any(Filter::has_row_with),
             _ => false,
         }
     }

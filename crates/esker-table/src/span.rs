@@ -119,6 +119,31 @@ impl Span {
         both
     }
 
+    /// What is in a span of `one` and in a span of `other` too: sorted, and no two of them meet. The effort is that of sorting
+    /// both.
+    pub fn intersection(
+        one: impl IntoIterator<Item = Span>,
+        other: impl IntoIterator<Item = Span>,
+    ) -> Vec<Span> {
+        let (one, other) = (Span::sorted(one), Span::sorted(other));
+        let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+        let mut both = Vec::new();
+        while let (Some(first), Some(second)) = (one.peek(), other.peek()) {
+            let common = first.and(second);
+            if !common.is_empty {
+                both.push(common);
+            }
+            // The one that ends first meets nothing behind.
+            let first_ends = second.to.is_empty() || (!first.to.is_empty() && first.to <= second.to);
+            if first_ends {
+                one.next()
+            } else {
+                other.next()
+            };
+        }
+        both
+    }
+
     /// The least span that has both.
     pub(crate) fn hull(&self, other: &Span) -> Span {
         match (self.is_empty, other.is_empty) {
@@ -221,6 +246,34 @@ mod tests {
                 assert!(!found || (span.first_key() <= &key[..]), "{span:?} {row:?}");
                 let end = span.end_key();
                 assert!(!found || end.is_empty() || key < end, "{span:?} {row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_intersection_has_what_both_have() {
+        let random = std::hash::RandomState::new();
+        let mut state = std::hash::BuildHasher::hash_one(&random, 0);
+        println!("state {state}");
+        let mut below = |bound: u8| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 33) % u64::from(bound)) as u8
+        };
+        for _ in 0..1000 {
+            let mut some = || -> Vec<Span> {
+                let span = |from: u8, len: u8| match len {
+                    0 => Span::rows([from]..),
+                    len => Span::rows([from]..[from + len]),
+                };
+                (0..below(5)).map(|_| span(below(20), below(5))).collect()
+            };
+            let (one, other) = (some(), some());
+            let both = Span::intersection(one.clone(), other.clone());
+            assert_eq!(Span::sorted(both.clone()), both);
+            for row in 0..30 {
+                let key = cell::row_prefix(&[row]);
+                let has = |spans: &[Span]| spans.iter().any(|span| !span.is_empty && span.has_all_of(&key));
+                assert_eq!(has(&both), has(&one) && has(&other), "{row} {one:?} {other:?}");
             }
         }
     }

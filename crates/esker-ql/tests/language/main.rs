@@ -1,8 +1,9 @@
-//! Texts and what the parser makes of them: scripts, random statements, damage.
+//! Texts, what the parser makes of them, and what the tables answer: scripts, random statements and queries, damage.
 
 #![allow(clippy::disallowed_methods, reason = "tests read scripts, and take a seed from the clock")]
 
 mod documents;
+mod queries;
 mod random;
 mod scripts;
 

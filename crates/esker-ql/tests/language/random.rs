@@ -9,25 +9,25 @@ use esker_ql::{
 use crate::outcome;
 
 /// Random numbers by xorshift.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % end
     }
 
-    fn flip(&mut self) -> bool {
+    pub(crate) fn flip(&mut self) -> bool {
         self.below(2) == 0
     }
 
-    fn maybe<T>(&mut self, make: impl FnOnce(&mut Random) -> T) -> Option<T> {
+    pub(crate) fn maybe<T>(&mut self, make: impl FnOnce(&mut Random) -> T) -> Option<T> {
         if self.flip() { Some(make(self)) } else { None }
     }
 
-    fn some<T>(&mut self, mut make: impl FnMut(&mut Random) -> T) -> Vec<T> {
+    pub(crate) fn some<T>(&mut self, mut make: impl FnMut(&mut Random) -> T) -> Vec<T> {
         (0..=self.below(3)).map(|_| make(self)).collect()
     }
 
@@ -71,7 +71,7 @@ impl Random {
         (self.below(1 << 62)) as i64
     }
 
-    fn interval<T>(&mut self, mut at: impl FnMut(&mut Random) -> T) -> Interval<T> {
+    pub(crate) fn interval<T>(&mut self, mut at: impl FnMut(&mut Random) -> T) -> Interval<T> {
         let mut bound = |random: &mut Random| Bound { at: at(random), is_included: random.flip() };
         let which = self.below(3);
         let low = (which < 2).then(|| bound(self));
@@ -190,7 +190,7 @@ impl Random {
 
     fn statement(&mut self) -> Statement {
         let table = self.table();
-        match self.below(24) {
+        match self.below(25) {
             0 => Statement::CreateNamespace { name: self.name(), if_not_exists: self.flip() },
             1 => Statement::DropNamespace { name: self.name(), if_exists: self.flip() },
             2 => Statement::Use(self.name()),
@@ -235,12 +235,13 @@ impl Random {
                 Statement::DumpTable(DumpTable { table, columns, buckets, file: self.bytes() })
             }
             22 => Statement::Compact(table),
+            23 => Statement::Source(self.bytes()),
             _ => Statement::Select(self.select()),
         }
     }
 }
 
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     let given = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

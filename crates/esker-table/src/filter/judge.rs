@@ -60,10 +60,12 @@ pub(crate) struct Judge {
     root: Node,
     is_late: bool,
     may_end_in_row: bool,
+    has_row_with: bool,
 }
 
 enum Node {
     Leaf(Leaf),
+    RowWith(Box<RowWith>),
     Skip { inner: Box<Node>, has_failed: bool },
     While { inner: Box<Node>, is_over: bool },
     All(Vec<Member>),
@@ -92,6 +94,29 @@ struct Leaf {
     is_behind: bool,
 }
 
+/// A filter of the latest versions that a row has to have.
+struct RowWith {
+    inner: Node,
+    is_found: bool,
+    /// The column that was met last in the row, once one was.
+    is_in_column: bool,
+    place: usize,
+    qualifier: Vec<u8>,
+}
+
+impl RowWith {
+    fn cell(&mut self, cell: &Seen<'_>) -> Result<Code> {
+        let is_latest = !self.is_in_column || self.place != cell.place || self.qualifier != cell.qualifier;
+        if is_latest && !self.is_found {
+            (self.is_in_column, self.place) = (true, cell.place);
+            self.qualifier.clear();
+            self.qualifier.extend_from_slice(cell.qualifier);
+            self.is_found = matches!(self.inner.cell(cell)?, Code::Include | Code::IncludeNextColumn);
+        }
+        Ok(Code::Include)
+    }
+}
+
 /// A filter of a list.
 struct Member {
     node: Node,
@@ -110,6 +135,7 @@ impl Judge {
             root: Node::new(filter, is_reversed),
             is_late: filter.is_late(),
             may_end_in_row: filter.may_end_in_row(),
+            has_row_with: filter.has_row_with(),
         };
         judge.reset();
         judge
@@ -131,7 +157,15 @@ impl Judge {
     }
 
     pub(crate) fn cell(&mut self, cell: &Seen<'_>) -> Result<Code> {
-        self.root.cell(cell)
+        let code = self.root.cell(cell)?;
+        if !self.has_row_with || !self.root.looks_for_more() {
+            return Ok(code);
+        }
+        // What others seek past may be what the row has to have.
+        Ok(match code {
+            Code::Include | Code::IncludeNextColumn => Code::Include,
+            Code::Skip | Code::NextColumn | Code::NextFamily | Code::Hint => Code::Skip,
+        })
     }
 
     /// The qualifier at which to go on after [`Code::Hint`].
@@ -196,6 +230,13 @@ impl Node {
             filters.iter().map(|filter| Member::new(Node::new(filter, is_reversed))).collect()
         };
         match &filter.kind {
+            Kind::RowWith(filter) => Node::RowWith(Box::new(RowWith {
+                inner: Node::new(filter, is_reversed),
+                is_found: false,
+                is_in_column: false,
+                place: 0,
+                qualifier: Vec::new(),
+            })),
             Kind::Skip(filter) => Node::Skip { inner: inner(filter), has_failed: false },
             Kind::While(filter) => Node::While { inner: inner(filter), is_over: false },
             Kind::All(filters) => Node::All(members(filters)),
@@ -207,6 +248,7 @@ impl Node {
     fn is_over(&self) -> bool {
         match self {
             Node::Leaf(leaf) => leaf.is_over(),
+            Node::RowWith(with) => with.inner.is_over(),
             Node::Skip { .. } => false,
             Node::While { inner, is_over } => *is_over || inner.is_over(),
             Node::All(members) => members.iter().any(|member| member.node.is_over()),
@@ -217,6 +259,7 @@ impl Node {
     fn leaves_row_out(&mut self, row: &[u8]) -> bool {
         match self {
             Node::Leaf(leaf) => leaf.leaves_row_out(row),
+            Node::RowWith(with) => with.inner.is_over() || with.inner.leaves_row_out(row),
             Node::Skip { .. } => false,
             Node::While { inner, is_over } => {
                 let is_out = *is_over || inner.is_over() || inner.leaves_row_out(row);
@@ -242,6 +285,7 @@ impl Node {
     fn cell(&mut self, cell: &Seen<'_>) -> Result<Code> {
         match self {
             Node::Leaf(leaf) => leaf.cell(cell),
+            Node::RowWith(with) => with.cell(cell),
             Node::Skip { inner, has_failed } => {
                 let code = inner.cell(cell)?;
                 *has_failed |= code != Code::Include;
@@ -257,10 +301,22 @@ impl Node {
         }
     }
 
+    /// Whether a [`RowWith`] has not found yet what the row has to have.
+    fn looks_for_more(&self) -> bool {
+        match self {
+            Node::Leaf(_) => false,
+            Node::RowWith(with) => !with.is_found,
+            Node::Skip { inner, .. } | Node::While { inner, .. } => inner.looks_for_more(),
+            Node::All(members) | Node::Any(members) => {
+                members.iter().any(|member| member.node.looks_for_more())
+            }
+        }
+    }
+
     fn hint(&self) -> Option<&[u8]> {
         match self {
             Node::Leaf(leaf) => leaf.hint(),
-            Node::Skip { .. } | Node::While { .. } => None,
+            Node::RowWith(_) | Node::Skip { .. } | Node::While { .. } => None,
             Node::All(members) => members.iter().find(|member| member.is_hinting)?.node.hint(),
             Node::Any(members) => {
                 let mut least: Option<&[u8]> = None;
@@ -281,7 +337,7 @@ impl Node {
                 (true, Show::Nothing) => Show::LengthOf(0),
                 (true, Show::Length | Show::LengthOf(_)) => Show::LengthOf(4),
             },
-            Node::Leaf(_) => show,
+            Node::Leaf(_) | Node::RowWith(_) => show,
             Node::Skip { inner, .. } | Node::While { inner, .. } => inner.show(show),
             Node::All(members) => members.iter().fold(show, |show, member| member.node.show(show)),
             Node::Any(members) => members
@@ -294,7 +350,7 @@ impl Node {
     fn removes(&self, cell: &Seen<'_>) -> bool {
         match self {
             Node::Leaf(leaf) => leaf.removes(cell),
-            Node::Skip { .. } | Node::While { .. } => false,
+            Node::RowWith(_) | Node::Skip { .. } | Node::While { .. } => false,
             Node::All(members) | Node::Any(members) => members.iter().any(|member| member.node.removes(cell)),
         }
     }
@@ -302,6 +358,7 @@ impl Node {
     fn leaves_row_out_after_all(&mut self) -> bool {
         match self {
             Node::Leaf(leaf) => leaf.leaves_row_out_after_all(),
+            Node::RowWith(with) => !with.is_found,
             Node::Skip { has_failed, .. } => *has_failed,
             Node::While { inner, is_over } => {
                 let is_out = inner.leaves_row_out_after_all();
@@ -322,6 +379,10 @@ impl Node {
                 (leaf.count, leaf.is_found, leaf.is_matched) = (0, false, false);
                 leaf.stamps.clear();
             }
+            Node::RowWith(with) => {
+                (with.is_found, with.is_in_column) = (false, false);
+                with.inner.forget_cells();
+            }
             Node::Skip { inner, has_failed } => {
                 *has_failed = false;
                 inner.forget_cells();
@@ -339,6 +400,7 @@ impl Node {
     fn each_leaf(&mut self, act: &mut dyn FnMut(&mut Leaf)) {
         match self {
             Node::Leaf(leaf) => act(leaf),
+            Node::RowWith(with) => with.inner.each_leaf(act),
             Node::Skip { inner, .. } | Node::While { inner, .. } => inner.each_leaf(act),
             Node::All(members) | Node::Any(members) => {
                 members.iter_mut().for_each(|member| member.node.each_leaf(act));
@@ -349,6 +411,7 @@ impl Node {
     fn save(&self, numbers: &mut Vec<u64>) {
         match self {
             Node::Leaf(leaf) => numbers.push(leaf.rows),
+            Node::RowWith(with) => with.inner.save(numbers),
             Node::Skip { inner, .. } => inner.save(numbers),
             Node::While { inner, is_over } => {
                 numbers.push(u64::from(*is_over));
@@ -363,6 +426,7 @@ impl Node {
     fn load(&mut self, numbers: &mut impl Iterator<Item = u64>) {
         match self {
             Node::Leaf(leaf) => leaf.rows = numbers.next().unwrap_or_default(),
+            Node::RowWith(with) => with.inner.load(numbers),
             Node::Skip { inner, .. } => inner.load(numbers),
             Node::While { inner, is_over } => {
                 *is_over = numbers.next().unwrap_or_default() != 0;
@@ -564,7 +628,7 @@ impl Leaf {
                 if test.passes_value(cell.value)? { Code::Include } else { Code::Skip }
             }
             // These are nodes of their own.
-            Kind::Skip(_) | Kind::While(_) | Kind::All(_) | Kind::Any(_) => Code::Include,
+            Kind::RowWith(_) | Kind::Skip(_) | Kind::While(_) | Kind::All(_) | Kind::Any(_) => Code::Include,
         })
     }
 

@@ -1,0 +1,203 @@
+//! Statements on the tables of a store in this process.
+
+use std::borrow::Cow;
+
+use esker_table::{Check, RowMutation, Scan, Schema};
+
+use crate::error::{Error, Result};
+use crate::plan::Plan;
+use crate::statement::{Action, Column, Columns, Condition, Delete, DeleteTime, NewCell, Qualifiers, Select};
+use crate::tables::{Cells, Tables};
+
+impl Tables for esker_table::Tables {
+    fn namespaces(&self) -> Result<Vec<String>> {
+        Ok(self.namespaces()?)
+    }
+
+    fn create_namespace(&self, name: &str) -> Result<()> {
+        Ok(self.create_namespace(name)?)
+    }
+
+    fn drop_namespace(&self, name: &str) -> Result<()> {
+        Ok(self.drop_namespace(name)?)
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        Ok(self.names())
+    }
+
+    fn schema(&self, table: &str) -> Result<Schema> {
+        Ok((*self.table(table)?.schema()).clone())
+    }
+
+    fn create(&self, table: &str, schema: Schema) -> Result<()> {
+        self.create(table, schema)?;
+        Ok(())
+    }
+
+    fn alter(&self, table: &str, schema: Schema) -> Result<()> {
+        Ok(self.alter(table, schema)?)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        Ok(self.rename(from, to)?)
+    }
+
+    fn drop_table(&self, table: &str) -> Result<()> {
+        Ok(self.drop_table(table)?)
+    }
+
+    fn compact(&self, table: &str) -> Result<()> {
+        Ok(self.table(table)?.compact()?)
+    }
+
+    fn insert(&self, table: &str, cells: Vec<NewCell>) -> Result<()> {
+        let mut rows: Vec<RowMutation> = Vec::new();
+        for NewCell { timestamp, row, column, value } in cells {
+            let mutation = match rows.pop() {
+                Some(last) if last.row() == row => last,
+                last => {
+                    rows.extend(last);
+                    RowMutation::new(row)
+                }
+            };
+            rows.push(put(mutation, timestamp, column, value));
+        }
+        Ok(self.table(table)?.mutate_rows(&rows)?)
+    }
+
+    fn delete(&self, table: &str, delete: &Delete) -> Result<()> {
+        let mutation = add_delete(RowMutation::new(delete.row.clone()), &delete.columns, delete.time)?;
+        Ok(self.table(table)?.mutate(&mutation)?)
+    }
+
+    fn increment(&self, table: &str, row: &[u8], column: &Column, by: i64) -> Result<i64> {
+        Ok(self.table(table)?.increment(row, &column.family, column.qualifier.clone(), by)?)
+    }
+
+    fn append(&self, table: &str, row: &[u8], column: &Column, value: Vec<u8>) -> Result<Vec<u8>> {
+        Ok(self.table(table)?.append(row, &column.family, column.qualifier.clone(), value)?)
+    }
+
+    fn check(&self, table: &str, row: &[u8], conditions: &[Condition], then: Vec<Action>) -> Result<bool> {
+        let checks: Vec<Check> = conditions.iter().map(check).collect();
+        let mutation = then.into_iter().try_fold(RowMutation::new(row), |mutation, action| match action {
+            Action::Insert { timestamp, column, value } => Ok(put(mutation, timestamp, column, value)),
+            Action::Delete { columns, time } => add_delete(mutation, &columns, time),
+        })?;
+        Ok(self.table(table)?.check_and_mutate(&checks, &mutation)?)
+    }
+
+    fn select(&self, table: &str, select: &Select) -> Result<Box<dyn Cells>> {
+        let Plan { spans, read, is_reversed, .. } = Plan::of(select)?;
+        let table = self.table(table)?;
+        let scan = if is_reversed {
+            table.scan_spans_reversed(spans, &read)?
+        } else {
+            table.scan_spans(spans, &read)?
+        };
+        Ok(Box::new(Scanned(scan)))
+    }
+
+    fn explain(&self, table: &str, select: &Select) -> Result<Vec<String>> {
+        let plan = Plan::of(select)?;
+        let mut lines = vec![format!("table {table}")];
+        for group in self.table(table)?.schema().groups() {
+            let read = group.families().iter().map(esker_table::Family::name);
+            let read: Vec<&str> = read.filter(|name| plan.reads(name)).collect();
+            let names = read.join(", ");
+            lines.push(match read.is_empty() {
+                true => format!("access group {}: not read", group.name()),
+                false => format!("access group {}: reads {names}", group.name()),
+            });
+        }
+        lines.extend(plan.describe());
+        Ok(lines)
+    }
+}
+
+/// The cells of a scan.
+struct Scanned(Scan);
+
+impl Cells for Scanned {
+    fn advance(&mut self) -> Result<bool> {
+        Ok(self.0.advance()?)
+    }
+
+    fn row(&self) -> &[u8] {
+        self.0.row()
+    }
+
+    fn family(&self) -> &str {
+        self.0.family()
+    }
+
+    fn qualifier(&self) -> &[u8] {
+        self.0.qualifier()
+    }
+
+    fn timestamp(&self) -> i64 {
+        self.0.timestamp()
+    }
+
+    fn value(&self) -> Result<Cow<'_, [u8]>> {
+        match self.0.value() {
+            Some(value) => Ok(value.bytes()?),
+            None => Ok(Cow::default()),
+        }
+    }
+}
+
+fn put(mutation: RowMutation, timestamp: Option<i64>, column: Column, value: Vec<u8>) -> RowMutation {
+    let Column { family, qualifier } = column;
+    match timestamp {
+        Some(timestamp) => mutation.put_at(&family, qualifier, timestamp, value),
+        None => mutation.put(&family, qualifier, value),
+    }
+}
+
+/// Adds the deletes of `columns`; of the row, if there are none.
+fn add_delete(mutation: RowMutation, columns: &[Columns], time: DeleteTime) -> Result<RowMutation> {
+    if columns.is_empty() {
+        return match time {
+            DeleteTime::Now => Ok(mutation.delete_row()),
+            DeleteTime::UpTo(timestamp) => Ok(mutation.delete_row_up_to(timestamp)),
+            DeleteTime::Version(_) => Err(not_of_a_column("DELETE *")),
+        };
+    }
+    columns.iter().try_fold(mutation, |mutation, columns| {
+        let family = columns.family.as_str();
+        match (&columns.qualifiers, time) {
+            (Qualifiers::All, DeleteTime::Now) => Ok(mutation.delete_family(family)),
+            (Qualifiers::All, DeleteTime::UpTo(timestamp)) => {
+                Ok(mutation.delete_family_up_to(family, timestamp))
+            }
+            (Qualifiers::All, DeleteTime::Version(_)) => Err(not_of_a_column(&format!("DELETE {family}"))),
+            (Qualifiers::Exactly(qualifier), DeleteTime::Now) => {
+                Ok(mutation.delete_column(family, qualifier.clone()))
+            }
+            (Qualifiers::Exactly(qualifier), DeleteTime::UpTo(timestamp)) => {
+                Ok(mutation.delete_column_up_to(family, qualifier.clone(), timestamp))
+            }
+            (Qualifiers::Exactly(qualifier), DeleteTime::Version(timestamp)) => {
+                Ok(mutation.delete_version(family, qualifier.clone(), timestamp))
+            }
+            (Qualifiers::Prefix(_) | Qualifiers::Regexp(_), _) => Err(Error::Impossible(format!(
+                "DELETE {columns}: a delete names families and columns, not patterns of columns"
+            ))),
+        }
+    })
+}
+
+fn not_of_a_column(what: &str) -> Error {
+    Error::Impossible(format!("{what} VERSION: a single version is one of a column, as in `DELETE f:q`"))
+}
+
+fn check(condition: &Condition) -> Check {
+    match condition {
+        Condition::Absent(column) => Check::absent(&column.family, column.qualifier.clone()),
+        Condition::Value { column, comparison, value } => {
+            Check::value(&column.family, column.qualifier.clone(), *comparison, value.clone())
+        }
+    }
+}

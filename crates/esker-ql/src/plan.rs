@@ -1,0 +1,265 @@
+//! What a query reads: which parts of the table, which columns, and by which filter.
+//!
+//! ```text
+//! ROW, CELL                  spans: the scan seeks each of them; regular expressions are filters
+//! columns, TIMESTAMP         the read; patterns of columns are filters
+//! cf = 'v'                   a filter of rows, which also reads that column
+//! VALUE REGEXP               a filter of cells
+//! ```
+
+use core::ops::Range;
+
+use esker_table::{Comparator, Comparison, Filter, Read, Span};
+
+use crate::error::{Error, Result};
+use crate::print::quoted;
+use crate::statement::{Bound, CellPlace, Columns, Interval, Qualifiers, Rows, Select, Term, ValueTest};
+
+/// The most regular expressions of a query.
+const PATTERNS_MAX: usize = 32;
+
+/// How many characters [`Plan::describe`] prints of a condition.
+const DESCRIBED_MAX: usize = 200;
+
+/// How a query is read.
+pub(crate) struct Plan {
+    pub(crate) spans: Vec<Span>,
+    pub(crate) read: Read,
+    pub(crate) is_reversed: bool,
+    /// The families that are read; none: all.
+    families: Vec<String>,
+    /// What decides where the scan goes, and what decides cell by cell, in the words of the language.
+    places: Vec<String>,
+    tests: Vec<String>,
+    time: Range<i64>,
+}
+
+/// The parts of a filter, in the order in which they are asked.
+#[derive(Default)]
+struct Filters {
+    filters: Vec<Filter>,
+    patterns: usize,
+}
+
+impl Filters {
+    fn regexp(&mut self, pattern: &[u8]) -> Result<Comparator> {
+        self.patterns += 1;
+        if self.patterns > PATTERNS_MAX {
+            return Err(Error::Impossible(format!("a query has {PATTERNS_MAX} regular expressions at most")));
+        }
+        let text = std::str::from_utf8(pattern).map_err(|_| {
+            Error::Impossible(format!("the regular expression {} is not UTF-8", quoted(pattern)))
+        })?;
+        Ok(Comparator::regex(text)?)
+    }
+
+    /// The cells of these columns.
+    fn of_columns(&mut self, columns: &Columns) -> Result<Filter> {
+        let family = Filter::family(Comparison::Equal, Comparator::binary(columns.family.as_str()));
+        Ok(match &columns.qualifiers {
+            Qualifiers::All => family,
+            Qualifiers::Exactly(qualifier) => {
+                family.and(Filter::qualifier(Comparison::Equal, Comparator::binary(qualifier.as_slice())))
+            }
+            Qualifiers::Prefix(prefix) => family.and(Filter::column_prefix(prefix.as_slice())),
+            Qualifiers::Regexp(pattern) => {
+                family.and(Filter::qualifier(Comparison::Equal, self.regexp(pattern)?))
+            }
+        })
+    }
+
+    fn of_value(&mut self, test: &ValueTest) -> Result<Filter> {
+        let comparator = match test {
+            ValueTest::Exactly(value) => Comparator::binary(value.as_slice()),
+            ValueTest::Prefix(prefix) => Comparator::prefix(prefix.as_slice()),
+            ValueTest::Regexp(pattern) => self.regexp(pattern)?,
+        };
+        Ok(Filter::value(Comparison::Equal, comparator))
+    }
+
+    /// The rows that one of `rows` has, as a filter.
+    fn of_rows(&mut self, rows: &[Rows]) -> Result<Filter> {
+        let mut any = Vec::new();
+        for rows in rows {
+            any.push(match rows {
+                Rows::Exactly(row) => Filter::row(Comparison::Equal, Comparator::binary(row.as_slice())),
+                Rows::Prefix(prefix) => Filter::row(Comparison::Equal, Comparator::prefix(prefix.as_slice())),
+                Rows::Regexp(pattern) => Filter::row(Comparison::Equal, self.regexp(pattern)?),
+                Rows::Within(Interval { low, high }) => {
+                    let bound = |bound: &Option<Bound<Vec<u8>>>, included, excluded| {
+                        bound.as_ref().map(|Bound { at, is_included }| {
+                            let comparison = if *is_included { included } else { excluded };
+                            Filter::row(comparison, Comparator::binary(at.as_slice()))
+                        })
+                    };
+                    let low = bound(low, Comparison::GreaterOrEqual, Comparison::Greater);
+                    let high = bound(high, Comparison::LessOrEqual, Comparison::Less);
+                    Filter::all(low.into_iter().chain(high))
+                }
+            });
+        }
+        Ok(Filter::any(any))
+    }
+}
+
+impl Plan {
+    pub(crate) fn of(select: &Select) -> Result<Plan> {
+        let (mut spans, mut filters) = (vec![Span::all()], Filters::default());
+        let (mut time, mut conditions) = (0..i64::MAX, Vec::new());
+        let (mut places, mut tests) = (Vec::new(), Vec::new());
+        for term in &select.terms {
+            match term {
+                Term::Rows(rows) if rows.iter().any(|rows| matches!(rows, Rows::Regexp(_))) => {
+                    let filter = filters.of_rows(rows)?;
+                    filters.filters.push(filter);
+                    tests.push(described(term));
+                }
+                Term::Rows(rows) => {
+                    spans = Span::intersection(spans, rows.iter().map(span_of_rows));
+                    places.push(described(term));
+                }
+                Term::Cells(cells) => {
+                    spans = Span::intersection(spans, cells.iter().map(span_of_cells));
+                    places.push(described(term));
+                }
+                Term::Time(interval) => {
+                    let low = interval
+                        .low
+                        .as_ref()
+                        .map_or(0, |low| low.at.saturating_add(i64::from(!low.is_included)));
+                    let high = interval.high.as_ref();
+                    let high =
+                        high.map_or(i64::MAX, |high| high.at.saturating_add(i64::from(high.is_included)));
+                    time = time.start.max(low)..time.end.min(high);
+                }
+                Term::Column { columns, test } => {
+                    let filter = filters.of_columns(columns)?.and(filters.of_value(test)?);
+                    filters.filters.push(filter.row_with());
+                    conditions.push(columns);
+                    tests.push(format!("rows with {}", described(term)));
+                }
+                Term::ValueRegexp(_) => {}
+            }
+        }
+        let mut read = Read::all().time(time.clone()).versions(versions(select));
+        let is_shown = |columns: &Columns| {
+            let mut shown = select.columns.iter();
+            shown.any(|shown| {
+                shown == columns || (shown.family == columns.family && shown.qualifiers == Qualifiers::All)
+            })
+        };
+        let is_exact =
+            |columns: &Columns| matches!(columns.qualifiers, Qualifiers::All | Qualifiers::Exactly(_));
+        let mut families = Vec::new();
+        if !select.columns.is_empty() {
+            for columns in select.columns.iter().chain(conditions.iter().copied()) {
+                read = match &columns.qualifiers {
+                    Qualifiers::Exactly(qualifier) => read.column_too(&columns.family, qualifier.clone()),
+                    _ => read.family_too(&columns.family),
+                };
+                families.push(columns.family.clone());
+            }
+            if !select.columns.iter().all(is_exact) || !conditions.iter().all(|columns| is_shown(columns)) {
+                let shown: Result<Vec<_>> =
+                    select.columns.iter().map(|columns| filters.of_columns(columns)).collect();
+                filters.filters.push(Filter::any(shown?));
+                let names: Vec<_> = select.columns.iter().map(Columns::to_string).collect();
+                tests.push(format!("columns {}", cut(&names.join(", "))));
+            }
+        }
+        for term in &select.terms {
+            if let Term::ValueRegexp(pattern) = term {
+                let filter = Filter::value(Comparison::Equal, filters.regexp(pattern)?);
+                filters.filters.push(filter);
+                tests.push(described(term));
+            }
+        }
+        if !filters.filters.is_empty() {
+            read = read.filter(Filter::all(filters.filters));
+        }
+        // A condition has to see what is behind the limit.
+        if let Some(limit) = select.options.cell_limit_per_family.filter(|_| conditions.is_empty()) {
+            read = read.limit_cells_per_family(limit, 0);
+        }
+        if select.options.keys_only {
+            read = read.keys_only();
+        }
+        Ok(Plan { spans, read, is_reversed: select.options.reversed, families, places, tests, time })
+    }
+
+    /// Whether it reads this family.
+    pub(crate) fn reads(&self, family: &str) -> bool {
+        self.families.is_empty() || self.families.iter().any(|other| other == family)
+    }
+
+    /// What it does, line by line.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let direction = if self.is_reversed { ", the last row first" } else { "" };
+        let mut lines = Vec::new();
+        let places = self.places.join(" AND ");
+        match self.spans.as_slice() {
+            [] => lines.push(format!("reads nothing: there is no such place: {places}")),
+            [span] if *span == Span::all() => lines.push(format!("scans the whole table{direction}")),
+            [_] => lines.push(format!("scans one part of the table{direction}: {places}")),
+            spans => lines.push(format!("scans {} parts of the table{direction}: {places}", spans.len())),
+        }
+        if self.time != (0..i64::MAX) {
+            lines.push(format!("timestamps from {}, below {}", self.time.start, self.time.end));
+        }
+        lines.extend(self.tests.iter().map(|test| format!("where the cells are, keeps {test}")));
+        lines
+    }
+}
+
+fn described(term: &Term) -> String {
+    cut(&term.to_string())
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(DESCRIBED_MAX) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+fn versions(select: &Select) -> u32 {
+    match select.options.max_versions {
+        None | Some(0) => u32::MAX,
+        Some(versions) => u32::try_from(versions).unwrap_or(u32::MAX),
+    }
+}
+
+fn span_of_rows(rows: &Rows) -> Span {
+    use core::ops::Bound::{Excluded, Included, Unbounded};
+    let bound = |bound: &Option<Bound<Vec<u8>>>| match bound {
+        Some(Bound { at, is_included: true }) => Included(at.clone()),
+        Some(Bound { at, is_included: false }) => Excluded(at.clone()),
+        None => Unbounded,
+    };
+    match rows {
+        Rows::Exactly(row) => Span::row(row),
+        Rows::Prefix(prefix) => Span::prefix(prefix),
+        Rows::Within(Interval { low, high }) => Span::rows((bound(low), bound(high))),
+        Rows::Regexp(_) => Span::all(),
+    }
+}
+
+fn span_of_cells(interval: &Interval<CellPlace>) -> Span {
+    let low = interval.low.as_ref().map(|Bound { at, is_included }| {
+        let (row, family, qualifier) = (&at.row, at.column.family.as_str(), &at.column.qualifier);
+        if *is_included {
+            Span::cells_from(row, family, qualifier)
+        } else {
+            Span::cells_behind(row, family, qualifier)
+        }
+    });
+    let high = interval.high.as_ref().map(|Bound { at, is_included }| {
+        let (row, family, qualifier) = (&at.row, at.column.family.as_str(), &at.column.qualifier);
+        if *is_included {
+            Span::cells_through(row, family, qualifier)
+        } else {
+            Span::cells_below(row, family, qualifier)
+        }
+    });
+    low.into_iter().chain(high).fold(Span::all(), |span, bound| span.and(&bound))
+}

@@ -1,0 +1,269 @@
+//! Runs statements.
+//!
+//! ```text
+//! Statement ──> Session ──> Tables          the names of tables are made whole by the namespace in use
+//!                  │
+//!               Answer       names, a text, a number, cells, or a file that the caller has to read or write
+//! ```
+//! A session does not open files: `LOAD DATA`, `DUMP TABLE`, `INTO FILE` and `SOURCE` are handed to the caller, who knows which
+//! files may be opened.
+
+mod limits;
+mod schemas;
+
+use crate::error::{Error, Result};
+use crate::statement::{DumpTable, LoadData, Select, SelectOptions, Statement, TableName};
+use crate::tables::{Cells, Tables};
+use limits::Limited;
+
+/// The namespace of tables that name none.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// Statements of one user, one after the other, and the namespace that they use.
+///
+/// # Example
+/// ```
+/// use esker_ql::{Answer, Session, statements};
+///
+/// let tables = esker_table::Tables::open_in_memory(esker::Options::default())?;
+/// let mut session = Session::new(tables);
+/// let text = b"CREATE TABLE t (f); INSERT INTO t VALUES ('row', f:q, 'value'); SELECT f FROM t WHERE ROW =^ 'r';";
+/// for statement in statements(text) {
+///     if let Answer::Cells { mut cells, .. } = session.execute(statement?.statement)? {
+///         assert!(cells.advance()?);
+///         assert_eq!((cells.row(), &cells.value()?[..]), (&b"row"[..], &b"value"[..]));
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Session<T> {
+    tables: T,
+    /// Empty: the default one.
+    namespace: String,
+}
+
+/// What a statement is answered.
+#[non_exhaustive]
+pub enum Answer {
+    /// Nothing: it is done.
+    Done,
+    /// Names, or other lines.
+    Names(Vec<String>),
+    /// A text of several lines.
+    Text(String),
+    /// A number.
+    Number(i64),
+    /// Whether something is so.
+    Truth(bool),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// The cells of a query. What `select` says of a file and of how they are shown is up to the caller.
+    Cells {
+        /// The cells.
+        cells: Box<dyn Cells>,
+        /// The query.
+        select: Box<Select>,
+    },
+    /// The caller has to load a file.
+    Load {
+        /// The whole name of the table.
+        table: String,
+        /// What to load.
+        load: LoadData,
+    },
+    /// The caller has to write the cells into a file.
+    Dump {
+        /// The cells: all versions.
+        cells: Box<dyn Cells>,
+        /// Into which file.
+        dump: DumpTable,
+    },
+    /// The caller has to run the statements of a file.
+    Source(Vec<u8>),
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Answer::Done => "Done",
+            Answer::Names(_) => "Names",
+            Answer::Text(_) => "Text",
+            Answer::Number(_) => "Number",
+            Answer::Truth(_) => "Truth",
+            Answer::Bytes(_) => "Bytes",
+            Answer::Cells { .. } => "Cells",
+            Answer::Load { .. } => "Load",
+            Answer::Dump { .. } => "Dump",
+            Answer::Source(_) => "Source",
+        })
+    }
+}
+
+impl<T: Tables> Session<T> {
+    /// A session in the namespace `default`.
+    pub fn new(tables: T) -> Session<T> {
+        Session { tables, namespace: String::new() }
+    }
+
+    /// The tables.
+    pub fn tables(&self) -> &T {
+        &self.tables
+    }
+
+    /// The namespace in use.
+    pub fn namespace(&self) -> &str {
+        if self.namespace.is_empty() { DEFAULT_NAMESPACE } else { &self.namespace }
+    }
+
+    /// The names of the tables of the namespace in use.
+    ///
+    /// # Errors
+    /// The tables' own.
+    pub fn names(&self) -> Result<Vec<String>> {
+        let all = self.tables.names()?.into_iter();
+        Ok(match self.namespace.as_str() {
+            "" => all.filter(|name| !name.contains(':')).collect(),
+            namespace => all
+                .filter_map(|name| {
+                    let (of, name) = name.split_once(':')?;
+                    (of == namespace).then(|| name.to_owned())
+                })
+                .collect(),
+        })
+    }
+
+    /// Runs a statement.
+    ///
+    /// # Errors
+    /// The tables' own; `Impossible` when these tables cannot do it. Nothing has changed then.
+    pub fn execute(&mut self, statement: Statement) -> Result<Answer> {
+        let tables = &self.tables;
+        match statement {
+            Statement::CreateNamespace { name, if_not_exists } => {
+                match tables.create_namespace(&name) {
+                    Err(Error::Table(esker_table::Error::NamespaceExists(_))) if if_not_exists => {}
+                    done => done?,
+                }
+                Ok(Answer::Done)
+            }
+            Statement::DropNamespace { name, if_exists } => {
+                match tables.drop_namespace(&name) {
+                    Err(Error::Table(esker_table::Error::NoNamespace(_))) if if_exists => {}
+                    done => done?,
+                }
+                Ok(Answer::Done)
+            }
+            Statement::Use(name) => self.choose(name),
+            Statement::GetListing => {
+                let namespaces = tables.namespaces()?.into_iter().map(|name| format!("{name} (namespace)"));
+                Ok(Answer::Names(namespaces.chain(self.names()?).collect()))
+            }
+            Statement::ShowNamespaces => Ok(Answer::Names(tables.namespaces()?)),
+            Statement::ShowTables => self.names().map(Answer::Names),
+            Statement::ShowCreateTable(table) => {
+                let items = schemas::items(&tables.schema(&self.whole(&table))?);
+                Ok(Answer::Text(format!("{};\n", Statement::CreateTable { table, items })))
+            }
+            Statement::DescribeTable { table, with_ids } => {
+                let schema = tables.schema(&self.whole(&table))?;
+                let shown = if with_ids { schema } else { schemas::without_ids(&schema) };
+                Ok(Answer::Text(shown.to_xml()?))
+            }
+            Statement::ExistsTable(table) => match tables.schema(&self.whole(&table)) {
+                Ok(_) => Ok(Answer::Truth(true)),
+                Err(Error::Table(esker_table::Error::NoTable(_))) => Ok(Answer::Truth(false)),
+                Err(error) => Err(error),
+            },
+            Statement::RenameTable { from, to } => {
+                tables.rename(&self.whole(&from), &self.whole(&to)).map(|()| Answer::Done)
+            }
+            Statement::DropTable { table, if_exists } => {
+                match tables.drop_table(&self.whole(&table)) {
+                    Err(Error::Table(esker_table::Error::NoTable(_))) if if_exists => {}
+                    done => done?,
+                }
+                Ok(Answer::Done)
+            }
+            Statement::CreateTable { table, items } => {
+                tables.create(&self.whole(&table), schemas::new(&items)?).map(|()| Answer::Done)
+            }
+            Statement::CreateTableLike { table, like } => {
+                let schema = schemas::without_ids(&tables.schema(&self.whole(&like))?);
+                tables.create(&self.whole(&table), schema).map(|()| Answer::Done)
+            }
+            Statement::AlterTable { table, changes } => {
+                let table = self.whole(&table);
+                let schema = schemas::changed(tables.schema(&table)?, &changes)?;
+                tables.alter(&table, schema).map(|()| Answer::Done)
+            }
+            Statement::Insert { table, cells } => {
+                tables.insert(&self.whole(&table), cells).map(|()| Answer::Done)
+            }
+            Statement::Delete(delete) => {
+                tables.delete(&self.whole(&delete.table), &delete).map(|()| Answer::Done)
+            }
+            Statement::Increment { table, row, column, by } => {
+                tables.increment(&self.whole(&table), &row, &column, by).map(Answer::Number)
+            }
+            Statement::Append { table, row, column, value } => {
+                tables.append(&self.whole(&table), &row, &column, value).map(Answer::Bytes)
+            }
+            Statement::Check { table, row, conditions, then } => {
+                tables.check(&self.whole(&table), &row, &conditions, then).map(Answer::Truth)
+            }
+            Statement::Select(select) => Ok(Answer::Cells { cells: Box::new(self.select(&select)?), select }),
+            Statement::Explain(select) => self.explain(&select),
+            Statement::LoadData(load) => Ok(Answer::Load { table: self.whole(&load.table), load }),
+            Statement::DumpTable(dump) => {
+                let (columns, table) = (dump.columns.clone(), dump.table.clone());
+                let options = SelectOptions::default();
+                let all = Select { columns, table, is_of_cells: true, terms: Vec::new(), options };
+                Ok(Answer::Dump { cells: tables.select(&self.whole(&dump.table), &all)?, dump })
+            }
+            Statement::Compact(table) => tables.compact(&self.whole(&table)).map(|()| Answer::Done),
+            Statement::Source(file) => Ok(Answer::Source(file)),
+        }
+    }
+
+    fn select(&self, select: &Select) -> Result<Limited> {
+        if select.options.return_deletes {
+            return Err(Error::Impossible("RETURN_DELETES: deletes are not shown yet".to_owned()));
+        }
+        let cells = self.tables.select(&self.whole(&select.table), select)?;
+        Ok(Limited::new(cells, &select.options))
+    }
+
+    /// Says what a query reads, runs it, and counts what it shows.
+    fn explain(&self, select: &Select) -> Result<Answer> {
+        let mut lines = self.tables.explain(&self.whole(&select.table), select)?;
+        let (mut cells, mut row, mut count, mut rows) = (self.select(select)?, Vec::new(), 0_u64, 0_u64);
+        while cells.advance()? {
+            if count == 0 || row != cells.row() {
+                cells.row().clone_into(&mut row);
+                rows += 1;
+            }
+            count += 1;
+        }
+        lines.push(format!("shows {count} cells of {rows} rows"));
+        Ok(Answer::Names(lines))
+    }
+
+    fn choose(&mut self, name: String) -> Result<Answer> {
+        let is_default = name.is_empty() || name == DEFAULT_NAMESPACE;
+        if !is_default && !self.tables.namespaces()?.contains(&name) {
+            return Err(esker_table::Error::NoNamespace(name).into());
+        }
+        self.namespace = if is_default { String::new() } else { name };
+        Ok(Answer::Done)
+    }
+
+    /// The whole name of a table.
+    fn whole(&self, table: &TableName) -> String {
+        let namespace = table.namespace.as_deref().unwrap_or(&self.namespace);
+        match namespace {
+            "" | DEFAULT_NAMESPACE => table.name.clone(),
+            namespace => format!("{namespace}:{}", table.name),
+        }
+    }
+}

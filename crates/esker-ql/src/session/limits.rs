@@ -1,0 +1,104 @@
+//! `LIMIT`, `OFFSET`, `CELL_LIMIT`, `CELL_OFFSET` and `CELL_LIMIT_PER_FAMILY`, counted over the whole query.
+//!
+//! A cell that is shown passes them in this order: of its family in its row, of the rows, of the cells.
+
+use std::borrow::Cow;
+
+use crate::error::Result;
+use crate::statement::SelectOptions;
+use crate::tables::Cells;
+
+/// The cells of a query within its limits.
+pub(super) struct Limited {
+    cells: Box<dyn Cells>,
+    of_family_max: u64,
+    /// The numbers of rows and of cells that are shown, from 0: from, and below.
+    row_numbers: (u64, u64),
+    cell_numbers: (u64, u64),
+    /// How many rows were begun, and how many cells were in rows that are shown.
+    rows: u64,
+    count: u64,
+    row: Vec<u8>,
+    family: String,
+    of_family: u64,
+    is_done: bool,
+}
+
+impl Limited {
+    pub(super) fn new(cells: Box<dyn Cells>, options: &SelectOptions) -> Limited {
+        let numbers = |offset: Option<u64>, limit: Option<u64>| {
+            let offset = offset.unwrap_or_default();
+            (offset, offset.saturating_add(limit.unwrap_or(u64::MAX)))
+        };
+        let (row_numbers, cell_numbers) =
+            (numbers(options.offset, options.limit), numbers(options.cell_offset, options.cell_limit));
+        let of_family_max = options.cell_limit_per_family.unwrap_or(u64::MAX);
+        let is_nothing = |(from, below): (u64, u64)| from >= below;
+        Limited {
+            cells,
+            of_family_max,
+            row_numbers,
+            cell_numbers,
+            rows: 0,
+            count: 0,
+            row: Vec::new(),
+            family: String::new(),
+            of_family: 0,
+            is_done: is_nothing(row_numbers) || is_nothing(cell_numbers) || of_family_max == 0,
+        }
+    }
+}
+
+impl Cells for Limited {
+    fn advance(&mut self) -> Result<bool> {
+        while !self.is_done {
+            // Nothing is read behind the last cell that is shown.
+            if self.count >= self.cell_numbers.1 || !self.cells.advance()? {
+                self.is_done = true;
+                break;
+            }
+            let is_new_row = self.rows == 0 || self.row != self.cells.row();
+            if is_new_row {
+                if self.rows >= self.row_numbers.1 {
+                    self.is_done = true;
+                    break;
+                }
+                self.rows += 1;
+                self.cells.row().clone_into(&mut self.row);
+            }
+            if is_new_row || self.family != self.cells.family() {
+                self.cells.family().clone_into(&mut self.family);
+                self.of_family = 0;
+            }
+            self.of_family = self.of_family.saturating_add(1);
+            if self.of_family > self.of_family_max || self.rows <= self.row_numbers.0 {
+                continue;
+            }
+            self.count += 1;
+            if self.count > self.cell_numbers.0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn row(&self) -> &[u8] {
+        self.cells.row()
+    }
+
+    fn family(&self) -> &str {
+        self.cells.family()
+    }
+
+    fn qualifier(&self) -> &[u8] {
+        self.cells.qualifier()
+    }
+
+    fn timestamp(&self) -> i64 {
+        self.cells.timestamp()
+    }
+
+    fn value(&self) -> Result<Cow<'_, [u8]>> {
+        self.cells.value()
+    }
+}

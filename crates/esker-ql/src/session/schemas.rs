@@ -1,0 +1,151 @@
+//! Schemas, as statements say them.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use esker_table::{Family, Schema};
+
+use crate::error::{Error, Result};
+use crate::statement::{Change, FamilyItem, SchemaItem};
+
+/// The access group of families that are in none.
+const GROUP: &str = "default";
+
+/// The schema of a new table.
+pub(super) fn new(items: &[SchemaItem]) -> Result<Schema> {
+    let mut schema = Schema::new();
+    for (group, families) in groups(items)? {
+        schema = schema.group(group, families);
+    }
+    Ok(schema)
+}
+
+/// The schema after `changes`, one after the other.
+pub(super) fn changed(mut schema: Schema, changes: &[Change]) -> Result<Schema> {
+    for change in changes {
+        schema = match change {
+            Change::Add(items) => groups(items)?.into_iter().fold(schema, |schema, (group, families)| {
+                families.into_iter().fold(schema, |schema, family| schema.with_family(&group, family))
+            }),
+            Change::Drop(names) => {
+                for name in names {
+                    need(&schema, name)?;
+                    schema = schema.without_family(name);
+                }
+                schema
+            }
+            Change::RenameFamily { from, to } => {
+                need(&schema, from)?;
+                schema.with_family_renamed(from, to)
+            }
+        };
+    }
+    Ok(schema)
+}
+
+/// What `CREATE TABLE` has to say for such a schema.
+pub(super) fn items(schema: &Schema) -> Vec<SchemaItem> {
+    let mut items = Vec::new();
+    for group in schema.groups() {
+        let families = group.families().iter().map(item);
+        if group.name() == GROUP {
+            items.extend(families.map(SchemaItem::Family));
+        } else {
+            items.push(SchemaItem::Group { name: group.name().to_owned(), families: families.collect() });
+        }
+    }
+    items
+}
+
+/// The schema, without what a table has given it.
+pub(super) fn without_ids(schema: &Schema) -> Schema {
+    let groups = schema.groups().iter();
+    groups.fold(Schema::new(), |schema, group| schema.group(group.name(), group.families().iter().cloned()))
+}
+
+fn need(schema: &Schema, family: &str) -> Result<()> {
+    let mut families = schema.groups().iter().flat_map(esker_table::AccessGroup::families);
+    match families.any(|other| other.name() == family) {
+        true => Ok(()),
+        false => Err(Error::Impossible(format!("the table has no column family {family:?}"))),
+    }
+}
+
+fn item(family: &Family) -> FamilyItem {
+    FamilyItem {
+        name: family.name().to_owned(),
+        max_versions: Some(family.kept_versions().unwrap_or(0)),
+        ttl_ms: family.time_to_live().map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
+        is_oldest_first: None,
+        is_counter: family.is_counter(),
+    }
+}
+
+/// The access groups with their families, in the order of the text. A group may name families that are defined outside of it.
+fn groups(items: &[SchemaItem]) -> Result<Vec<(String, Vec<Family>)>> {
+    let mut defined: BTreeMap<&str, &FamilyItem> = BTreeMap::new();
+    for item in items {
+        match item {
+            SchemaItem::Family(family) => {
+                if defined.insert(&family.name, family).is_some() {
+                    return Err(twice(&family.name));
+                }
+            }
+            SchemaItem::Index { family, .. } => {
+                return Err(Error::Impossible(format!("INDEX {family}: there are no indexes yet")));
+            }
+            SchemaItem::Group { .. } => {}
+        }
+    }
+    let (mut groups, mut grouped): (Vec<(String, Vec<Family>)>, _) = (Vec::new(), BTreeSet::new());
+    for item in items {
+        let SchemaItem::Group { name, families } = item else { continue };
+        let mut members = Vec::new();
+        for family in families {
+            let is_name = *family == FamilyItem { name: family.name.clone(), ..FamilyItem::default() };
+            let definition = match defined.get(family.name.as_str()) {
+                Some(definition) if is_name => definition,
+                Some(_) => return Err(twice(&family.name)),
+                None => family,
+            };
+            if !grouped.insert(&family.name) {
+                return Err(twice(&family.name));
+            }
+            members.push(self::family(definition)?);
+        }
+        groups.push((name.clone(), members));
+    }
+    let mut rest = Vec::new();
+    for item in items {
+        if let SchemaItem::Family(family) = item
+            && !grouped.contains(&family.name)
+        {
+            rest.push(self::family(family)?);
+        }
+    }
+    match groups.iter_mut().find(|(name, _)| name == GROUP) {
+        Some((_, families)) => families.extend(rest),
+        None if rest.is_empty() => {}
+        None => groups.insert(0, (GROUP.to_owned(), rest)),
+    }
+    Ok(groups)
+}
+
+fn twice(family: &str) -> Error {
+    Error::Impossible(format!("the column family {family:?} is defined twice"))
+}
+
+fn family(item: &FamilyItem) -> Result<Family> {
+    if item.is_oldest_first == Some(true) {
+        let name = &item.name;
+        return Err(Error::Impossible(format!(
+            "{name} TIME_ORDER ASC: the latest version of a column always comes first"
+        )));
+    }
+    let mut family =
+        Family::new(&item.name).ttl(item.ttl_ms.map(Duration::from_millis)).counter(item.is_counter);
+    if let Some(versions) = item.max_versions {
+        family = family.max_versions((versions > 0).then_some(versions));
+    }
+    Ok(family)
+}

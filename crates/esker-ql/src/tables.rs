@@ -1,0 +1,97 @@
+//! What statements run on.
+//!
+//! ```text
+//! Session ──> Tables ──> esker_table::Tables, in this process
+//! ```
+
+use std::borrow::Cow;
+
+use esker_table::Schema;
+
+use crate::error::Result;
+use crate::statement::{Action, Column, Condition, Delete, NewCell, Select};
+
+/// Tables that statements run on. Names of tables are whole: `namespace:table`, or `table` in the namespace `default`.
+pub trait Tables {
+    /// The namespaces, sorted.
+    ///
+    /// # Errors
+    /// As all methods of this trait: the tables' own.
+    fn namespaces(&self) -> Result<Vec<String>>;
+
+    /// Makes a namespace.
+    fn create_namespace(&self, name: &str) -> Result<()>;
+
+    /// Removes a namespace, which has no tables.
+    fn drop_namespace(&self, name: &str) -> Result<()>;
+
+    /// The names of all tables, sorted.
+    fn names(&self) -> Result<Vec<String>>;
+
+    /// The schema of a table.
+    fn schema(&self, table: &str) -> Result<Schema>;
+
+    /// Makes a table.
+    fn create(&self, table: &str, schema: Schema) -> Result<()>;
+
+    /// Gives a table another schema, which was made from the one that [`Tables::schema`] has returned.
+    fn alter(&self, table: &str, schema: Schema) -> Result<()>;
+
+    /// Gives a table another name.
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+
+    /// Removes a table.
+    fn drop_table(&self, table: &str) -> Result<()>;
+
+    /// Merges the files of a table.
+    fn compact(&self, table: &str) -> Result<()>;
+
+    /// Writes cells, all of them or none.
+    fn insert(&self, table: &str, cells: Vec<NewCell>) -> Result<()>;
+
+    /// Deletes cells of a row.
+    fn delete(&self, table: &str, delete: &Delete) -> Result<()>;
+
+    /// Adds to a number. Returns the sum.
+    fn increment(&self, table: &str, row: &[u8], column: &Column, by: i64) -> Result<i64>;
+
+    /// Appends to a value. Returns the whole value.
+    fn append(&self, table: &str, row: &[u8], column: &Column, value: Vec<u8>) -> Result<Vec<u8>>;
+
+    /// Does `then` to a row if all conditions hold. Returns whether they did.
+    fn check(&self, table: &str, row: &[u8], conditions: &[Condition], then: Vec<Action>) -> Result<bool>;
+
+    /// The cells that a query is about: what it selects, in the order in which it is shown. Limits and offsets are the
+    /// caller's; the tables may leave out what is behind [`CELL_LIMIT_PER_FAMILY`](crate::SelectOptions).
+    fn select(&self, table: &str, select: &Select) -> Result<Box<dyn Cells>>;
+
+    /// What [`Tables::select`] would read, line by line, without reading it.
+    fn explain(&self, table: &str, select: &Select) -> Result<Vec<String>>;
+}
+
+/// Cells, one after the other.
+pub trait Cells {
+    /// Goes to the next cell. `false`: there is none.
+    ///
+    /// # Errors
+    /// The tables' own. There are no cells behind.
+    fn advance(&mut self) -> Result<bool>;
+
+    /// The cell's row.
+    fn row(&self) -> &[u8];
+
+    /// The cell's column family.
+    fn family(&self) -> &str;
+
+    /// What names the column in its family.
+    fn qualifier(&self) -> &[u8];
+
+    /// The cell's timestamp, in milliseconds since 1970.
+    fn timestamp(&self) -> i64;
+
+    /// The cell's bytes; none if the query asks for keys only.
+    ///
+    /// # Errors
+    /// The tables' own: a long value may have to be read.
+    fn value(&self) -> Result<Cow<'_, [u8]>>;
+}

@@ -1,0 +1,321 @@
+//! Random queries show what a plain list of cells says.
+//!
+//! ```text
+//! random cells --INSERT, DELETE--> tables
+//!        '-----> list                 |
+//! random query ---text--> SELECT ...: the cells are the same
+//! ```
+//! `ESKER_SEED` chooses the cells and the queries, `ESKER_CASES` the number of queries (default 20,000).
+
+use std::collections::BTreeMap;
+
+use esker_ql::{
+    Answer, Bound, CellPlace, Column, Columns, Interval, NewCell, Qualifiers, Rows, Select, SelectOptions,
+    Session, Statement, TableName, Term, ValueTest, statements,
+};
+
+use crate::random::{Random, seed};
+
+const ROWS: [&[u8]; 7] = [b"\0", b"a", b"a\0", b"ab", b"b", b"ba\xff", b"\xff"];
+const FAMILIES: [&str; 3] = ["f", "g", "h"];
+const QUALIFIERS: [&[u8]; 6] = [b"", b"\0", b"a", b"ab", b"b", b"\xff"];
+const VALUES: [&[u8]; 6] = [b"", b"a", b"ab", b"ba", b"b", b"xb\xff"];
+
+/// Expressions, and what they say of bytes.
+type Holds = fn(&[u8]) -> bool;
+const PATTERNS: [(&[u8], Holds); 4] = [
+    (b"^a", |bytes| bytes.starts_with(b"a")),
+    (b"a$", |bytes| bytes.ends_with(b"a")),
+    (b"b", |bytes| bytes.contains(&b'b')),
+    (b"^$", <[u8]>::is_empty),
+];
+
+/// After so many queries, the table gets other cells.
+const QUERIES_PER_TABLE: u64 = 500;
+
+/// The versions of each column, by their timestamps.
+type Place = (Vec<u8>, &'static str, Vec<u8>);
+type Stored = BTreeMap<Place, BTreeMap<i64, Vec<u8>>>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Cell {
+    place: Place,
+    timestamp: i64,
+    value: Vec<u8>,
+}
+
+fn holds(pattern: &[u8], bytes: &[u8]) -> bool {
+    PATTERNS.iter().any(|(known, holds)| *known == pattern && holds(bytes))
+}
+
+fn is_within<T: Ord>(interval: &Interval<T>, at: &T) -> bool {
+    let is_above = |bound: &Bound<T>| if bound.is_included { *at >= bound.at } else { *at > bound.at };
+    let is_below = |bound: &Bound<T>| if bound.is_included { *at <= bound.at } else { *at < bound.at };
+    interval.low.as_ref().is_none_or(is_above) && interval.high.as_ref().is_none_or(is_below)
+}
+
+fn has_row(rows: &Rows, row: &[u8]) -> bool {
+    match rows {
+        Rows::Exactly(exactly) => exactly == row,
+        Rows::Within(interval) => is_within(interval, &row.to_vec()),
+        Rows::Prefix(prefix) => row.starts_with(prefix),
+        Rows::Regexp(pattern) => holds(pattern, row),
+    }
+}
+
+fn has_place(interval: &Interval<CellPlace>, place: &Place) -> bool {
+    let bound = |bound: &Bound<CellPlace>| {
+        let CellPlace { row, column } = &bound.at;
+        let at = (row.clone(), column.family.clone(), column.qualifier.clone());
+        Bound { at, is_included: bound.is_included }
+    };
+    let interval =
+        Interval { low: interval.low.as_ref().map(bound), high: interval.high.as_ref().map(bound) };
+    is_within(&interval, &(place.0.clone(), place.1.to_owned(), place.2.clone()))
+}
+
+fn has_column(columns: &Columns, place: &Place) -> bool {
+    columns.family == place.1
+        && match &columns.qualifiers {
+            Qualifiers::All => true,
+            Qualifiers::Exactly(qualifier) => *qualifier == place.2,
+            Qualifiers::Prefix(prefix) => place.2.starts_with(prefix),
+            Qualifiers::Regexp(pattern) => holds(pattern, &place.2),
+        }
+}
+
+fn meets(test: &ValueTest, value: &[u8]) -> bool {
+    match test {
+        ValueTest::Exactly(exactly) => exactly == value,
+        ValueTest::Prefix(prefix) => value.starts_with(prefix),
+        ValueTest::Regexp(pattern) => holds(pattern, value),
+    }
+}
+
+/// What `select` shows of the cells.
+fn expected(stored: &Stored, select: &Select) -> Vec<Cell> {
+    let mut rows: BTreeMap<&[u8], Vec<Cell>> = BTreeMap::new();
+    for (place, versions) in stored {
+        for (timestamp, value) in versions.iter().rev() {
+            let is_met = select.terms.iter().all(|term| match term {
+                Term::Rows(rows) => rows.iter().any(|rows| has_row(rows, &place.0)),
+                Term::Cells(cells) => cells.iter().any(|interval| has_place(interval, place)),
+                Term::Time(interval) => is_within(interval, timestamp),
+                Term::Column { .. } | Term::ValueRegexp(_) => true,
+            });
+            if is_met {
+                let cell = Cell { place: place.clone(), timestamp: *timestamp, value: value.clone() };
+                rows.entry(&place.0).or_default().push(cell);
+            }
+        }
+    }
+    let mut rows: Vec<Vec<Cell>> = rows.into_values().collect();
+    if select.options.reversed {
+        rows.reverse();
+    }
+    let is_latest = |cells: &[Cell], at: usize| at == 0 || cells[at - 1].place != cells[at].place;
+    rows.retain(|cells| {
+        select.terms.iter().all(|term| match term {
+            Term::Column { columns, test } => (0..cells.len()).any(|at| {
+                let cell = &cells[at];
+                is_latest(cells, at) && has_column(columns, &cell.place) && meets(test, &cell.value)
+            }),
+            _ => true,
+        })
+    });
+    let options = &select.options;
+    let versions_max = options.max_versions.filter(|versions| *versions > 0).unwrap_or(u64::MAX);
+    let (mut shown, mut row_count, mut cell_count) = (Vec::new(), 0, 0);
+    for mut cells in rows {
+        cells.retain(|cell| {
+            let is_selected = select.columns.is_empty()
+                || select.columns.iter().any(|columns| has_column(columns, &cell.place));
+            is_selected
+                && select.terms.iter().all(|term| match term {
+                    Term::ValueRegexp(pattern) => holds(pattern, &cell.value),
+                    _ => true,
+                })
+        });
+        if cells.is_empty() {
+            continue;
+        }
+        let (mut of_columns, mut of_families) = (BTreeMap::new(), BTreeMap::new());
+        row_count += 1;
+        let offset = options.offset.unwrap_or(0);
+        let is_shown = row_count > offset && row_count <= offset + options.limit.unwrap_or(1 << 60);
+        for mut cell in cells {
+            let of_column = of_columns.entry(cell.place.clone()).or_insert(0);
+            *of_column += 1;
+            if *of_column > versions_max {
+                continue;
+            }
+            let of_family = of_families.entry(cell.place.1).or_insert(0);
+            *of_family += 1;
+            if *of_family > options.cell_limit_per_family.unwrap_or(u64::MAX) || !is_shown {
+                continue;
+            }
+            cell_count += 1;
+            let offset = options.cell_offset.unwrap_or(0);
+            if cell_count > offset && cell_count <= offset + options.cell_limit.unwrap_or(1 << 60) {
+                if options.keys_only {
+                    cell.value.clear();
+                }
+                shown.push(cell);
+            }
+        }
+    }
+    shown
+}
+
+impl Random {
+    fn of<T: Copy>(&mut self, things: &[T]) -> T {
+        things[self.below(things.len() as u64) as usize]
+    }
+
+    fn place(&mut self) -> CellPlace {
+        let column =
+            Column { family: self.of(&FAMILIES).to_owned(), qualifier: self.of(&QUALIFIERS).to_vec() };
+        CellPlace { row: self.of(&ROWS).to_vec(), column }
+    }
+
+    fn shown_columns(&mut self) -> Columns {
+        let qualifiers = match self.below(6) {
+            0..3 => Qualifiers::All,
+            3 => Qualifiers::Exactly(self.of(&QUALIFIERS).to_vec()),
+            4 => Qualifiers::Prefix(self.of(&QUALIFIERS).to_vec()),
+            _ => Qualifiers::Regexp(self.of(&PATTERNS).0.to_vec()),
+        };
+        Columns { family: self.of(&FAMILIES).to_owned(), qualifiers }
+    }
+
+    fn some_rows(&mut self) -> Rows {
+        match self.below(5) {
+            0 | 1 => Rows::Exactly(self.of(&ROWS).to_vec()),
+            2 => Rows::Prefix(self.of(&ROWS).to_vec()),
+            3 => Rows::Regexp(self.of(&PATTERNS).0.to_vec()),
+            _ => Rows::Within(self.interval(|random| random.of(&ROWS).to_vec())),
+        }
+    }
+
+    fn some_term(&mut self) -> Term {
+        match self.below(7) {
+            0 | 1 => Term::Rows(self.some(Random::some_rows)),
+            2 => Term::Cells(self.some(|random| random.interval(Random::place))),
+            3 | 4 => {
+                let test = match self.below(3) {
+                    0 => ValueTest::Exactly(self.of(&VALUES).to_vec()),
+                    1 => ValueTest::Prefix(self.of(&VALUES).to_vec()),
+                    _ => ValueTest::Regexp(self.of(&PATTERNS).0.to_vec()),
+                };
+                Term::Column { columns: self.shown_columns(), test }
+            }
+            5 => Term::ValueRegexp(self.of(&PATTERNS).0.to_vec()),
+            _ => Term::Time(self.interval(|random| random.below(6) as i64)),
+        }
+    }
+
+    fn query(&mut self) -> Select {
+        let few = |random: &mut Random| (random.below(4) == 0).then(|| random.below(5));
+        let options = SelectOptions {
+            max_versions: few(self),
+            limit: few(self),
+            offset: few(self),
+            cell_limit: few(self).map(|limit| limit * 3),
+            cell_offset: few(self),
+            cell_limit_per_family: few(self),
+            keys_only: self.below(8) == 0,
+            reversed: self.flip(),
+            ..SelectOptions::default()
+        };
+        let columns = if self.flip() { Vec::new() } else { self.some(Random::shown_columns) };
+        let terms = if self.below(4) == 0 { Vec::new() } else { self.some(Random::some_term) };
+        Select { is_of_cells: self.flip(), columns, table: table(), terms, options }
+    }
+}
+
+fn table() -> TableName {
+    TableName { namespace: None, name: "t".to_owned() }
+}
+
+fn execute(session: &mut Session<esker_table::Tables>, text: &str) -> Answer {
+    let mut answer = Answer::Done;
+    for statement in statements(text.as_bytes()) {
+        let statement = statement.unwrap_or_else(|error| panic!("{error}\nin {text}"));
+        answer = session.execute(statement.statement).unwrap_or_else(|error| panic!("{error}\nin {text}"));
+    }
+    answer
+}
+
+/// Makes a table with random cells.
+fn fill(random: &mut Random, session: &mut Session<esker_table::Tables>) -> Stored {
+    execute(
+        session,
+        "DROP TABLE IF EXISTS t; CREATE TABLE t (f MAX_VERSIONS ALL, g MAX_VERSIONS 2, ACCESS GROUP h (h))",
+    );
+    let mut stored = Stored::new();
+    for _ in 0..random.below(120) {
+        let CellPlace { row, column } = random.place();
+        let family = FAMILIES.into_iter().find(|family| *family == column.family).unwrap();
+        let place = (row.clone(), family, column.qualifier.clone());
+        let timestamp = random.below(6) as i64;
+        if random.below(10) == 0 {
+            let text = format!("DELETE {column} FROM t WHERE ROW = x'{}' TIMESTAMP {timestamp}", hex(&row));
+            execute(session, &text);
+            if let Some(versions) = stored.get_mut(&place) {
+                versions.retain(|at, _| *at > timestamp);
+            }
+            continue;
+        }
+        let value = random.of(&VALUES).to_vec();
+        let cell = NewCell { timestamp: Some(timestamp), row, column, value: value.clone() };
+        execute(session, &Statement::Insert { table: table(), cells: vec![cell] }.to_string());
+        let versions = stored.entry(place).or_default();
+        versions.insert(timestamp, value);
+        let kept = if family == "f" {
+            usize::MAX
+        } else if family == "g" {
+            2
+        } else {
+            3
+        };
+        while versions.len() > kept {
+            versions.pop_first();
+        }
+    }
+    if random.flip() {
+        execute(session, "COMPACT TABLE t");
+    }
+    stored
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn queries_show_what_a_list_of_cells_says() {
+    let cases: u64 = std::env::var("ESKER_CASES").map_or(20_000, |cases| cases.parse().unwrap());
+    let mut random = Random(seed());
+    let mut session = Session::new(esker_table::Tables::open_in_memory(esker::Options::default()).unwrap());
+    let (mut stored, mut shown_cells) = (Stored::new(), 0);
+    for case in 0..cases {
+        if case % QUERIES_PER_TABLE == 0 {
+            stored = fill(&mut random, &mut session);
+        }
+        let select = random.query();
+        let text = select.to_string();
+        let Answer::Cells { mut cells, .. } = execute(&mut session, &text) else { panic!("{text}") };
+        let mut shown = Vec::new();
+        while cells.advance().unwrap() {
+            let family = FAMILIES.into_iter().find(|family| *family == cells.family()).unwrap();
+            shown.push(Cell {
+                place: (cells.row().to_vec(), family, cells.qualifier().to_vec()),
+                timestamp: cells.timestamp(),
+                value: cells.value().unwrap().to_vec(),
+            });
+        }
+        shown_cells += shown.len();
+        assert_eq!(shown, expected(&stored, &select), "case {case}: {text}");
+    }
+    assert!(shown_cells as u64 > cases, "{cases} queries show only {shown_cells} cells");
+}
