@@ -4,6 +4,7 @@ mod cache_sim;
 mod change;
 mod help;
 mod path;
+mod ql;
 mod rows;
 mod serve;
 mod stats;
@@ -30,6 +31,7 @@ use crate::ranges::ByteRange;
 pub(crate) use cache_sim::{CacheSim, Kind};
 pub(crate) use change::{Delete, Merge, Put, Transfer};
 use path::{DB, PathParser};
+pub(crate) use ql::{Ql, QlFormat};
 pub(crate) use rows::{Export, Import};
 pub(crate) use serve::{AuthClients, LogFormat, LogLevel, Security, Serve};
 pub(crate) use stats::{Stats, StatsFormat};
@@ -308,6 +310,9 @@ Example:
     /// Serve the store to Redis clients, until SIGTERM or Ctrl-C
     #[command(after_help = help::SERVE)]
     Serve(Box<Serve>),
+    /// Run statements of EskerQL on the store's tables: from the terminal, a pipe, or --execute
+    #[command(after_help = help::QL)]
+    Ql(Ql),
     /// Serve the store's tables to HBase's Thrift clients, until SIGTERM or Ctrl-C
     #[command(after_help = help::THRIFT)]
     Thrift(Thrift),

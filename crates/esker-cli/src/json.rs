@@ -95,7 +95,7 @@ fn printed(out: &mut Vec<u8>, data: DataType, print: impl FnOnce(&mut Vec<u8>) -
 }
 
 /// Appends `bytes` as a JSON string. Returns whether they had to become base64.
-fn text(out: &mut Vec<u8>, bytes: &[u8]) -> bool {
+pub(crate) fn text(out: &mut Vec<u8>, bytes: &[u8]) -> bool {
     match std::str::from_utf8(bytes) {
         Ok(text) => {
             // Writing to memory cannot fail.

@@ -7,7 +7,8 @@
 //! - `lines`, `unpack` and `feed` read input; `steady` reads files that others may write to meanwhile. `formats` are
 //!   the formats of rows. `writes` collects rows into batches. `stream` copies long values.
 //! - `output` and `json` print. `pack` compresses output. `unseen` gives a file its name once it is whole.
-//! - `shell` runs the same commands line by line; `interrupt` handles Ctrl-C.
+//! - `shell` runs the same commands line by line; `interrupt` handles Ctrl-C. `ql` runs statements on tables; `history` keeps
+//!   what was typed at a terminal.
 //!
 //! It is a library only so that `fuzz/` can reach it. Its one entry point is [`main`].
 
@@ -24,6 +25,7 @@ mod formats;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod history;
 mod interrupt;
 mod json;
 mod keyspace;
@@ -33,6 +35,7 @@ mod log;
 mod output;
 mod pack;
 mod progress;
+mod ql;
 mod ranges;
 mod shell;
 mod steady;

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Instant;
 
 use esker::{Db, ErrorKind, Options, ScanRange, Tree};
+use esker_table::{Error as TableError, Tables};
 
 use crate::args::Global;
 use crate::client::Database;
@@ -306,6 +307,16 @@ pub(crate) fn existing(global: &Global) -> Outcome<Db> {
         return Ok(db.clone());
     }
     let opened = patiently(global, || Ok(Db::open(&global.db, options(global).create(false))))?;
+    opened.map_err(|error| opening(global, error))
+}
+
+/// Opens the tables of the store, and creates it if it is absent.
+pub(crate) fn tables(global: &Global) -> Outcome<Tables> {
+    let opened = patiently(global, || match Tables::open(&global.db, options(global)) {
+        Ok(tables) => Ok(Ok(tables)),
+        Err(TableError::Store(error)) => Ok(Err(error)),
+        Err(error) => Err(Failure::store(error.to_string())),
+    })?;
     opened.map_err(|error| opening(global, error))
 }
 

@@ -38,6 +38,8 @@ pub enum Error {
         message: String,
         /// The line, cut to its surroundings, and a caret below the place.
         excerpt: String,
+        /// Whether more text might make a statement of it.
+        is_unfinished: bool,
     },
     /// The statement asks for something that the tables cannot do, or that contradicts itself.
     Impossible(String),
@@ -47,7 +49,7 @@ pub enum Error {
 
 impl Error {
     /// The error `message` at the byte `at` of `text`.
-    pub(crate) fn syntax(text: &[u8], at: usize, message: String) -> Error {
+    pub(crate) fn syntax(text: &[u8], at: usize, message: String, is_unfinished: bool) -> Error {
         let at = at.min(text.len());
         let (before, behind) = text.split_at(at);
         let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
@@ -62,7 +64,12 @@ impl Error {
         let rest: String = rest.into_iter().take(SHOWN_BEHIND).collect();
         let caret = " ".repeat(lead.chars().count());
         let excerpt = format!("  {lead}{rest}\n  {caret}^");
-        Error::Syntax { place: Place { byte: at, line, column }, message, excerpt }
+        Error::Syntax { place: Place { byte: at, line, column }, message, excerpt, is_unfinished }
+    }
+
+    /// Whether the text ends within a statement.
+    pub fn is_unfinished(&self) -> bool {
+        matches!(self, Error::Syntax { is_unfinished: true, .. })
     }
 }
 
@@ -75,7 +82,7 @@ fn shown(bytes: &[u8]) -> Vec<char> {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Syntax { place, message, excerpt } => {
+            Error::Syntax { place, message, excerpt, .. } => {
                 write!(f, "line {}, column {}: {message}\n{excerpt}", place.line, place.column)
             }
             Error::Impossible(message) => f.write_str(message),

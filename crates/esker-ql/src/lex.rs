@@ -58,7 +58,12 @@ impl<'a> Lexer<'a> {
     }
 
     pub(crate) fn wrong(&self, at: usize, message: impl Into<String>) -> Error {
-        Error::syntax(self.text, at, message.into())
+        Error::syntax(self.text, at, message.into(), false)
+    }
+
+    /// The error that the text ends within what begins at `at`.
+    pub(crate) fn unfinished(&self, at: usize, message: impl Into<String>) -> Error {
+        Error::syntax(self.text, at, message.into(), true)
     }
 
     fn byte(&self, ahead: usize) -> Option<u8> {
@@ -84,7 +89,7 @@ impl<'a> Lexer<'a> {
                 self.at += rest.iter().take_while(|byte| **byte != b'\n').count();
             } else if rest.starts_with(b"/*") {
                 let end = rest.get(2..).unwrap_or_default().windows(2).position(|pair| pair == b"*/");
-                let end = end.ok_or_else(|| self.wrong(self.at, "the comment has no end `*/`"))?;
+                let end = end.ok_or_else(|| self.unfinished(self.at, "the comment has no end `*/`"))?;
                 self.at += end + 4;
             } else {
                 return Ok(());
@@ -161,7 +166,7 @@ impl<'a> Lexer<'a> {
         self.at += 1;
         loop {
             let at = self.at;
-            let byte = self.byte(0).ok_or_else(|| self.wrong(start, "the string has no end"))?;
+            let byte = self.byte(0).ok_or_else(|| self.unfinished(start, "the string has no end"))?;
             self.at += 1;
             if byte == quote {
                 return Ok(bytes);
@@ -170,7 +175,7 @@ impl<'a> Lexer<'a> {
                 bytes.push(byte);
                 continue;
             }
-            let escaped = self.byte(0).ok_or_else(|| self.wrong(start, "the string has no end"))?;
+            let escaped = self.byte(0).ok_or_else(|| self.unfinished(start, "the string has no end"))?;
             self.at += 1;
             bytes.push(match escaped {
                 b'n' => b'\n',
@@ -202,7 +207,7 @@ impl<'a> Lexer<'a> {
         self.at += 2;
         loop {
             match self.byte(0) {
-                None => return Err(self.wrong(start, "the string has no end")),
+                None => return Err(self.unfinished(start, "the string has no end")),
                 Some(b'\'') => {
                     self.at += 1;
                     return Ok(bytes);
@@ -224,7 +229,7 @@ impl<'a> Lexer<'a> {
     pub(crate) fn regexp(&mut self) -> Result<Vec<u8>> {
         let (start, mut bytes) = (self.at.saturating_sub(1), Vec::new());
         loop {
-            let byte = self.byte(0).ok_or_else(|| self.wrong(start, "the expression has no end `/`"))?;
+            let byte = self.byte(0).ok_or_else(|| self.unfinished(start, "the expression has no end `/`"))?;
             self.at += 1;
             match (byte, self.byte(0)) {
                 (b'/', _) if std::str::from_utf8(&bytes).is_err() => {

@@ -19,7 +19,7 @@ mod tables;
 
 pub use error::{Error, Place, Result};
 pub use lex::STATEMENT_LEN_MAX;
-pub use parse::{ELEMENTS_MAX, Statements, statements};
+pub use parse::{ELEMENTS_MAX, Statements, milliseconds, statements};
 pub use print::KEYWORDS;
 pub use session::{Answer, Session};
 pub use statement::*;

@@ -11,6 +11,8 @@ mod query;
 mod schema;
 mod time;
 
+pub use time::milliseconds;
+
 use crate::error::{Error, Result};
 use crate::lex::{Kind, Lexer, Token, show};
 use crate::statement::{Column, Columns, Located, Qualifiers, Statement, TableName};
@@ -99,11 +101,15 @@ impl<'a> Parser<'a> {
     }
 
     fn expected_at(&self, token: &Token, what: &str) -> Error {
-        let found = match token.kind {
-            Kind::End => "the end of the text".to_owned(),
-            _ => show(self.text(token)),
-        };
-        self.lexer.wrong(token.start, format!("expected {what}, found {found}"))
+        match token.kind {
+            Kind::End => {
+                self.lexer.unfinished(token.start, format!("expected {what}, found the end of the text"))
+            }
+            _ => {
+                let found = show(self.text(token));
+                self.lexer.wrong(token.start, format!("expected {what}, found {found}"))
+            }
+        }
     }
 
     /// Counts an element of the statement.
@@ -305,7 +311,8 @@ impl<'a> Parser<'a> {
             return Err(self.expected("`;` or the end of the text"));
         }
         let text = self.lexer.slice(first.start, end.start);
-        Ok(Some(Located { place: first.start..first.start + text.trim_ascii_end().len(), statement }))
+        let place = first.start..first.start + text.trim_ascii_end().len();
+        Ok(Some(Located { place, is_ended: end.kind != Kind::End, statement }))
     }
 
     fn verb(&mut self) -> Result<Statement> {

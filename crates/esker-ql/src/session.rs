@@ -245,7 +245,7 @@ impl<T: Tables> Session<T> {
             }
             count += 1;
         }
-        lines.push(format!("shows {count} cells of {rows} rows"));
+        lines.push(format!("shows rows: {rows}, cells: {count}"));
         Ok(Answer::Names(lines))
     }
 
@@ -259,7 +259,7 @@ impl<T: Tables> Session<T> {
     }
 
     /// The whole name of a table.
-    fn whole(&self, table: &TableName) -> String {
+    pub fn whole(&self, table: &TableName) -> String {
         let namespace = table.namespace.as_deref().unwrap_or(&self.namespace);
         match namespace {
             "" | DEFAULT_NAMESPACE => table.name.clone(),

@@ -9,6 +9,8 @@ pub use esker_table::Comparison;
 pub struct Located {
     /// Its bytes in the text, without the `;`.
     pub place: Range<usize>,
+    /// Whether a `;` ends it, and not the end of the text.
+    pub is_ended: bool,
     /// What it says.
     pub statement: Statement,
 }

@@ -170,6 +170,16 @@ Examples:
   esker --db cache.db serve --resp unix:/run/user/1000/esker.sock --durability power
   redis-cli -p 6379 set greeting hello";
 
+pub(super) const QL: &str = "Statements end with `;`. At a terminal: several lines, history, completion of words, tables and columns; `exit` or Ctrl-D \
+ends. From a pipe or with --execute, the first statement that fails ends it. Cells are printed as a table at a terminal, \
+and as tab-separated text elsewhere. A store that does not exist is created. docs/eskerql.md describes the language.
+
+Examples:
+  esker --db stations.db ql
+  esker --db stations.db ql -e \"CREATE TABLE t (f); INSERT INTO t VALUES ('row', f:q, 'value'); SELECT * FROM t;\"
+  esker --db stations.db ql --format jsonl < report.ql
+  esker --db stations.db ql -e \"DUMP TABLE t INTO FILE 't.tsv.zst';\"";
+
 pub(super) const THRIFT: &str = "When it accepts connections, it prints the address (thrift 127.0.0.1:9090), and then `ready`. A store that does not \
 exist is created. SIGTERM or Ctrl-C: no new connections, running calls end, everything is synced; a second signal ends \
 it at once. Only this machine's clients can connect. docs/thrift.md has the methods, and where they differ from HBase's.

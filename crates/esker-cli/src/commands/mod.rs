@@ -21,6 +21,7 @@ mod manual;
 mod merge;
 mod port;
 mod put;
+mod ql;
 mod repair;
 #[cfg(fuzzing)]
 pub(crate) mod run;
@@ -70,6 +71,7 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Export(args) => export::run(&global, &args),
         Command::Shell(args) => crate::shell::run(global, &args),
         Command::Serve(args) => serve::run(&global, &args),
+        Command::Ql(args) => ql::run(&global, &args),
         Command::Thrift(args) => thrift::run(&global, &args),
         Command::CacheSim(args) => cache_sim::run(&global, &args),
         Command::Completions(args) => manual::completions(&args),
@@ -91,6 +93,7 @@ fn refuse_files(command: &Command) -> Outcome {
         Command::Repair => ("repair", ""),
         Command::Destroy(_) => ("destroy", "; `esker delete --all` empties a database"),
         Command::Serve(_) => ("serve", ""),
+        Command::Ql(_) => ("ql", ""),
         Command::Thrift(_) => ("thrift", ""),
         _ => return Ok(()),
     };

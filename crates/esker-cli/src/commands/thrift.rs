@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use esker_table::{Error as TableError, Tables};
 use esker_thrift::{Config, Error, Server};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -17,12 +16,7 @@ pub(crate) fn run(global: &Global, args: &Thrift) -> Outcome {
     let _log = Log::start_server("thrift", global, args.log_format, args.log_level)?;
     let config = config(args);
     config.check().map_err(failure)?;
-    let opened = store::patiently(global, || match Tables::open(&global.db, store::options(global)) {
-        Ok(tables) => Ok(Ok(tables)),
-        Err(TableError::Store(error)) => Ok(Err(error)),
-        Err(error) => Err(Failure::store(error.to_string())),
-    })?;
-    let tables = opened.map_err(|error| store::opening(global, error))?;
+    let tables = store::tables(global)?;
     let server = Server::bind(tables.clone(), config).map_err(failure)?;
     end_by_signals(&server)?;
     print(&server).map_err(|error| Failure::output(&"standard output", &error))?;

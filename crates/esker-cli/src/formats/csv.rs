@@ -99,7 +99,7 @@ impl Csv {
 
 /// Appends `field`, in quotes if needed. CSV does not need them around blanks at either end, but programs that read CSV
 /// do.
-pub(super) fn append(out: &mut Vec<u8>, field: &[u8]) {
+pub(crate) fn append(out: &mut Vec<u8>, field: &[u8]) {
     let special = |byte: &u8| matches!(byte, b'"' | b',' | b'\r' | b'\n');
     let at_ends = [field.first(), field.last()].into_iter().flatten().any(u8::is_ascii_whitespace);
     if !at_ends && !field.iter().any(special) {

@@ -13,10 +13,10 @@
 //! whole in both directions; a directory takes values of any length.
 
 pub(crate) mod columns;
-mod csv;
-mod fields;
+pub(crate) mod csv;
+pub(crate) mod fields;
 pub(crate) mod reader;
-mod tsv;
+pub(crate) mod tsv;
 pub(crate) mod values;
 pub(crate) mod writer;
 

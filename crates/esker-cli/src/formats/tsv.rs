@@ -6,7 +6,7 @@ use super::fields::Fields;
 use crate::escapes;
 
 /// Parses a line without its end.
-pub(super) fn parse(line: &[u8], fields: &mut Fields) -> Result<(), Cow<'static, str>> {
+pub(crate) fn parse(line: &[u8], fields: &mut Fields) -> Result<(), Cow<'static, str>> {
     fields.clear();
     fields.bytes.clear();
     fields.ends.clear();
@@ -19,7 +19,7 @@ pub(super) fn parse(line: &[u8], fields: &mut Fields) -> Result<(), Cow<'static,
 }
 
 /// Appends `field` with escapes, so that no byte of it counts as a tab or the end of a line.
-pub(super) fn append(out: &mut Vec<u8>, field: &[u8]) {
+pub(crate) fn append(out: &mut Vec<u8>, field: &[u8]) {
     escapes::append(out, field);
 }
 

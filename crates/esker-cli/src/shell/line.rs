@@ -73,7 +73,8 @@ pub(super) struct Typed {
 /// The definition, as the parser, the help and completion see it.
 pub(super) fn definition() -> clap::Command {
     // A shell in the shell would find the store locked.
-    Line::command().mut_subcommand("shell", |shell| shell.hide(true))
+    let hidden = |shell: clap::Command| shell.hide(true);
+    Line::command().mut_subcommand("shell", hidden).mut_subcommand("ql", hidden)
 }
 
 /// Reads the words of a line.

@@ -120,7 +120,7 @@ impl Session {
                     out.line("")
                 })?,
             },
-            Verb::Shared(Command::Shell(_)) => {
+            Verb::Shared(Command::Shell(_) | Command::Ql(_)) => {
                 return Err(Failure::usage("a shell cannot run inside the shell"));
             }
             Verb::Shared(command) => {

@@ -5,9 +5,7 @@
 //! rest must not be taken for a command.
 
 use std::env;
-use std::fs;
 use std::io;
-use std::path::PathBuf;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustyline::config::Configurer;
@@ -21,11 +19,9 @@ use super::session::{Next, Session};
 use crate::args::Shell;
 use crate::escapes;
 use crate::exit::{Failure, Outcome, note};
+use crate::history::History;
 use crate::interrupt;
 use crate::output::Out;
-
-/// How many lines the history has.
-const REMEMBERED: usize = 10_000;
 
 type Lines = Editor<Completion, DefaultHistory>;
 
@@ -35,17 +31,7 @@ const TYPED_AHEAD: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 pub(super) fn run(session: &mut Session, args: &Shell) -> Outcome {
     interrupt::install().map_err(|error| Failure::store(format!("cannot catch Ctrl-C: {error}")))?;
     let mut lines = editor().map_err(|error| Failure::store(format!("cannot read the terminal: {error}")))?;
-    let mut history = if args.no_history { None } else { history_file() };
-    if let Some(path) = &history
-        && let Err(error) = lines.load_history(path)
-        && !is_missing(&error)
-    {
-        note(&format!(
-            "cannot read the history file {}, so the shell keeps no lines in it: {error}",
-            path.display()
-        ));
-        history = None;
-    }
+    let mut history = History::load((!args.no_history).then_some("history"), &mut lines);
     let paste = Paste::default();
     lines.bind_sequence(Event::Any, paste.handler());
     let mut unfinished = (String::new(), String::new());
@@ -84,7 +70,7 @@ pub(super) fn run(session: &mut Session, args: &Shell) -> Outcome {
                 // The editor has shown the first line already.
                 Out::stdout()?.with(|out| out.line(&format!("{}{line}", prompt(session))))?;
             }
-            remember(&mut lines, line, &mut history);
+            history.remember(&mut lines, line);
             let mut ask = |question: &str| answer(&mut lines, &paste, question);
             // Failures are reported already.
             if let Ok(Next::End) = session.line(line.as_bytes(), Some(&mut ask)) {
@@ -133,41 +119,9 @@ fn drop_typed_ahead() {
     }
 }
 
-fn is_missing(error: &ReadlineError) -> bool {
-    // A first session has none.
-    matches!(error, ReadlineError::Io(error) if error.kind() == io::ErrorKind::NotFound)
-}
-
 fn editor() -> rustyline::Result<Lines> {
     let config = Config::builder().completion_type(CompletionType::List).build();
     let mut lines = Lines::with_config(config)?;
-    lines.set_max_history_size(REMEMBERED)?;
     lines.set_history_ignore_space(true);
     Ok(lines)
-}
-
-/// Adds a line to the history, and to its file at once, so that a killed shell loses nothing. If the file cannot be
-/// written, that is reported once, and the session continues without it.
-fn remember(lines: &mut Lines, line: &str, history: &mut Option<PathBuf>) {
-    if !matches!(lines.add_history_entry(line), Ok(true)) {
-        return;
-    }
-    if let Some(path) = history
-        && let Err(error) = lines.append_history(path)
-    {
-        note(&format!(
-            "cannot write the history file {}, so the shell keeps no more lines in it: {error}",
-            path.display()
-        ));
-        *history = None;
-    }
-}
-
-/// The file of the history, by the XDG base directory specification. `None` without a home.
-fn history_file() -> Option<PathBuf> {
-    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
-    let dir = state.join("esker");
-    let made: io::Result<()> = fs::create_dir_all(&dir);
-    made.ok().map(|()| dir.join("history"))
 }

@@ -20,6 +20,7 @@ mod media;
 mod operations;
 mod oracle;
 mod processes;
+mod ql;
 mod reader;
 mod readme;
 mod serve;

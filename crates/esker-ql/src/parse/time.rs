@@ -22,8 +22,13 @@ impl Parser<'_> {
     }
 }
 
-/// The milliseconds from 1970 to a date.
-pub(super) fn milliseconds(text: &[u8]) -> Option<i64> {
+/// The milliseconds from 1970 to a date `YYYY-MM-DD[ hh:mm[:ss[.mmm]]]` in UTC; `None`: it is none.
+///
+/// # Example
+/// ```
+/// assert_eq!(esker_ql::milliseconds(b"2023-11-14 22:13:20"), Some(1_700_000_000_000));
+/// ```
+pub fn milliseconds(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;
     let (date, clock) = text.split_once(' ').unwrap_or((text, ""));
     let mut parts = date.split('-');

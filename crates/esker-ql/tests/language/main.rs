@@ -1,6 +1,10 @@
 //! Texts, what the parser makes of them, and what the tables answer: scripts, random statements and queries, damage.
 
-#![allow(clippy::disallowed_methods, reason = "tests read scripts, and take a seed from the clock")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test that cannot go on should stop; tests read scripts, and take a seed from the clock"
+)]
 
 mod documents;
 mod queries;

@@ -1,0 +1,34 @@
+//! `esker ql`: statements of EskerQL on the tables of a store.
+//!
+//! ```text
+//! terminal ─> terminal (rustyline: several lines, history, complete) ─┐
+//! pipe, --execute, SOURCE ────────────────────────────────────────────┴─> runner ─> esker_ql::Session
+//!                                                                           ├─> output    cells in one of the formats
+//!                                                                           └─> files     LOAD DATA, DUMP TABLE, INTO FILE
+//! ```
+
+mod complete;
+mod files;
+mod load;
+mod output;
+mod runner;
+mod terminal;
+
+use std::io::{self, IsTerminal};
+
+use esker_table::Tables;
+
+use crate::args::{Ql, QlFormat};
+use crate::exit::Outcome;
+use runner::Runner;
+
+pub(crate) fn run(tables: Tables, args: &Ql) -> Outcome {
+    let is_shown = io::stdout().is_terminal();
+    let format = args.format.unwrap_or(if is_shown { QlFormat::Table } else { QlFormat::Tsv });
+    let mut runner = Runner::new(tables, format);
+    match &args.execute {
+        Some(text) => runner.read(text.as_bytes(), None),
+        None if is_shown && io::stdin().is_terminal() => terminal::run(&mut runner, args),
+        None => runner.read(io::stdin().lock(), None),
+    }
+}

@@ -1,0 +1,321 @@
+//! Cells in one of the formats.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use esker_ql::{Cells, Select, Session, Tables as _};
+use esker_table::Tables;
+
+use super::runner::failure;
+use crate::args::QlFormat;
+use crate::escapes;
+use crate::exit::Outcome;
+use crate::formats::{csv, tsv};
+use crate::json;
+use crate::output::Out;
+
+/// How many cells, or bytes of them, decide how wide the columns of a table are, and the widest that they get.
+const MEASURED: usize = 1000;
+const MEASURED_BYTES: usize = 4 << 20;
+const WIDTH_MAX: usize = 40;
+
+/// What is shown of cells.
+pub(super) struct Shown {
+    has_timestamps: bool,
+    has_values: bool,
+    is_escaped: bool,
+    /// Families whose values are numbers.
+    counters: BTreeSet<String>,
+}
+
+impl Shown {
+    /// Everything, as it is.
+    pub(super) const WHOLE: Shown =
+        Shown { has_timestamps: true, has_values: true, is_escaped: true, counters: BTreeSet::new() };
+
+    /// What a query shows.
+    pub(super) fn of(select: &Select, session: &Session<Tables>) -> Shown {
+        let options = &select.options;
+        // A file has the bytes, which can be loaded again.
+        let counters = match session.tables().schema(&session.whole(&select.table)) {
+            Ok(schema) if options.into_file.is_none() => {
+                let families = schema.groups().iter().flat_map(esker_table::AccessGroup::families);
+                families.filter(|family| family.is_counter()).map(|family| family.name().to_owned()).collect()
+            }
+            _ => BTreeSet::new(),
+        };
+        Shown {
+            has_timestamps: options.display_timestamps,
+            has_values: !options.keys_only,
+            is_escaped: !options.no_escape,
+            counters,
+        }
+    }
+
+    /// The value as it is shown: that of a counter as a number.
+    fn value<'a>(&self, cells: &'a dyn Cells) -> Outcome<Cow<'a, [u8]>> {
+        let value = cells.value().map_err(failure)?;
+        if self.counters.contains(cells.family())
+            && let Ok(number) = <[u8; 8]>::try_from(&value[..])
+        {
+            return Ok(Cow::Owned(i64::from_be_bytes(number).to_string().into_bytes()));
+        }
+        Ok(value)
+    }
+}
+
+/// Prints cells, one after the other.
+pub(super) fn cells(out: &mut Out, format: QlFormat, cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
+    match format {
+        QlFormat::Table => table(out, cells, shown),
+        QlFormat::Tsv => tab_separated(out, cells, shown),
+        QlFormat::Csv => comma_separated(out, cells, shown),
+        QlFormat::Jsonl => objects(out, cells, shown),
+        QlFormat::Xml => elements(out, cells, shown),
+    }
+}
+
+/// Writes cells as `LOAD DATA` reads them: tab-separated, with a header.
+pub(super) fn file_cells(out: &mut Out, cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
+    let timestamp = if shown.has_timestamps { "timestamp\t" } else { "" };
+    out.line(&format!("#{timestamp}row\tcolumn\tvalue"))?;
+    tab_separated(out, cells, shown)
+}
+
+/// `family:qualifier`.
+fn column(cells: &dyn Cells) -> Vec<u8> {
+    [cells.family().as_bytes(), b":", cells.qualifier()].concat()
+}
+
+fn tab_separated(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
+    let append = |out: &mut Vec<u8>, field: &[u8]| match shown.is_escaped {
+        true => tsv::append(out, field),
+        false => out.extend_from_slice(field),
+    };
+    while cells.advance().map_err(failure)? {
+        let value = shown.value(&*cells)?;
+        let buffer = out.buffer();
+        if shown.has_timestamps {
+            append(buffer, cells.timestamp().to_string().as_bytes());
+            buffer.push(b'\t');
+        }
+        append(buffer, cells.row());
+        buffer.push(b'\t');
+        append(buffer, cells.family().as_bytes());
+        buffer.push(b':');
+        append(buffer, cells.qualifier());
+        if shown.has_values {
+            buffer.push(b'\t');
+            append(buffer, &value);
+        }
+        buffer.push(b'\n');
+        out.spill()?;
+    }
+    Ok(())
+}
+
+fn comma_separated(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
+    let mut names = vec!["row", "column"];
+    names.extend(shown.has_timestamps.then_some("timestamp"));
+    names.extend(shown.has_values.then_some("value"));
+    out.line(&format!("{},base64", names.join(",")))?;
+    while cells.advance().map_err(failure)? {
+        let value = shown.value(&*cells)?;
+        let buffer = out.buffer();
+        let mut encoded = Vec::new();
+        let mut append = |buffer: &mut Vec<u8>, name, field: &[u8]| match std::str::from_utf8(field) {
+            Ok(_) => csv::append(buffer, field),
+            Err(_) => {
+                encoded.push(name);
+                buffer.extend_from_slice(STANDARD.encode(field).as_bytes());
+            }
+        };
+        append(buffer, "row", cells.row());
+        buffer.push(b',');
+        append(buffer, "column", &column(&*cells));
+        if shown.has_timestamps {
+            // Writing to memory cannot fail.
+            let _ = write!(buffer, ",{}", cells.timestamp());
+        }
+        if shown.has_values {
+            buffer.push(b',');
+            append(buffer, "value", &value);
+        }
+        let _ = writeln!(buffer, ",{}", encoded.join(" "));
+        out.spill()?;
+    }
+    Ok(())
+}
+
+fn objects(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
+    while cells.advance().map_err(failure)? {
+        let value = shown.value(&*cells)?;
+        let buffer = out.buffer();
+        let mut encoded = Vec::new();
+        let mut append = |buffer: &mut Vec<u8>, name: &'static str, field: &[u8]| {
+            // Writing to memory cannot fail.
+            let _ = write!(buffer, "\"{name}\":");
+            if json::text(buffer, field) {
+                encoded.push(name);
+            }
+        };
+        buffer.push(b'{');
+        append(buffer, "row", cells.row());
+        buffer.push(b',');
+        append(buffer, "family", cells.family().as_bytes());
+        buffer.push(b',');
+        append(buffer, "qualifier", cells.qualifier());
+        let _ = write!(buffer, ",\"timestamp\":{}", cells.timestamp());
+        if shown.has_values {
+            buffer.push(b',');
+            append(buffer, "value", &value);
+        }
+        for name in encoded {
+            let prefix = if name == "value" { String::new() } else { format!("{name}_") };
+            let _ = write!(buffer, ",\"{prefix}encoding\":\"base64\"");
+        }
+        buffer.extend_from_slice(b"}\n");
+        out.spill()?;
+    }
+    Ok(())
+}
+
+fn elements(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
+    out.line("<cells>")?;
+    while cells.advance().map_err(failure)? {
+        let value = shown.value(&*cells)?;
+        let buffer = out.buffer();
+        buffer.extend_from_slice(b"  <cell");
+        attribute(buffer, "row", cells.row());
+        attribute(buffer, "family", cells.family().as_bytes());
+        attribute(buffer, "qualifier", cells.qualifier());
+        attribute(buffer, "timestamp", cells.timestamp().to_string().as_bytes());
+        if shown.has_values {
+            match xml_text(&value) {
+                Some(text) => {
+                    buffer.push(b'>');
+                    append_xml(buffer, text);
+                }
+                None => {
+                    buffer.extend_from_slice(b" encoding=\"base64\">");
+                    buffer.extend_from_slice(STANDARD.encode(&value).as_bytes());
+                }
+            }
+            buffer.extend_from_slice(b"</cell>\n");
+        } else {
+            buffer.extend_from_slice(b"/>\n");
+        }
+        out.spill()?;
+    }
+    out.line("</cells>")
+}
+
+/// Appends ` name="..."`; bytes that are no text of XML as base64, and `name-encoding="base64"`.
+fn attribute(out: &mut Vec<u8>, name: &str, bytes: &[u8]) {
+    // Writing to memory cannot fail.
+    let _ = write!(out, " {name}=\"");
+    match xml_text(bytes) {
+        Some(text) => append_xml(out, text),
+        None => {
+            out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
+            let _ = write!(out, "\" {name}-encoding=\"base64");
+        }
+    }
+    out.push(b'"');
+}
+
+/// The bytes, if XML can hold them.
+fn xml_text(bytes: &[u8]) -> Option<&str> {
+    let is_char = |c: char| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..);
+    std::str::from_utf8(bytes).ok().filter(|text| text.chars().all(is_char))
+}
+
+fn append_xml(out: &mut Vec<u8>, text: &str) {
+    for c in text.chars() {
+        match c {
+            '<' => out.extend_from_slice(b"&lt;"),
+            '>' => out.extend_from_slice(b"&gt;"),
+            '&' => out.extend_from_slice(b"&amp;"),
+            '"' => out.extend_from_slice(b"&quot;"),
+            '\t' | '\n' | '\r' => {
+                // Writing to memory cannot fail.
+                let _ = write!(out, "&#{};", u32::from(c));
+            }
+            _ => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+}
+
+/// Columns side by side, as wide as the first cells need.
+fn table(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
+    let names: &[&str] =
+        if shown.has_timestamps { &["row", "column", "timestamp"] } else { &["row", "column"] };
+    let mut first: Vec<Vec<String>> = Vec::new();
+    let (mut has_more, mut bytes) = (false, 0);
+    while first.len() < MEASURED && bytes < MEASURED_BYTES {
+        has_more = cells.advance().map_err(failure)?;
+        if !has_more {
+            break;
+        }
+        let fields = fields(&*cells, shown)?;
+        bytes += fields.iter().map(String::len).sum::<usize>();
+        first.push(fields);
+    }
+    let widths: Vec<usize> = (0..names.len())
+        .map(|place| {
+            let widest = first.iter().map(|fields| fields[place].chars().count()).max();
+            widest.unwrap_or_default().min(WIDTH_MAX).max(names[place].len())
+        })
+        .collect();
+    let mut header: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    header.push(if shown.has_values { "value".to_owned() } else { String::new() });
+    if first.is_empty() {
+        return out.line("no cells");
+    }
+    line(out, &header, &widths)?;
+    out.line(
+        &widths
+            .iter()
+            .map(|width| "-".repeat(*width))
+            .chain(["-----".to_owned()])
+            .collect::<Vec<_>>()
+            .join("  "),
+    )?;
+    for fields in &first {
+        line(out, fields, &widths)?;
+    }
+    drop(first);
+    while has_more && cells.advance().map_err(failure)? {
+        line(out, &fields(&*cells, shown)?, &widths)?;
+    }
+    Ok(())
+}
+
+/// The fields of a line of a table.
+fn fields(cells: &dyn Cells, shown: &Shown) -> Outcome<Vec<String>> {
+    let text = |bytes: &[u8]| {
+        let mut text = Vec::new();
+        escapes::append_shown(&mut text, bytes);
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    let mut fields = vec![text(cells.row()), text(&column(cells))];
+    fields.extend(shown.has_timestamps.then(|| cells.timestamp().to_string()));
+    fields.push(if shown.has_values { text(&shown.value(cells)?) } else { String::new() });
+    Ok(fields)
+}
+
+fn line(out: &mut Out, fields: &[String], widths: &[usize]) -> Outcome {
+    let mut line = String::new();
+    for (place, field) in fields.iter().enumerate() {
+        let is_padded = place < widths.len();
+        line.push_str(field);
+        if is_padded {
+            let blanks = widths[place].saturating_sub(field.chars().count());
+            line.extend(std::iter::repeat_n(' ', blanks + 2));
+        }
+    }
+    out.line(line.trim_end())
+}

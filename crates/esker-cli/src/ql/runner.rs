@@ -1,0 +1,215 @@
+//! Runs statements one after the other, and prints their answers.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+
+use esker_ql::{Answer, Error, STATEMENT_LEN_MAX, Session, statements};
+use esker_table::Tables;
+
+use super::output::{Shown, cells};
+use super::{files, load};
+use crate::args::QlFormat;
+use crate::escapes;
+use crate::exit::{Failure, Outcome, note};
+use crate::interrupt;
+use crate::output::Out;
+
+/// How deep `SOURCE` may be within files that `SOURCE` reads.
+const SOURCES_MAX: usize = 16;
+
+/// A session, and how its answers are printed.
+pub(super) struct Runner {
+    session: Session<Tables>,
+    format: QlFormat,
+    /// How many files are being read one within the other.
+    sources: usize,
+}
+
+/// Where a text comes from.
+#[derive(Clone, Copy)]
+pub(super) struct Origin<'a> {
+    /// The file's name, if it is one.
+    name: Option<&'a str>,
+    /// How many lines of it were before the text, and how many characters of the text's first line.
+    lines: usize,
+    columns: usize,
+}
+
+impl Origin<'_> {
+    /// What was typed.
+    pub(super) const TYPED: Origin<'static> = Origin { name: None, lines: 0, columns: 0 };
+
+    /// Goes behind `text`.
+    fn pass(&mut self, text: &[u8]) {
+        let line = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        self.columns = if line == 0 { self.columns } else { 0 };
+        self.lines += newlines(text);
+        self.columns += String::from_utf8_lossy(&text[line..]).chars().count();
+    }
+
+    fn prefix(&self) -> String {
+        self.name.map(|name| format!("{name}: ")).unwrap_or_default()
+    }
+}
+
+impl Runner {
+    pub(super) fn new(tables: Tables, format: QlFormat) -> Runner {
+        Runner { session: Session::new(tables), format, sources: 0 }
+    }
+
+    pub(super) fn session(&self) -> &Session<Tables> {
+        &self.session
+    }
+
+    /// Runs all statements of `input`, each as soon as it is there. The first one that fails ends this.
+    pub(super) fn read(&mut self, input: impl Read, name: Option<&str>) -> Outcome {
+        let mut input = BufReader::with_capacity(1 << 16, input);
+        let (mut text, mut origin) = (Vec::new(), Origin { name, lines: 0, columns: 0 });
+        // A text that had a `;` at the end of a line and was unfinished is looked at again when it is twice as long, so that the
+        // effort stays in proportion.
+        let mut looked_at = 0;
+        loop {
+            let room = (STATEMENT_LEN_MAX + 2).saturating_sub(text.len()).max(1) as u64;
+            let read = input.by_ref().take(room).read_until(b'\n', &mut text);
+            let len = match read {
+                Ok(len) => len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    let name = name.unwrap_or("standard input");
+                    return Err(Failure::io("read", Path::new(name), &error));
+                }
+            };
+            let is_end = len == 0;
+            let is_long = text.len() > STATEMENT_LEN_MAX;
+            let is_promising = text.trim_ascii_end().ends_with(b";") && text.len() >= 2 * looked_at;
+            if !is_end && !is_long && !is_promising {
+                continue;
+            }
+            let done = self.text(&text, origin, is_end)?;
+            if is_end {
+                return Ok(());
+            }
+            if done == 0 && is_long {
+                return Err(Failure::usage(format!(
+                    "{}line {}: a statement has {STATEMENT_LEN_MAX} bytes at most; this one has more",
+                    origin.prefix(),
+                    origin.lines + 1
+                )));
+            }
+            origin.pass(&text[..done]);
+            text.drain(..done);
+            looked_at = text.len();
+        }
+    }
+
+    /// Runs the statements of `text`. Unless it `is_whole`, an unfinished one at its end stays. Returns the length of those
+    /// that were run, with what ends them.
+    pub(super) fn text(&mut self, text: &[u8], origin: Origin<'_>, is_whole: bool) -> Outcome<usize> {
+        let mut done = 0;
+        for statement in statements(text) {
+            interrupt::check()?;
+            let located = match statement {
+                Ok(located) if !located.is_ended && !is_whole => return Ok(done),
+                Ok(located) => located,
+                Err(error) if error.is_unfinished() && !is_whole => return Ok(done),
+                Err(error) => return Err(refused(&error, origin)),
+            };
+            let place = located.place;
+            let lines = origin.lines + newlines(&text[..place.start]);
+            self.execute(located.statement).map_err(|failure| match failure.message() {
+                Some(message) if lines > 0 || origin.name.is_some() => {
+                    note(&format!("{}line {}: {message}", origin.prefix(), lines + 1));
+                    Failure::reported(failure.code())
+                }
+                _ => failure,
+            })?;
+            let rest = &text[place.end..];
+            done = place.end + rest.iter().position(|byte| *byte == b';').map_or(rest.len(), |at| at + 1);
+        }
+        Ok(text.len())
+    }
+
+    fn execute(&mut self, statement: esker_ql::Statement) -> Outcome {
+        match self.session.execute(statement).map_err(failure)? {
+            Answer::Names(names) => lines(names.iter().map(String::as_bytes)),
+            Answer::Text(text) => lines(text.lines().map(str::as_bytes)),
+            Answer::Number(number) => lines([number.to_string().as_bytes()]),
+            Answer::Truth(is_so) => lines([is_so.to_string().as_bytes()]),
+            Answer::Bytes(bytes) => {
+                let mut line = Vec::new();
+                escapes::append(&mut line, &bytes);
+                lines([&line[..]])
+            }
+            Answer::Cells { cells: found, select } => {
+                let shown = Shown::of(&select, &self.session);
+                match &select.options.into_file {
+                    Some(file) => files::write(file, found, &shown),
+                    None => {
+                        let format = self.format;
+                        Out::stdout()?.with(|out| cells(out, format, found, &shown))
+                    }
+                }
+            }
+            Answer::Dump { cells, dump } => files::write(&dump.file, cells, &Shown::WHOLE),
+            Answer::Load { table, load } => load::run(self.session.tables(), &table, &load),
+            Answer::Source(file) => self.source(&file),
+            _ => Ok(()),
+        }
+    }
+
+    fn source(&mut self, file: &[u8]) -> Outcome {
+        let path = files::path(file);
+        if self.sources == SOURCES_MAX {
+            return Err(Failure::usage(format!(
+                "{}: SOURCE in files that SOURCE reads goes {SOURCES_MAX} files deep at most",
+                path.display()
+            )));
+        }
+        let opened = File::open(path).map_err(|error| Failure::io("read", path, &error))?;
+        self.sources += 1;
+        let done = self.read(opened, Some(&path.display().to_string()));
+        self.sources -= 1;
+        done
+    }
+}
+
+fn newlines(text: &[u8]) -> usize {
+    memchr::memchr_iter(b'\n', text).count()
+}
+
+fn lines<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
+    Out::stdout()?.with(|out| {
+        lines.into_iter().try_for_each(|line| {
+            out.part(line);
+            out.line("")
+        })
+    })
+}
+
+/// The failure of a statement that was read.
+pub(super) fn failure(error: Error) -> Failure {
+    match error {
+        Error::Table(esker_table::Error::Store(error)) => error.into(),
+        Error::Table(error @ esker_table::Error::Damaged(_)) => Failure::store(error.to_string()),
+        error => Failure::usage(error.to_string()),
+    }
+}
+
+/// Says why a text is no statement, with its place.
+fn refused(error: &Error, origin: Origin<'_>) -> Failure {
+    let Error::Syntax { place, message, excerpt, .. } = error else {
+        return Failure::usage(error.to_string());
+    };
+    let line = place.line + origin.lines;
+    let column = place.column + if place.line == 1 { origin.columns } else { 0 };
+    note(&format!("{}line {line}, column {column}: {message}", origin.prefix()));
+    let mut shown = Vec::new();
+    for line in excerpt.lines() {
+        escapes::append_shown(&mut shown, line.as_bytes());
+        shown.push(b'\n');
+    }
+    // A closed standard error is no failure.
+    let _ = io::stderr().lock().write_all(&shown);
+    Failure::usage_reported()
+}

@@ -1,0 +1,304 @@
+//! `esker ql`: statements from arguments, pipes, files and a terminal; files that are loaded and dumped.
+
+use std::fs;
+use std::path::Path;
+
+use rexpect::session::{PtySession, spawn_command};
+
+use crate::support::{Done, esker, esker_in, esker_with, run};
+
+/// A machine that is stopped for a while is no failure.
+const PATIENCE_MS: u64 = 60_000;
+
+/// Runs `statements` in the store of `dir`.
+fn ql(dir: &Path, statements: &str) -> Done {
+    ql_with(dir, &[], statements)
+}
+
+fn ql_with(dir: &Path, options: &[&str], statements: &str) -> Done {
+    let mut command = esker_in(dir);
+    command.arg("ql").args(options).args(["-e", statements]);
+    run(command, b"")
+}
+
+/// The same, when it succeeds: what it prints.
+#[track_caller]
+fn prints(dir: &Path, statements: &str) -> String {
+    let done = ql(dir, statements);
+    assert_eq!(done.code, 0, "{statements}: {}", done.stderr());
+    done.stdout()
+}
+
+#[track_caller]
+fn fails(done: &Done, code: i32, message: &str) {
+    assert!(done.code == code && done.stderr().contains(message), "{} {}", done.code, done.stderr());
+}
+
+const SAMPLE: &str = "CREATE TABLE t (f, n COUNTER); \
+    INSERT INTO t VALUES (1, 'row', f:q, 'value'), (5, 'r2', f:'a,b', x'00ff0a09'), (7, 'r3', f:x, 'two\nlines \"<&>'), \
+    (8, 'r3', n:c, x'0000000000000007');";
+
+#[test]
+fn cells_are_printed_in_each_format() {
+    let dir = tempfile::tempdir().unwrap();
+    prints(dir.path(), SAMPLE);
+    let shows = |format: &str| {
+        let done = ql_with(dir.path(), &["--format", format], "SELECT * FROM t DISPLAY_TIMESTAMPS");
+        assert_eq!(done.code, 0, "{}", done.stderr());
+        done.stdout()
+    };
+    assert_eq!(
+        shows("table"),
+        "row  column  timestamp  value\n---  ------  ---------  -----\nr2   f:a,b   5          \\x00\\xff\\n\\t\n\
+         r3   f:x     7          two\\nlines \"<&>\nr3   n:c     8          7\nrow  f:q     1          value\n"
+    );
+    assert_eq!(
+        shows("tsv"),
+        "5\tr2\tf:a,b\t\\x00\\xff\\n\\t\n7\tr3\tf:x\ttwo\\nlines \"<&>\n8\tr3\tn:c\t7\n1\trow\tf:q\tvalue\n"
+    );
+    assert_eq!(
+        shows("csv"),
+        "row,column,timestamp,value,base64\nr2,\"f:a,b\",5,AP8KCQ==,value\nr3,f:x,7,\"two\nlines \"\"<&>\",\n\
+         r3,n:c,8,7,\nrow,f:q,1,value,\n"
+    );
+    assert_eq!(
+        shows("jsonl").lines().next(),
+        Some(
+            r#"{"row":"r2","family":"f","qualifier":"a,b","timestamp":5,"value":"AP8KCQ==","encoding":"base64"}"#
+        )
+    );
+    assert_eq!(
+        shows("xml"),
+        "<cells>\n  <cell row=\"r2\" family=\"f\" qualifier=\"a,b\" timestamp=\"5\" encoding=\"base64\">AP8KCQ==</cell>\n  \
+         <cell row=\"r3\" family=\"f\" qualifier=\"x\" timestamp=\"7\">two&#10;lines &quot;&lt;&amp;&gt;</cell>\n  \
+         <cell row=\"r3\" family=\"n\" qualifier=\"c\" timestamp=\"8\">7</cell>\n  \
+         <cell row=\"row\" family=\"f\" qualifier=\"q\" timestamp=\"1\">value</cell>\n</cells>\n"
+    );
+    let keys = ql_with(dir.path(), &["--format", "csv"], "SELECT f FROM t KEYS_ONLY LIMIT 1");
+    assert_eq!(keys.stdout(), "row,column,base64\nr2,\"f:a,b\",\n");
+    assert_eq!(
+        prints(dir.path(), "SELECT f FROM t WHERE ROW = 'r3' NO_ESCAPE"),
+        "r3\tf:x\ttwo\nlines \"<&>\n"
+    );
+}
+
+#[test]
+fn what_fails_says_where_and_ends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let done = ql(dir.path(), "CREATE TABLE t (f); SELECT * FORM t; CREATE TABLE u (f)");
+    fails(
+        &done,
+        2,
+        "line 1, column 30: expected `FROM`, found `FORM`\n  CREATE TABLE t (f); SELECT * FORM t;",
+    );
+    let done = esker_with(dir.path(), "ql", b"SHOW TABLES;\n\nSELECT x\nFROM t;\nSHOW TABLES;");
+    fails(&done, 2, "line 3: the table \"t\" has no column family \"x\"");
+    assert_eq!(done.stdout(), "t\n");
+    fs::write(dir.path().join("a.ql"), "SHOW TABLES;\nSHOW\nNOTHING;").unwrap();
+    let done = ql(dir.path(), &format!("SOURCE '{}'", dir.path().join("a.ql").display()));
+    fails(&done, 2, "a.ql: line 3, column 1: expected");
+    fs::write(dir.path().join("b.ql"), format!("SOURCE '{}'", dir.path().join("b.ql").display())).unwrap();
+    fails(&esker_with(dir.path(), "ql", &fs::read(dir.path().join("b.ql")).unwrap()), 2, "16 files deep");
+    fails(&ql(dir.path(), "SOURCE 'nowhere'"), 3, "nowhere");
+    fails(&esker(dir.path(), "ql --url redis://127.0.0.1:1"), 2, "works on the files of a store");
+    fails(&esker_with(dir.path(), "shell", b"open\nql\n"), 2, "a shell cannot run inside the shell");
+}
+
+/// Statements are run as they come, wherever lines end; an unfinished one at the end is an error.
+#[test]
+fn statements_are_read_from_a_pipe() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "create table t (f)\n;\n-- a comment;\ninsert into t values ('a;\n', f:q, 'b;\n'\n);/* ;\n*/ select * from t;show tables";
+    let done = esker_with(dir.path(), "ql", text.as_bytes());
+    assert_eq!((done.code, done.stdout().as_str()), (0, "a;\\n\tf:q\tb;\\n\nt\n"), "{}", done.stderr());
+    fails(&esker_with(dir.path(), "ql", b"SHOW TABLES; SELECT 'a;\n"), 2, "line 1, column 21");
+    // A statement that is cut anywhere is no other statement.
+    let mut many = "EXISTS TABLE t;".repeat(10_000);
+    many.push_str("EXISTS TABLE u");
+    let done = esker_with(dir.path(), "ql", many.as_bytes());
+    assert_eq!(done.stdout(), format!("{}false\n", "true\n".repeat(10_000)));
+    let mut long = b"SHOW TABLES; USE '".to_vec();
+    long.resize(long.len() + (65 << 20), b'a');
+    let done = esker_with(dir.path(), "ql", &long);
+    fails(&done, 2, "bytes at most");
+    assert_eq!(done.stdout(), "t\n");
+}
+
+/// Any bytes in rows, qualifiers and values come back.
+#[test]
+fn a_dump_is_loaded_as_the_same_cells() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let all: String = (0..=255_u8).map(|byte| format!("{byte:02x}")).collect();
+    prints(
+        dir.path(),
+        &format!(
+            "CREATE TABLE t (f MAX_VERSIONS ALL, n COUNTER, ACCESS GROUP g (h)); CREATE TABLE u LIKE t; \
+             INSERT INTO t VALUES (1, x'{all}', f:x'{all}', x'{all}'), (2, x'{all}', f:x'{all}', ''), (3, 'r', h:, '\\\\N'), \
+             (4, 'r', n:'', x'7fffffffffffffff'); \
+             DUMP TABLE t INTO FILE '{}'; LOAD DATA INFILE '{}' INTO TABLE u; DUMP TABLE u INTO FILE '{}'; \
+             DUMP TABLE t INTO FILE '{}'",
+            file("t.tsv.zst"),
+            file("t.tsv.zst"),
+            file("u.tsv"),
+            file("t.tsv"),
+        ),
+    );
+    let dump = fs::read_to_string(file("t.tsv")).unwrap();
+    assert_eq!(dump.lines().count(), 5);
+    assert!(dump.starts_with("#timestamp\trow\tcolumn\tvalue\n"), "{dump}");
+    assert_eq!(fs::read_to_string(file("u.tsv")).unwrap(), dump);
+    // Part of it, and what a query shows.
+    prints(dir.path(), &format!("DUMP TABLE t COLUMNS n INTO FILE '{}'", file("n.tsv")));
+    assert_eq!(fs::read_to_string(file("n.tsv")).unwrap().lines().count(), 2);
+    prints(dir.path(), &format!("SELECT h FROM t INTO FILE '{}'", file("h.tsv")));
+    assert_eq!(fs::read_to_string(file("h.tsv")).unwrap(), "#row\tcolumn\tvalue\nr\th:\t\\\\N\n");
+    fails(&ql(dir.path(), "DUMP TABLE t INTO FILE '/nowhere/f'"), 3, "/nowhere/f");
+}
+
+#[test]
+fn rows_are_loaded_as_their_header_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        fs::write(dir.path().join(name), text).unwrap();
+        dir.path().join(name).display().to_string()
+    };
+    prints(dir.path(), "CREATE TABLE t (f, g)");
+    let loads = |options: &str, path: &str| {
+        ql(
+            dir.path(),
+            &format!("DELETE * FROM t WHERE ROW = 'a'; LOAD DATA INFILE {options} '{path}' INTO TABLE t"),
+        )
+    };
+    let shows = |options: &str, path: &str| {
+        let done = loads(options, path);
+        assert_eq!(done.code, 0, "{}", done.stderr());
+        let shown = prints(dir.path(), "SELECT * FROM t MAX_VERSIONS 1 DISPLAY_TIMESTAMPS");
+        prints(dir.path(), "DROP TABLE t; CREATE TABLE t (f, g)");
+        shown
+    };
+    let rows =
+        file("rows.tsv", "id\tf:x\tg\twhen\tcity\n7\t\\tv\t\t2023-11-14 22:13:20\toslo\n8\t\tw\t5\trome\n");
+    fails(&loads("", &rows), 2, "rows.tsv:1: the header: the table \"t\" has no column family \"when\"");
+    assert_eq!(
+        shows("TIMESTAMP_COLUMN = 'when' IGNORE_UNKNOWN_COLUMNS", &rows),
+        "1700000000000\t7\tf:x\t\\tv\n5\t8\tg:\tw\n"
+    );
+    assert_eq!(
+        shows("ROW_KEY_COLUMN = city + id TIMESTAMP_COLUMN = 'when'", &rows),
+        "1700000000000\toslo 7\tf:x\t\\tv\n5\trome 8\tg:\tw\n"
+    );
+    assert_eq!(
+        shows("TIMESTAMP_COLUMN = 'when' IGNORE_UNKNOWN_COLUMNS NO_ESCAPE", &rows),
+        "1700000000000\t7\tf:x\t\\\\tv\n5\t8\tg:\tw\n"
+    );
+    let keys = file("keys.tsv", "f:id\tg:at\n1\t2\n");
+    assert_eq!(
+        shows("TIMESTAMP_COLUMN = 'g:at' DUPLICATE_KEY_COLUMNS", &keys),
+        "2\t1\tf:id\t1\n2\t1\tg:at\t2\n"
+    );
+    // As ImportTsv has them.
+    let header = file("header", "HBASE_TS_KEY,HBASE_ROW_KEY,f:a,g:b\n");
+    let values = file("values.tsv", "3\tr\tx\ty\n\n4\ts\t\tz\n");
+    assert_eq!(
+        shows(&format!("HEADER_FILE = '{header}'"), &values),
+        "3\tr\tf:a\tx\n3\tr\tg:b\ty\n4\ts\tg:b\tz\n"
+    );
+    let cells = file("cells.tsv", "2\tr\tf:a\tx\n");
+    assert_eq!(shows("SINGLE_CELL_FORMAT", &cells), "2\tr\tf:a\tx\n");
+    let many = file("many.tsv", "id\tf:x\nr\t1\nr\t2\n");
+    assert_eq!(loads("ROW_UNIQUIFY_CHARS = 8", &many).code, 0);
+    let unlike = prints(dir.path(), "SELECT * FROM t WHERE 'r' < ROW");
+    assert!(
+        unlike.lines().count() == 2 && unlike.lines().all(|line| line.starts_with('r') && line.len() == 15),
+        "{unlike}"
+    );
+
+    // Damage: what is before it is stored.
+    for (text, message) in [
+        ("#row\tcolumn\tvalue\na\tf:x\t1\nb\tf:x\n", "bad.tsv:3: 2 fields, expected 3"),
+        (
+            "#row\tcolumn\tvalue\na\tf:x\t1\nb\tnothing:x\t2\n",
+            "bad.tsv:3: the table \"t\" has no column family \"nothing\"",
+        ),
+        (
+            "#timestamp\trow\tcolumn\tvalue\n1\ta\tf:x\t1\nnow\tb\tf:x\t2\n",
+            "bad.tsv:3: \"now\" is no timestamp",
+        ),
+        (
+            "#timestamp\trow\tcolumn\tvalue\n1\ta\tf:x\t1\n-1\tb\tf:x\t2\n",
+            "bad.tsv:3: \"-1\" is no timestamp",
+        ),
+        ("#row\tcolumn\tvalue\na\tf:x\t1\nb\tf:x\t\\q\n", "bad.tsv:3: "),
+    ] {
+        let bad = file("bad.tsv", text);
+        fails(&loads("", &bad), 2, message);
+        assert_eq!(prints(dir.path(), "SELECT f FROM t WHERE ROW = 'a' MAX_VERSIONS 1"), "a\tf:x\t1\n");
+    }
+    fails(&loads("", &file("empty.tsv", "\n")), 2, "empty.tsv:1: the header names no column");
+    fails(&loads("", &file("row.tsv", "#row\tcolumn\tvalue\n\tf:x\t1\n")), 2, "a row has 1 to 32767 bytes");
+    fails(&loads("", "/nowhere"), 3, "/nowhere");
+    fails(&loads("ROW_UNIQUIFY_CHARS = 1000", &many), 2, "64 at most");
+}
+
+fn terminal(dir: &Path) -> PtySession {
+    let mut command = esker_in(dir);
+    command.arg("ql");
+    command.env("XDG_STATE_HOME", dir.join("state")).env("TERM", "xterm").env("NO_COLOR", "1");
+    spawn_command(command, Some(PATIENCE_MS)).unwrap()
+}
+
+#[test]
+fn statements_are_typed_over_several_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut typed = terminal(dir.path());
+    let sees = |typed: &mut PtySession, text: &str| {
+        typed.exp_string(text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+    };
+    sees(&mut typed, "default> ");
+    typed.send_line("create table photos (title);").unwrap();
+    sees(&mut typed, "default> ");
+    typed.send_line("insert into photos").unwrap();
+    typed.send_line("values ('rose', title:en, 'A rose;');").unwrap();
+    sees(&mut typed, "default> ");
+    typed.send_line("select * form photos;").unwrap();
+    sees(&mut typed, "column 10: expected `FROM`");
+    sees(&mut typed, "default> ");
+    typed.send_line("select title from nothing;").unwrap();
+    sees(&mut typed, "there is no table");
+    sees(&mut typed, "default> ");
+    typed.send("select * from pho\t;\r").unwrap();
+    typed.flush().unwrap();
+    sees(&mut typed, "rose  title:en  A rose;");
+    sees(&mut typed, "default> ");
+    typed.send_line("create namespace shop; use shop;").unwrap();
+    sees(&mut typed, "shop> ");
+    typed.send_line("exit").unwrap();
+    typed.exp_eof().unwrap();
+    // What was typed earlier is there again.
+    let mut typed = terminal(dir.path());
+    sees(&mut typed, "default> ");
+    typed.send("\x1b[A\x1b[A\r").unwrap();
+    typed.flush().unwrap();
+    sees(&mut typed, "already");
+    sees(&mut typed, "default> ");
+    typed.send_control('d').unwrap();
+    typed.exp_eof().unwrap();
+}
+
+/// The commands of `docs/command-line.md`, as they stand there.
+#[test]
+fn the_documented_commands_do_what_they_should() {
+    let text =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/command-line.md")).unwrap();
+    let block =
+        text.split("## Tables").nth(1).unwrap().split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_esker")).parent().unwrap().display().to_string();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-ec", &format!("PATH={program}:$PATH\n{block}")]).current_dir(dir.path());
+    let done = run(shell, b"");
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    assert!(done.stdout().starts_with("{\"row\":\"ann\",\"family\":\"mail\""), "{}", done.stdout());
+    assert!(dir.path().join("people.tsv.zst").exists());
+}
