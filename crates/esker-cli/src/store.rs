@@ -192,6 +192,11 @@ pub(crate) fn check_outside(global: &Global, path: &Path) -> Outcome {
 /// The database of `--url`, if there is one: that of the URL, unless `--tree` names one.
 fn on_server(global: &Global) -> Outcome<Option<Database>> {
     let Some(url) = &global.url else { return Ok(None) };
+    if url.thrift().is_some() {
+        return Err(Failure::usage(
+            "a thrift:// URL is for `esker ql`: other commands work on redis:// and unix: URLs",
+        ));
+    }
     let number = match global.tree.strip_prefix("db") {
         _ if global.tree == "default" => url.database.unwrap_or(0),
         Some(digits) => tree_number(digits).ok_or_else(|| no_tree(&global.tree))?,

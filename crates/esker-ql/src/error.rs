@@ -45,6 +45,8 @@ pub enum Error {
     Impossible(String),
     /// What the tables say.
     Table(esker_table::Error),
+    /// What the server with the tables says, or its connection.
+    Remote(esker_thrift::CallError),
 }
 
 impl Error {
@@ -87,6 +89,7 @@ impl fmt::Display for Error {
             }
             Error::Impossible(message) => f.write_str(message),
             Error::Table(error) => error.fmt(f),
+            Error::Remote(error) => error.fmt(f),
         }
     }
 }
@@ -95,8 +98,15 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Table(error) => Some(error),
+            Error::Remote(error) => Some(error),
             Error::Syntax { .. } | Error::Impossible(_) => None,
         }
+    }
+}
+
+impl From<esker_thrift::CallError> for Error {
+    fn from(error: esker_thrift::CallError) -> Error {
+        Error::Remote(error)
     }
 }
 

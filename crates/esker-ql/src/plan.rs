@@ -16,7 +16,7 @@ use crate::print::quoted;
 use crate::statement::{Bound, CellPlace, Columns, Interval, Qualifiers, Rows, Select, Term, ValueTest};
 
 /// The most regular expressions of a query.
-const PATTERNS_MAX: usize = 32;
+pub(crate) const PATTERNS_MAX: usize = 32;
 
 /// How many characters [`Plan::describe`] prints of a condition.
 const DESCRIBED_MAX: usize = 200;

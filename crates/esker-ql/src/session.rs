@@ -36,9 +36,8 @@ const DEFAULT_NAMESPACE: &str = "default";
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
-pub struct Session<T> {
-    tables: T,
+pub struct Session {
+    tables: Box<dyn Tables + Send + Sync>,
     /// Empty: the default one.
     namespace: String,
 }
@@ -100,15 +99,21 @@ impl std::fmt::Debug for Answer {
     }
 }
 
-impl<T: Tables> Session<T> {
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("namespace", &self.namespace()).finish_non_exhaustive()
+    }
+}
+
+impl Session {
     /// A session in the namespace `default`.
-    pub fn new(tables: T) -> Session<T> {
-        Session { tables, namespace: String::new() }
+    pub fn new(tables: impl Tables + Send + Sync + 'static) -> Session {
+        Session { tables: Box::new(tables), namespace: String::new() }
     }
 
     /// The tables.
-    pub fn tables(&self) -> &T {
-        &self.tables
+    pub fn tables(&self) -> &dyn Tables {
+        &*self.tables
     }
 
     /// The namespace in use.

@@ -361,7 +361,7 @@ fn reply(
     let mut source = Source::new(protocol, message);
     let head = source.head()?;
     let wants_answer = head.purpose != Purpose::OneWay;
-    if head.purpose == Purpose::Answer {
+    if matches!(head.purpose, Purpose::Answer | Purpose::Exception) {
         fault(sink, &head, WRONG_TYPE, "this is an answer, and the server asks nothing");
         return Ok(true);
     }

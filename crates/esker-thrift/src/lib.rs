@@ -1,4 +1,5 @@
 //! Serves tables to clients of HBase's first Thrift interface: happybase, Hue, and whatever is generated from `Hbase.thrift`.
+//! [`Client`] is one, of this server or of HBase's.
 //!
 //! ```text
 //! bytes --> message --> Call --> tables --> rows, cells --> bytes
@@ -8,6 +9,7 @@
 //! arrive, within limits, and what cannot be read ends that client's connection and nothing else. `docs/thrift.md` is for
 //! users.
 
+mod client;
 mod connection;
 mod fail;
 #[cfg(fuzzing)]
@@ -19,4 +21,8 @@ mod scanners;
 mod server;
 mod wire;
 
+pub use client::{
+    CallError, CallResult, Change, Client, FamilyDescription, REPLY_LEN_MAX, RowCell, RowCells, RowChanges,
+    ScanRequest, Thrown,
+};
 pub use server::{Config, Error, Server, Stopper};

@@ -121,6 +121,8 @@ pub(crate) enum Purpose {
     OneWay,
     /// An answer, which no client sends.
     Answer,
+    /// An answer that tells of an error which the method does not declare.
+    Exception,
 }
 
 /// How a message begins.
@@ -236,7 +238,8 @@ impl<'a> Source<'a> {
     pub(crate) fn head(&mut self) -> Read<Head<'a>> {
         let purpose = |code: u8| match code {
             1 => Ok(Purpose::Call),
-            2 | 3 => Ok(Purpose::Answer),
+            2 => Ok(Purpose::Answer),
+            3 => Ok(Purpose::Exception),
             4 => Ok(Purpose::OneWay),
             _ => Err(Fault::Bad("a message is neither a call nor an answer")),
         };
@@ -317,7 +320,7 @@ impl<'a> Source<'a> {
     }
 
     /// The types of a map's keys and values, and how many pairs it has. An empty one may have no types.
-    fn pairs(&mut self) -> Read<(Kind, Kind, usize)> {
+    pub(crate) fn pairs(&mut self) -> Read<(Kind, Kind, usize)> {
         match self.protocol {
             Protocol::Binary => {
                 let [key, value] = self.array()?;
@@ -522,7 +525,15 @@ impl Sink {
 
     /// The head of an answer; `is_fault` for one that no method declares.
     pub(crate) fn head(&mut self, name: &[u8], sequence: i32, is_fault: bool) {
-        let code: u8 = if is_fault { 3 } else { 2 };
+        self.head_of(if is_fault { 3 } else { 2 }, name, sequence);
+    }
+
+    /// The head of a call.
+    pub(crate) fn call_head(&mut self, name: &[u8], sequence: i32) {
+        self.head_of(1, name, sequence);
+    }
+
+    fn head_of(&mut self, code: u8, name: &[u8], sequence: i32) {
         match self.protocol {
             Protocol::Binary => {
                 self.out.extend_from_slice(&[0x80, 1, 0, code]);

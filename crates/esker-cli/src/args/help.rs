@@ -178,7 +178,8 @@ Examples:
   esker --db stations.db ql
   esker --db stations.db ql -e \"CREATE TABLE t (f); INSERT INTO t VALUES ('row', f:q, 'value'); SELECT * FROM t;\"
   esker --db stations.db ql --format jsonl < report.ql
-  esker --db stations.db ql -e \"DUMP TABLE t INTO FILE 't.tsv.zst';\"";
+  esker --db stations.db ql -e \"DUMP TABLE t INTO FILE 't.tsv.zst';\"
+  esker ql --url thrift://127.0.0.1:9090 -e \"SHOW TABLES;\"      of esker thrift, or of an HBase cluster";
 
 pub(super) const THRIFT: &str = "When it accepts connections, it prints the address (thrift 127.0.0.1:9090), and then `ready`. A store that does not \
 exist is created. SIGTERM or Ctrl-C: no new connections, running calls end, everything is synced; a second signal ends \

@@ -316,6 +316,8 @@ impl Socket {
                 stream.set_write_timeout(each)?;
                 Stream::Unix(stream)
             }
+            // Refused before (`store::on_server`).
+            Address::Thrift(..) => return Err(io::ErrorKind::Unsupported.into()),
         };
         Ok(Socket { stream, patience })
     }

@@ -1,5 +1,5 @@
 //! Where a server is, and who asks it: `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or `unix:PATH` in the same forms that
-//! Redis' clients read (`unix:///run/esker.sock?db=1`, `redis+unix://...`).
+//! Redis' clients read (`unix:///run/esker.sock?db=1`, `redis+unix://...`). A server of tables is `thrift://HOST[:PORT]`.
 //!
 //! A URL may hold a password, so neither an error nor the debug form of a URL shows more than its address.
 
@@ -8,10 +8,12 @@ use std::path::PathBuf;
 
 /// The port of a URL that names none.
 const PORT: u16 = 6379;
+const THRIFT_PORT: u16 = 9090;
 
 /// What comes before the address.
 const TCP: &str = "redis://";
 const TLS: &str = "rediss://";
+const THRIFT: &str = "thrift://";
 const UNIX: [&str; 3] = ["redis+unix://", "unix://", "unix:"];
 
 /// Where a server listens.
@@ -19,6 +21,8 @@ const UNIX: [&str; 3] = ["redis+unix://", "unix://", "unix:"];
 pub(crate) enum Address {
     Tcp(String, u16),
     Unix(PathBuf),
+    /// By HBase's Thrift interface.
+    Thrift(String, u16),
 }
 
 /// A server, a database of it, and what its user says to be let in.
@@ -34,8 +38,10 @@ pub(crate) struct Url {
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.address {
-            Address::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Address::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Address::Tcp(host, port) | Address::Thrift(host, port) if host.contains(':') => {
+                write!(f, "[{host}]:{port}")
+            }
+            Address::Tcp(host, port) | Address::Thrift(host, port) => write!(f, "{host}:{port}"),
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -53,6 +59,9 @@ impl Url {
         if let Some(rest) = strip(text, TCP) {
             return tcp(rest);
         }
+        if let Some(rest) = strip(text, THRIFT) {
+            return thrift(rest);
+        }
         if strip(text, TLS).is_some() {
             return Err(
                 "this version of esker cannot encrypt a connection (rediss://): use redis:// through an SSH \
@@ -62,7 +71,10 @@ impl Url {
         }
         match UNIX.iter().find_map(|start| strip(text, start)) {
             Some(rest) => unix(rest),
-            None => Err("a URL is redis://[USER:PASSWORD@]HOST[:PORT][/DB], or unix:PATH[?db=DB]".to_owned()),
+            None => Err(
+                "a URL is redis://[USER:PASSWORD@]HOST[:PORT][/DB], unix:PATH[?db=DB] or, for `esker ql`, thrift://HOST[:PORT]"
+                    .to_owned(),
+            ),
         }
     }
 
@@ -71,12 +83,21 @@ impl Url {
         match self.address {
             Address::Tcp(..) => "redis://USER:PASSWORD@HOST:PORT",
             Address::Unix(_) => "unix://USER:PASSWORD@/ABSOLUTE/PATH",
+            Address::Thrift(..) => "thrift://HOST:PORT",
+        }
+    }
+
+    /// Host and port of a server of tables, if it is one.
+    pub(crate) fn thrift(&self) -> Option<(&str, u16)> {
+        match &self.address {
+            Address::Thrift(host, port) => Some((host, *port)),
+            _ => None,
         }
     }
 
     /// Whether `text` is meant as a URL and not as a path.
     pub(crate) fn is_meant(text: &str) -> bool {
-        [TCP, TLS].iter().chain(&UNIX).any(|start| strip(text, start).is_some())
+        [TCP, TLS, THRIFT].iter().chain(&UNIX).any(|start| strip(text, start).is_some())
     }
 }
 
@@ -93,6 +114,24 @@ fn tcp(rest: &str) -> Result<Url, String> {
     }
     let (authority, place) = authority.rsplit_once('@').unwrap_or(("", authority));
     let (user, password) = credentials(authority)?;
+    let (host, port) = host_and_port(place, PORT)?;
+    let database = if path.is_empty() { None } else { Some(number(path)?) };
+    Ok(Url { address: Address::Tcp(host, port), user, password, database })
+}
+
+fn thrift(rest: &str) -> Result<Url, String> {
+    let place = rest.strip_suffix('/').unwrap_or(rest);
+    if place.contains(['/', '?', '#', '@']) {
+        return Err(
+            "a thrift:// URL has a host and a port, and nothing else: its servers know no users".to_owned()
+        );
+    }
+    let (host, port) = host_and_port(place, THRIFT_PORT)?;
+    Ok(Url { address: Address::Thrift(host, port), user: None, password: None, database: None })
+}
+
+/// `HOST`, `HOST:PORT`, and the same with `[IPv6]`.
+fn host_and_port(place: &str, default: u16) -> Result<(String, u16), String> {
     let (host, port) = match place.strip_prefix('[').map(|rest| rest.split_once(']')) {
         Some(Some((host, ""))) => (host, None),
         Some(Some((host, behind))) => (host, Some(behind.strip_prefix(':').unwrap_or_default())),
@@ -103,11 +142,10 @@ fn tcp(rest: &str) -> Result<Url, String> {
         return Err("the URL names no host".to_owned());
     }
     let port = match port {
-        None => PORT,
+        None => default,
         Some(port) => port.parse().map_err(|_| "the URL's port is no number from 1 to 65535".to_owned())?,
     };
-    let database = if path.is_empty() { None } else { Some(number(path)?) };
-    Ok(Url { address: Address::Tcp(decoded(host)?, port), user, password, database })
+    Ok((decoded(host)?, port))
 }
 
 fn unix(rest: &str) -> Result<Url, String> {
@@ -196,6 +234,8 @@ mod tests {
         assert_eq!(parts("redis://:p%40%3a@h/0"), ("h:6379".to_owned(), None, some("p@:"), Some(0)));
         assert_eq!(parts("redis://ann:a:b@c@h"), ("h:6379".to_owned(), some("ann"), some("a:b@c"), None));
         assert_eq!(parts("redis://ann:@h"), ("h:6379".to_owned(), some("ann"), some(""), None));
+        assert_eq!(parts("thrift://localhost"), of("localhost:9090"));
+        assert_eq!(parts("thrift://[::1]:1/"), of("[::1]:1"));
         assert_eq!(parts("unix:demo.sock"), of("unix:demo.sock"));
         assert_eq!(parts("unix:a@b/c.sock"), of("unix:a@b/c.sock"));
         assert_eq!(parts("unix:u:p%40x.sock"), of("unix:u:p@x.sock"));
@@ -243,6 +283,10 @@ mod tests {
             "unix://u:sec/ret/secret@/run/x.sock",
             "rediss://u:secret@h",
             "redis://u:secret@h:x",
+            "thrift://",
+            "thrift://u:secret@h",
+            "thrift://h/t",
+            "thrift://h:x",
         ] {
             let message = Url::parse(text).expect_err(text);
             assert!(!message.contains("secret"), "{message}");

@@ -93,7 +93,6 @@ fn refuse_files(command: &Command) -> Outcome {
         Command::Repair => ("repair", ""),
         Command::Destroy(_) => ("destroy", "; `esker delete --all` empties a database"),
         Command::Serve(_) => ("serve", ""),
-        Command::Ql(_) => ("ql", ""),
         Command::Thrift(_) => ("thrift", ""),
         _ => return Ok(()),
     };

@@ -1,12 +1,24 @@
-//! `ql`: runs statements on the store's tables.
+//! `ql`: runs statements on the tables of the store, or of a server.
+
+use esker_ql::{Remote, Session};
 
 use crate::args::{Global, Ql};
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::{ql, store};
 
 pub(crate) fn run(global: &Global, args: &Ql) -> Outcome {
+    if let Some(url) = &global.url {
+        let Some((host, port)) = url.thrift() else {
+            return Err(Failure::usage(
+                "`esker ql` finds the tables of a server by HBase's Thrift interface: --url thrift://HOST:PORT",
+            ));
+        };
+        let tables = Remote::connect(host, port)
+            .map_err(|error| Failure::store(format!("cannot reach thrift://{url}: {error}")))?;
+        return ql::run(global, Session::new(tables), args);
+    }
     let tables = store::tables(global)?;
-    let done = ql::run(tables.clone(), args);
+    let done = ql::run(global, Session::new(tables.clone()), args);
     let closed = tables.db().clone().close();
     done?;
     Ok(closed?)

@@ -1,7 +1,6 @@
 //! Completion of words, tables, columns and files, and where a statement ends.
 
 use esker_ql::{KEYWORDS, Session, statements};
-use esker_table::Tables;
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper, Result};
@@ -24,13 +23,14 @@ pub(super) fn is_command(text: &str, word: &str) -> bool {
 }
 
 impl Completion {
-    pub(super) fn new(session: &Session<Tables>) -> Completion {
+    pub(super) fn new(session: &Session) -> Completion {
         let mut names = session.names().unwrap_or_default();
         names.extend(session.tables().namespaces().unwrap_or_default());
-        let of_tables: Vec<String> = session.tables().names().into_iter().take(NAMES_MAX).collect();
+        let of_tables: Vec<String> =
+            session.tables().names().unwrap_or_default().into_iter().take(NAMES_MAX).collect();
         for table in of_tables {
             // A table that was dropped meanwhile has none.
-            if let Ok(schema) = esker_ql::Tables::schema(session.tables(), &table) {
+            if let Ok(schema) = session.tables().schema(&table) {
                 let families = schema.groups().iter().flat_map(esker_table::AccessGroup::families);
                 names.extend(families.map(|family| family.name().to_owned()));
             }
@@ -104,6 +104,7 @@ impl Helper for Completion {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use esker_table::Tables;
     use rustyline::history::MemHistory;
 
     fn completed(line: &str) -> Vec<String> {

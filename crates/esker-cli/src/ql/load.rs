@@ -12,8 +12,8 @@ use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 
-use esker_ql::{Column, LoadData, NewCell, Tables as _, milliseconds};
-use esker_table::{TIMESTAMP_MAX, Tables};
+use esker_ql::{Column, LoadData, NewCell, Tables, milliseconds};
+use esker_table::TIMESTAMP_MAX;
 
 use super::files::path;
 use super::runner::failure;
@@ -45,7 +45,7 @@ enum Layout {
     Row { keys: Vec<usize>, timestamp: Option<usize>, columns: Vec<(usize, Column)>, width: usize },
 }
 
-pub(super) fn run(tables: &Tables, table: &str, load: &LoadData) -> Outcome {
+pub(super) fn run(tables: &dyn Tables, table: &str, load: &LoadData) -> Outcome {
     if load.row_uniquify_chars.is_some_and(|chars| chars > UNIQUIFY_MAX) {
         return Err(Failure::usage(format!("ROW_UNIQUIFY_CHARS: {UNIQUIFY_MAX} at most")));
     }
@@ -82,7 +82,7 @@ pub(super) fn run(tables: &Tables, table: &str, load: &LoadData) -> Outcome {
 
 /// The cells of a file on their way.
 struct Loading<'t> {
-    tables: &'t Tables,
+    tables: &'t dyn Tables,
     table: &'t str,
     load: &'t LoadData,
     /// The families of the table.

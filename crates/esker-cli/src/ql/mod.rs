@@ -1,4 +1,4 @@
-//! `esker ql`: statements of EskerQL on the tables of a store.
+//! `esker ql`: statements of EskerQL on the tables of a store or a server.
 //!
 //! ```text
 //! terminal ─> terminal (rustyline: several lines, history, complete) ─┐
@@ -16,16 +16,16 @@ mod terminal;
 
 use std::io::{self, IsTerminal};
 
-use esker_table::Tables;
+use esker_ql::Session;
 
-use crate::args::{Ql, QlFormat};
+use crate::args::{Global, Ql, QlFormat};
 use crate::exit::Outcome;
 use runner::Runner;
 
-pub(crate) fn run(tables: Tables, args: &Ql) -> Outcome {
+pub(crate) fn run(global: &Global, session: Session, args: &Ql) -> Outcome {
     let is_shown = io::stdout().is_terminal();
     let format = args.format.unwrap_or(if is_shown { QlFormat::Table } else { QlFormat::Tsv });
-    let mut runner = Runner::new(tables, format);
+    let mut runner = Runner::new(global, session, format);
     match &args.execute {
         Some(text) => runner.read(text.as_bytes(), None),
         None if is_shown && io::stdin().is_terminal() => terminal::run(&mut runner, args),

@@ -6,8 +6,7 @@ use std::io::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use esker_ql::{Cells, Select, Session, Tables as _};
-use esker_table::Tables;
+use esker_ql::{Cells, Select, Session};
 
 use super::runner::failure;
 use crate::args::QlFormat;
@@ -37,7 +36,7 @@ impl Shown {
         Shown { has_timestamps: true, has_values: true, is_escaped: true, counters: BTreeSet::new() };
 
     /// What a query shows.
-    pub(super) fn of(select: &Select, session: &Session<Tables>) -> Shown {
+    pub(super) fn of(select: &Select, session: &Session) -> Shown {
         let options = &select.options;
         // A file has the bytes, which can be loaded again.
         let counters = match session.tables().schema(&session.whole(&select.table)) {

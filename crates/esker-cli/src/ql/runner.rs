@@ -5,11 +5,12 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 use esker_ql::{Answer, Error, STATEMENT_LEN_MAX, Session, statements};
-use esker_table::Tables;
+
+use esker_thrift::CallError;
 
 use super::output::{Shown, cells};
 use super::{files, load};
-use crate::args::QlFormat;
+use crate::args::{Global, QlFormat};
 use crate::escapes;
 use crate::exit::{Failure, Outcome, note};
 use crate::interrupt;
@@ -20,7 +21,8 @@ const SOURCES_MAX: usize = 16;
 
 /// A session, and how its answers are printed.
 pub(super) struct Runner {
-    session: Session<Tables>,
+    global: Global,
+    session: Session,
     format: QlFormat,
     /// How many files are being read one within the other.
     sources: usize,
@@ -54,11 +56,11 @@ impl Origin<'_> {
 }
 
 impl Runner {
-    pub(super) fn new(tables: Tables, format: QlFormat) -> Runner {
-        Runner { session: Session::new(tables), format, sources: 0 }
+    pub(super) fn new(global: &Global, session: Session, format: QlFormat) -> Runner {
+        Runner { global: global.clone(), session, format, sources: 0 }
     }
 
-    pub(super) fn session(&self) -> &Session<Tables> {
+    pub(super) fn session(&self) -> &Session {
         &self.session
     }
 
@@ -144,14 +146,14 @@ impl Runner {
             Answer::Cells { cells: found, select } => {
                 let shown = Shown::of(&select, &self.session);
                 match &select.options.into_file {
-                    Some(file) => files::write(file, found, &shown),
+                    Some(file) => files::write(&self.global, file, found, &shown),
                     None => {
                         let format = self.format;
                         Out::stdout()?.with(|out| cells(out, format, found, &shown))
                     }
                 }
             }
-            Answer::Dump { cells, dump } => files::write(&dump.file, cells, &Shown::WHOLE),
+            Answer::Dump { cells, dump } => files::write(&self.global, &dump.file, cells, &Shown::WHOLE),
             Answer::Load { table, load } => load::run(self.session.tables(), &table, &load),
             Answer::Source(file) => self.source(&file),
             _ => Ok(()),
@@ -192,6 +194,7 @@ pub(super) fn failure(error: Error) -> Failure {
     match error {
         Error::Table(esker_table::Error::Store(error)) => error.into(),
         Error::Table(error @ esker_table::Error::Damaged(_)) => Failure::store(error.to_string()),
+        Error::Remote(error @ (CallError::Io(_) | CallError::Broken(_))) => Failure::store(error.to_string()),
         error => Failure::usage(error.to_string()),
     }
 }

@@ -100,7 +100,9 @@ fn what_fails_says_where_and_ends_it() {
     fs::write(dir.path().join("b.ql"), format!("SOURCE '{}'", dir.path().join("b.ql").display())).unwrap();
     fails(&esker_with(dir.path(), "ql", &fs::read(dir.path().join("b.ql")).unwrap()), 2, "16 files deep");
     fails(&ql(dir.path(), "SOURCE 'nowhere'"), 3, "nowhere");
-    fails(&esker(dir.path(), "ql --url redis://127.0.0.1:1"), 2, "works on the files of a store");
+    fails(&esker(dir.path(), "ql --url redis://127.0.0.1:1"), 2, "--url thrift://HOST:PORT");
+    fails(&esker(dir.path(), "ql --url thrift://127.0.0.1:1"), 3, "cannot reach thrift://127.0.0.1:1");
+    fails(&esker(dir.path(), "get a --url thrift://127.0.0.1:1"), 2, "a thrift:// URL is for `esker ql`");
     fails(&esker_with(dir.path(), "shell", b"open\nql\n"), 2, "a shell cannot run inside the shell");
 }
 
@@ -154,6 +156,7 @@ fn a_dump_is_loaded_as_the_same_cells() {
     prints(dir.path(), &format!("SELECT h FROM t INTO FILE '{}'", file("h.tsv")));
     assert_eq!(fs::read_to_string(file("h.tsv")).unwrap(), "#row\tcolumn\tvalue\nr\th:\t\\\\N\n");
     fails(&ql(dir.path(), "DUMP TABLE t INTO FILE '/nowhere/f'"), 3, "/nowhere/f");
+    fails(&ql(dir.path(), "DUMP TABLE t INTO FILE 'esker.db/f'"), 2, "in the store's own directory");
 }
 
 #[test]
@@ -284,6 +287,30 @@ fn statements_are_typed_over_several_lines() {
     sees(&mut typed, "default> ");
     typed.send_control('d').unwrap();
     typed.exp_eof().unwrap();
+}
+
+/// The tables of a server, by HBase's Thrift interface.
+#[test]
+fn a_server_is_asked_by_its_url() {
+    let dir = tempfile::tempdir().unwrap();
+    let serving = crate::thrift::serve(dir.path());
+    let url = format!("thrift://{}", serving.address);
+    let asks = |statements: &str| {
+        let mut command = esker_in(dir.path());
+        command.args(["ql", "--url", &url, "-e", statements]);
+        run(command, b"")
+    };
+    let rows = "#timestamp\trow\tcolumn\tvalue\n1\ta\tf:x\tone\n2\tb\tf:x\t\\x00\\t\n";
+    fs::write(dir.path().join("rows.tsv"), rows).unwrap();
+    let done = asks(
+        "CREATE TABLE t (f MAX_VERSIONS 1); LOAD DATA INFILE 'rows.tsv' INTO TABLE t; SELECT * FROM t; \
+        DUMP TABLE t INTO FILE 'dump.tsv'; ALTER TABLE t ADD (g)",
+    );
+    fails(&done, 2, "HBase's Thrift interface cannot alter tables");
+    assert_eq!(done.stdout(), "a\tf:x\tone\nb\tf:x\t\\x00\\t\n");
+    assert_eq!(fs::read_to_string(dir.path().join("dump.tsv")).unwrap(), rows);
+    // The store is the server's.
+    fails(&ql(dir.path(), "SHOW TABLES"), 3, "esker.db");
 }
 
 /// The commands of `docs/command-line.md`, as they stand there.

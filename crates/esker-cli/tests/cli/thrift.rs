@@ -13,9 +13,9 @@ use crate::support::{esker, esker_in};
 #[allow(dead_code, reason = "the gateway's own tests use the rest")]
 mod client;
 
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Drop for Serving {
@@ -25,7 +25,7 @@ impl Drop for Serving {
     }
 }
 
-fn serve(dir: &Path) -> Serving {
+pub(crate) fn serve(dir: &Path) -> Serving {
     let mut command = esker_in(dir);
     command.args(["thrift", "--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();

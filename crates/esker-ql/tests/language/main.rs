@@ -10,6 +10,7 @@ mod documents;
 mod queries;
 mod random;
 mod scripts;
+mod server;
 
 /// What a text gives: each statement printed, or the error.
 fn outcome(text: &[u8]) -> String {

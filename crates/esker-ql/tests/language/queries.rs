@@ -5,7 +5,9 @@
 //!        '-----> list                 |
 //! random query ---text--> SELECT ...: the cells are the same
 //! ```
-//! `ESKER_SEED` chooses the cells and the queries, `ESKER_CASES` the number of queries (default 20,000).
+//! `ESKER_SEED` chooses the cells and the queries, `ESKER_CASES` the number of queries (default 20,000 in this process, and
+//! 2,000 on a server, of which the latest versions are asked). `ESKER_HBASE_THRIFT` is the address of a server to ask, such as
+//! the gateway of an HBase; without it, one of Esker's is begun.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +17,7 @@ use esker_ql::{
 };
 
 use crate::random::{Random, seed};
+use crate::server::with_server;
 
 const ROWS: [&[u8]; 7] = [b"\0", b"a", b"a\0", b"ab", b"b", b"ba\xff", b"\xff"];
 const FAMILIES: [&str; 3] = ["f", "g", "h"];
@@ -93,10 +96,21 @@ fn meets(test: &ValueTest, value: &[u8]) -> bool {
 }
 
 /// What `select` shows of the cells.
-fn expected(stored: &Stored, select: &Select) -> Vec<Cell> {
+///
+/// With `is_latest`, only the latest version of a column is there, among those below the upper bound of the time.
+fn expected(stored: &Stored, select: &Select, is_latest_only: bool) -> Vec<Cell> {
     let mut rows: BTreeMap<&[u8], Vec<Cell>> = BTreeMap::new();
     for (place, versions) in stored {
-        for (timestamp, value) in versions.iter().rev() {
+        let is_below = |timestamp: i64| {
+            select.terms.iter().all(|term| match term {
+                Term::Time(interval) => {
+                    is_within(&Interval { low: None, high: interval.high.clone() }, &timestamp)
+                }
+                _ => true,
+            })
+        };
+        let seen = versions.iter().rev().filter(|(timestamp, _)| is_below(**timestamp));
+        for (timestamp, value) in seen.take(if is_latest_only { 1 } else { usize::MAX }) {
             let is_met = select.terms.iter().all(|term| match term {
                 Term::Rows(rows) => rows.iter().any(|rows| has_row(rows, &place.0)),
                 Term::Cells(cells) => cells.iter().any(|interval| has_place(interval, place)),
@@ -237,7 +251,7 @@ fn table() -> TableName {
     TableName { namespace: None, name: "t".to_owned() }
 }
 
-fn execute(session: &mut Session<esker_table::Tables>, text: &str) -> Answer {
+fn execute(session: &mut Session, text: &str) -> Answer {
     let mut answer = Answer::Done;
     for statement in statements(text.as_bytes()) {
         let statement = statement.unwrap_or_else(|error| panic!("{error}\nin {text}"));
@@ -247,11 +261,8 @@ fn execute(session: &mut Session<esker_table::Tables>, text: &str) -> Answer {
 }
 
 /// Makes a table with random cells.
-fn fill(random: &mut Random, session: &mut Session<esker_table::Tables>) -> Stored {
-    execute(
-        session,
-        "DROP TABLE IF EXISTS t; CREATE TABLE t (f MAX_VERSIONS ALL, g MAX_VERSIONS 2, ACCESS GROUP h (h))",
-    );
+fn fill(random: &mut Random, session: &mut Session, schema: &str) -> Stored {
+    execute(session, &format!("DROP TABLE IF EXISTS t; CREATE TABLE t ({schema})"));
     let mut stored = Stored::new();
     for _ in 0..random.below(120) {
         let CellPlace { row, column } = random.place();
@@ -292,19 +303,21 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-#[test]
-fn queries_show_what_a_list_of_cells_says() {
-    let cases: u64 = std::env::var("ESKER_CASES").map_or(20_000, |cases| cases.parse().unwrap());
+/// Asks random queries. With `is_latest`, of the latest versions only.
+fn ask(session: &mut Session, schema: &str, is_latest: bool, cases: u64) {
+    let cases = std::env::var("ESKER_CASES").map_or(cases, |cases| cases.parse().unwrap());
     let mut random = Random(seed());
-    let mut session = Session::new(esker_table::Tables::open_in_memory(esker::Options::default()).unwrap());
     let (mut stored, mut shown_cells) = (Stored::new(), 0);
     for case in 0..cases {
         if case % QUERIES_PER_TABLE == 0 {
-            stored = fill(&mut random, &mut session);
+            stored = fill(&mut random, session, schema);
         }
-        let select = random.query();
+        let mut select = random.query();
+        if is_latest {
+            select.options.max_versions = Some(1);
+        }
         let text = select.to_string();
-        let Answer::Cells { mut cells, .. } = execute(&mut session, &text) else { panic!("{text}") };
+        let Answer::Cells { mut cells, .. } = execute(session, &text) else { panic!("{text}") };
         let mut shown = Vec::new();
         while cells.advance().unwrap() {
             let family = FAMILIES.into_iter().find(|family| *family == cells.family()).unwrap();
@@ -314,8 +327,22 @@ fn queries_show_what_a_list_of_cells_says() {
                 value: cells.value().unwrap().to_vec(),
             });
         }
-        shown_cells += shown.len();
-        assert_eq!(shown, expected(&stored, &select), "case {case}: {text}");
+        shown_cells += shown.len() as u64;
+        assert_eq!(shown, expected(&stored, &select, is_latest), "case {case}: {text}");
     }
-    assert!(shown_cells as u64 > cases, "{cases} queries show only {shown_cells} cells");
+    assert!(shown_cells > cases, "{cases} queries show only {shown_cells} cells");
+}
+
+#[test]
+fn queries_show_what_a_list_of_cells_says() {
+    let tables = esker_table::Tables::open_in_memory(esker::Options::default()).unwrap();
+    let schema = "f MAX_VERSIONS ALL, g MAX_VERSIONS 2, ACCESS GROUP h (h)";
+    ask(&mut Session::new(tables), schema, false, 20_000);
+}
+
+#[test]
+fn a_server_shows_what_a_list_of_cells_says() {
+    with_server(|remote| {
+        ask(&mut Session::new(remote), "f MAX_VERSIONS ALL, g MAX_VERSIONS 2, h", true, 2_000);
+    });
 }

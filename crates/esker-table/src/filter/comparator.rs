@@ -153,6 +153,11 @@ impl Comparator {
         Ok(Comparator { what: What::Substring(text, pattern) })
     }
 
+    /// Whether `bytes` compare as equal: they are the same, begin so, or have a match.
+    pub fn is_match(&self, bytes: &[u8]) -> bool {
+        self.compare(bytes).is_eq()
+    }
+
     /// How `bytes` lie to what they are compared with.
     pub(super) fn compare(&self, bytes: &[u8]) -> Ordering {
         let found = |is_found: bool| if is_found { Ordering::Equal } else { Ordering::Less };

@@ -1,0 +1,293 @@
+//! Statements on the tables of a server, by HBase's first Thrift interface: an Esker server, or an HBase cluster.
+//!
+//! ```text
+//! SELECT ──> rows to scan, columns, what a filter of the server leaves out      (request)
+//!            rows ──> what is shown of each                                     (rows)
+//! ```
+//! The interface knows less than the language: scans show the latest version of a column, there are no access groups, and a
+//! table cannot be altered. Such a statement is `Impossible`, and says why. What the interface does not filter is filtered
+//! here.
+
+mod request;
+mod rows;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use esker_table::{AccessGroup, Comparison, Family, Schema};
+use esker_thrift::{CallError, CallResult, Change, Client, FamilyDescription, RowChanges, Thrown};
+
+use crate::error::{Error, Result};
+use crate::statement::{Action, Column, Columns, Condition, Delete, DeleteTime, NewCell, Qualifiers, Select};
+use crate::tables::{Cells, Tables};
+use request::Request;
+use rows::RemoteCells;
+
+/// The name of the one access group that tables of a server have.
+const GROUP: &str = "default";
+
+/// The namespace of tables that name none.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// The tables of a server. A clone shares the connection.
+///
+/// After a connection has failed, the next statement makes another one.
+#[derive(Debug, Clone)]
+pub struct Remote {
+    connection: Arc<Mutex<Connection>>,
+}
+
+/// A connection, and where it goes.
+#[derive(Debug)]
+struct Connection {
+    host: String,
+    port: u16,
+    client: Client,
+}
+
+impl Connection {
+    fn client(&mut self) -> CallResult<&mut Client> {
+        if self.client.is_broken() {
+            self.client = Client::connect(&self.host, self.port)?;
+        }
+        Ok(&mut self.client)
+    }
+}
+
+fn locked(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
+    // A call that was left in its midst is seen by the client: it is broken then.
+    connection.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the interface cannot do.
+fn cannot(what: &str) -> Error {
+    Error::Impossible(format!("HBase's Thrift interface cannot {what}"))
+}
+
+/// `family:qualifier`.
+fn name(column: &Column) -> Vec<u8> {
+    [column.family.as_bytes(), b":", &column.qualifier].concat()
+}
+
+impl Remote {
+    /// Connects to a server.
+    ///
+    /// # Errors
+    /// `Remote` when no address of the host accepts the connection.
+    pub fn connect(host: &str, port: u16) -> Result<Remote> {
+        let client = Client::connect(host, port).map_err(CallError::from)?;
+        let connection = Connection { host: host.to_owned(), port, client };
+        Ok(Remote { connection: Arc::new(Mutex::new(connection)) })
+    }
+
+    fn call<T>(&self, call: impl FnOnce(&mut Client) -> CallResult<T>) -> Result<T> {
+        Ok(call(locked(&self.connection).client()?)?)
+    }
+
+    /// A call about a table. If it fails and there is no such table, the error says so.
+    fn about<T>(&self, table: &str, call: impl FnOnce(&mut Client) -> CallResult<T>) -> Result<T> {
+        let failed = match self.call(call) {
+            Err(Error::Remote(error @ CallError::Thrown { .. })) => error,
+            done => return done,
+        };
+        let names = self.names()?;
+        if names.iter().any(|name| name == table) {
+            return Err(failed.into());
+        }
+        Err(esker_table::Error::NoTable(table.to_owned()).into())
+    }
+}
+
+impl Tables for Remote {
+    fn namespaces(&self) -> Result<Vec<String>> {
+        let mut namespaces = vec![DEFAULT_NAMESPACE.to_owned()];
+        namespaces.extend(self.names()?.iter().filter_map(|name| Some(name.split_once(':')?.0.to_owned())));
+        namespaces.sort_unstable();
+        namespaces.dedup();
+        Ok(namespaces)
+    }
+
+    fn create_namespace(&self, _: &str) -> Result<()> {
+        Err(cannot("make namespaces"))
+    }
+
+    fn drop_namespace(&self, _: &str) -> Result<()> {
+        Err(cannot("remove namespaces"))
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        let names = self.call(Client::table_names)?;
+        let mut names: Vec<String> =
+            names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn schema(&self, table: &str) -> Result<Schema> {
+        let families = self.about(table, |client| client.families(table.as_bytes()))?;
+        if families.is_empty() {
+            // HBase describes a table that it does not have as one without families.
+            return Err(esker_table::Error::NoTable(table.to_owned()).into());
+        }
+        Ok(Schema::new().group(GROUP, families.iter().map(family)))
+    }
+
+    fn create(&self, table: &str, schema: Schema) -> Result<()> {
+        if schema.groups().len() > 1 {
+            return Err(cannot("make access groups"));
+        }
+        let families = schema.groups().iter().flat_map(AccessGroup::families);
+        let families = families.map(description).collect::<Result<Vec<_>>>()?;
+        match self.call(|client| client.create_table(table.as_bytes(), &families)) {
+            Err(Error::Remote(CallError::Thrown { kind: Thrown::Exists, .. })) => {
+                Err(esker_table::Error::TableExists(table.to_owned()).into())
+            }
+            done => done,
+        }
+    }
+
+    fn alter(&self, _: &str, _: Schema) -> Result<()> {
+        Err(cannot("alter tables"))
+    }
+
+    fn rename(&self, _: &str, _: &str) -> Result<()> {
+        Err(cannot("rename tables"))
+    }
+
+    fn drop_table(&self, table: &str) -> Result<()> {
+        let is_enabled = self.about(table, |client| client.is_table_enabled(table.as_bytes()))?;
+        if is_enabled {
+            self.about(table, |client| client.disable_table(table.as_bytes()))?;
+        }
+        let dropped = self.about(table, |client| client.delete_table(table.as_bytes()));
+        if dropped.is_err() && is_enabled {
+            // It stays as it was, as far as that is possible; the first error is the one that counts.
+            drop(self.call(|client| client.enable_table(table.as_bytes())));
+        }
+        dropped
+    }
+
+    fn compact(&self, table: &str) -> Result<()> {
+        self.about(table, |client| client.major_compact(table.as_bytes()))
+    }
+
+    /// One call for each timestamp; all cells of a call count at once on an Esker server, those of a row on HBase.
+    fn insert(&self, table: &str, cells: Vec<NewCell>) -> Result<()> {
+        let mut calls: BTreeMap<Option<i64>, Vec<RowChanges>> = BTreeMap::new();
+        for NewCell { timestamp, row, column, value } in cells {
+            let rows = calls.entry(timestamp).or_default();
+            let change = Change { column: name(&column), value: Some(value) };
+            match rows.last_mut() {
+                Some(last) if last.row == row => last.changes.push(change),
+                _ => rows.push(RowChanges { row, changes: vec![change] }),
+            }
+        }
+        for (timestamp, rows) in &calls {
+            self.about(table, |client| client.mutate_rows(table.as_bytes(), rows, *timestamp))?;
+        }
+        Ok(())
+    }
+
+    fn delete(&self, table: &str, delete: &Delete) -> Result<()> {
+        let timestamp = match delete.time {
+            DeleteTime::Now => None,
+            DeleteTime::UpTo(timestamp) => Some(timestamp),
+            DeleteTime::Version(_) => return Err(cannot("delete single versions")),
+        };
+        if delete.columns.is_empty() {
+            return self.about(table, |client| client.delete_row(table.as_bytes(), &delete.row, timestamp));
+        }
+        let changes = delete.columns.iter().map(deletion).collect::<Result<Vec<_>>>()?;
+        let rows = [RowChanges { row: delete.row.clone(), changes }];
+        self.about(table, |client| client.mutate_rows(table.as_bytes(), &rows, timestamp))
+    }
+
+    fn increment(&self, table: &str, row: &[u8], column: &Column, by: i64) -> Result<i64> {
+        self.about(table, |client| client.increment(table.as_bytes(), row, &name(column), by))
+    }
+
+    fn append(&self, table: &str, row: &[u8], column: &Column, value: Vec<u8>) -> Result<Vec<u8>> {
+        let whole =
+            self.about(table, |client| client.append(table.as_bytes(), row, &name(column), &value))?;
+        Ok(whole.unwrap_or_default())
+    }
+
+    fn check(&self, table: &str, row: &[u8], conditions: &[Condition], then: Vec<Action>) -> Result<bool> {
+        let (column, expected) = match conditions {
+            [Condition::Absent(column)] => (column, None),
+            [Condition::Value { column, comparison: Comparison::Equal, value }] => (column, Some(&value[..])),
+            [_] => return Err(cannot("check anything but `=` and `IS ABSENT`")),
+            _ => return Err(cannot("check several conditions")),
+        };
+        let put = match then.as_slice() {
+            [Action::Insert { timestamp: None, column, value }] => {
+                Change { column: name(column), value: Some(value.clone()) }
+            }
+            _ => {
+                return Err(cannot(
+                    "do anything after a check but insert one cell, at the time of the write",
+                ));
+            }
+        };
+        self.about(table, |client| client.check_and_put(table.as_bytes(), row, &name(column), expected, &put))
+    }
+
+    fn select(&self, table: &str, select: &Select) -> Result<Box<dyn Cells>> {
+        let request = Request::of(select, &self.schema(table)?, table)?;
+        Ok(Box::new(RemoteCells::new(Arc::clone(&self.connection), table, request)))
+    }
+
+    fn explain(&self, table: &str, select: &Select) -> Result<Vec<String>> {
+        let request = Request::of(select, &self.schema(table)?, table)?;
+        let mut lines = vec![format!("table {table}, by HBase's Thrift interface")];
+        lines.extend(request.describe());
+        Ok(lines)
+    }
+}
+
+fn family(description: &FamilyDescription) -> Family {
+    let versions = u32::try_from(description.max_versions).ok();
+    let versions = versions.filter(|versions| *versions > 0 && *versions != i32::MAX as u32);
+    let ttl = u64::try_from(description.ttl_s).ok();
+    let ttl = ttl.filter(|ttl| *ttl > 0 && *ttl != i32::MAX as u64);
+    Family::new(String::from_utf8_lossy(&description.name))
+        .max_versions(versions)
+        .ttl(ttl.map(core::time::Duration::from_secs))
+}
+
+fn description(family: &Family) -> Result<FamilyDescription> {
+    if family.is_counter() {
+        return Err(cannot("make families of counters; INCREMENT works in any family"));
+    }
+    let versions = family.kept_versions().map_or(Ok(i32::MAX), i32::try_from);
+    let ttl_s = match family.time_to_live() {
+        None => i32::MAX,
+        Some(ttl) => match i32::try_from(ttl.as_secs()) {
+            Ok(seconds) if ttl.subsec_nanos() == 0 && seconds > 0 => seconds,
+            _ => {
+                return Err(cannot(
+                    "make a family with such a time to live: it is 1 to 2^31 - 1 whole seconds",
+                ));
+            }
+        },
+    };
+    Ok(FamilyDescription {
+        name: family.name().as_bytes().to_vec(),
+        max_versions: versions.unwrap_or(i32::MAX),
+        ttl_s,
+    })
+}
+
+/// The delete of columns.
+fn deletion(columns: &Columns) -> Result<Change> {
+    let column = match &columns.qualifiers {
+        Qualifiers::All => columns.family.clone().into_bytes(),
+        Qualifiers::Exactly(qualifier) => [columns.family.as_bytes(), b":", qualifier].concat(),
+        Qualifiers::Prefix(_) | Qualifiers::Regexp(_) => {
+            return Err(Error::Impossible(format!(
+                "DELETE {columns}: a delete names families and columns, not patterns of columns"
+            )));
+        }
+    };
+    Ok(Change { column, value: None })
+}

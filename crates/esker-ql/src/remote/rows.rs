@@ -1,0 +1,192 @@
+//! The cells of a query, as rows come from the server.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex};
+
+use esker_thrift::{RowCell, RowCells, ScanRequest};
+
+use super::request::{Received, Request, RowRange};
+use super::{Connection, locked};
+use crate::error::Result;
+use crate::tables::Cells;
+
+/// How many rows the first call asks for, and the most.
+const ROWS_FIRST: i32 = 16;
+const ROWS_MAX: i32 = 4096;
+
+/// A call asks for more rows than the one before as long as a reply has fewer bytes than this, and for fewer above.
+const REPLY_LEN: usize = 1 << 20;
+
+/// How many cells of a row come at once, where rows need not be whole.
+const CELLS_MAX: i32 = 1000;
+
+/// The cells of a query.
+pub(super) struct RemoteCells {
+    connection: Arc<Mutex<Connection>>,
+    table: Vec<u8>,
+    request: Request,
+    /// The ranges that are to come, the next one last, and the one that is scanned with its scanner.
+    ranges: Vec<RowRange>,
+    scanned: Option<(RowRange, i32)>,
+    rows_wanted: i32,
+    /// Rows that have come, and the cells of the one that is shown.
+    received: std::vec::IntoIter<RowCells>,
+    row: Vec<u8>,
+    cells: std::vec::IntoIter<Received>,
+    cell: Received,
+}
+
+impl RemoteCells {
+    pub(super) fn new(connection: Arc<Mutex<Connection>>, table: &str, mut request: Request) -> RemoteCells {
+        let mut ranges = std::mem::take(&mut request.ranges);
+        ranges.reverse();
+        RemoteCells {
+            connection,
+            table: table.as_bytes().to_vec(),
+            ranges: if request.time.is_empty() { Vec::new() } else { ranges },
+            request,
+            scanned: None,
+            rows_wanted: ROWS_FIRST,
+            received: Vec::new().into_iter(),
+            row: Vec::new(),
+            cells: Vec::new().into_iter(),
+            cell: Received { family: String::new(), qualifier: Vec::new(), timestamp: 0, value: Vec::new() },
+        }
+    }
+
+    /// Opens a scanner over the next range. `false`: there is none.
+    fn open(&mut self) -> Result<bool> {
+        let Some(range) = self.ranges.pop() else { return Ok(false) };
+        let Request { columns, filter, time, is_reversed, needs_rows, .. } = &self.request;
+        // Backward, the first row is included and the last one is not: what is too much is left out by `Self::fits`.
+        let (start, stop) = match is_reversed {
+            true => (range.stop.clone().unwrap_or_default(), Vec::new()),
+            false => (range.start.clone(), range.stop.clone().unwrap_or_default()),
+        };
+        let scan = ScanRequest {
+            start,
+            stop,
+            timestamp: (time.end != i64::MAX).then_some(time.end),
+            columns: columns.clone(),
+            filter: filter.clone(),
+            cells_max: if *needs_rows { 0 } else { CELLS_MAX },
+            is_reversed: *is_reversed,
+        };
+        let scanner = locked(&self.connection).client()?.open_scanner(&self.table, &scan)?;
+        self.scanned = Some((range, scanner));
+        Ok(true)
+    }
+
+    /// Takes more rows from the server. `false`: there are none.
+    fn receive(&mut self) -> Result<bool> {
+        loop {
+            let Some((_, scanner)) = self.scanned else {
+                if !self.open()? {
+                    return Ok(false);
+                }
+                continue;
+            };
+            let rows = locked(&self.connection).client()?.next_rows(scanner, self.rows_wanted)?;
+            if rows.is_empty() {
+                self.close();
+                continue;
+            }
+            let len: usize = rows.iter().flat_map(|row| &row.cells).map(|cell| cell.value.len()).sum();
+            self.rows_wanted = match len {
+                0..REPLY_LEN => (self.rows_wanted * 2).min(ROWS_MAX),
+                _ => (self.rows_wanted / 2).max(1),
+            };
+            self.received = rows.into_iter();
+            return Ok(true);
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some((_, scanner)) = self.scanned.take() {
+            // A scanner that cannot be closed now ends with its lease.
+            if let Ok(client) = locked(&self.connection).client() {
+                drop(client.close_scanner(scanner));
+            }
+        }
+    }
+
+    /// Goes to the next row of which something is shown, or to a part of it. `false`: there is none.
+    fn next_row(&mut self) -> Result<bool> {
+        loop {
+            let Some(RowCells { row, cells }) = self.received.next() else {
+                if !self.receive()? {
+                    return Ok(false);
+                }
+                continue;
+            };
+            let range = self.scanned.as_ref().map(|(range, _)| range);
+            if range.is_some_and(|range| self.request.is_reversed && row < range.start) {
+                self.received = Vec::new().into_iter();
+                self.close();
+                continue;
+            }
+            if range.is_some_and(|range| range.stop.as_ref().is_some_and(|stop| row >= *stop)) {
+                continue;
+            }
+            let mut cells: Vec<Received> = cells.into_iter().map(received).collect();
+            cells.sort_by(|one, other| (&one.family, &one.qualifier).cmp(&(&other.family, &other.qualifier)));
+            self.request.shown(&row, &mut cells);
+            if !cells.is_empty() {
+                (self.row, self.cells) = (row, cells.into_iter());
+                return Ok(true);
+            }
+        }
+    }
+}
+
+fn received(cell: RowCell) -> Received {
+    let RowCell { column, timestamp, value } = cell;
+    let colon = column.iter().position(|byte| *byte == b':').unwrap_or(column.len());
+    let (family, qualifier) = column.split_at(colon);
+    Received {
+        family: String::from_utf8_lossy(family).into_owned(),
+        qualifier: qualifier.get(1..).unwrap_or_default().to_vec(),
+        timestamp,
+        value,
+    }
+}
+
+impl Drop for RemoteCells {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Cells for RemoteCells {
+    fn advance(&mut self) -> Result<bool> {
+        loop {
+            if let Some(cell) = self.cells.next() {
+                self.cell = cell;
+                return Ok(true);
+            }
+            if !self.next_row()? {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn row(&self) -> &[u8] {
+        &self.row
+    }
+
+    fn family(&self) -> &str {
+        &self.cell.family
+    }
+
+    fn qualifier(&self) -> &[u8] {
+        &self.cell.qualifier
+    }
+
+    fn timestamp(&self) -> i64 {
+        self.cell.timestamp
+    }
+
+    fn value(&self) -> Result<Cow<'_, [u8]>> {
+        Ok(Cow::Borrowed(&self.cell.value))
+    }
+}

@@ -1,0 +1,634 @@
+//! A client of HBase's first Thrift interface: of an Esker server, or of the gateway of an HBase cluster.
+//!
+//! It speaks the binary protocol without frames, as both understand. A reply takes memory as its bytes arrive, up to
+//! [`REPLY_LEN_MAX`]. A connection on which something else than the awaited reply arrives is of no use any more.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use crate::wire::{Fault, Kind, Measure, Protocol, Purpose, Sink, Source};
+
+/// The longest reply.
+pub const REPLY_LEN_MAX: usize = 256 << 20;
+
+/// How long a connection may take to be made, for each address of the host.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+
+/// After a silence of this length, the kernel asks whether the server still exists.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// How many bytes a read asks for at least.
+const READ_LEN: usize = 64 << 10;
+
+/// Why a call has failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The connection has failed.
+    Io(io::Error),
+    /// What has arrived is no reply to the call.
+    Broken(String),
+    /// What the server throws: an `IOError`, an `IllegalArgument`, an `AlreadyExists`, or something undeclared.
+    Thrown {
+        /// Which one.
+        kind: Thrown,
+        /// What it says.
+        message: String,
+    },
+}
+
+/// What a server throws.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Thrown {
+    /// `IOError`
+    Io,
+    /// `IllegalArgument`
+    Argument,
+    /// `AlreadyExists`
+    Exists,
+    /// An error that the method does not declare.
+    Other,
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallError::Io(error) => write!(f, "the connection has failed: {error}"),
+            CallError::Broken(message) => write!(f, "no reply of HBase's Thrift interface: {message}"),
+            // HBase sends a stack trace; its first line says what is wrong.
+            CallError::Thrown { message, .. } => f.write_str(message.lines().next().unwrap_or("no message")),
+        }
+    }
+}
+
+impl std::error::Error for CallError {}
+
+impl From<io::Error> for CallError {
+    fn from(error: io::Error) -> CallError {
+        CallError::Io(error)
+    }
+}
+
+impl From<Fault> for CallError {
+    fn from(fault: Fault) -> CallError {
+        CallError::Broken(match fault {
+            Fault::Missing(bytes) => format!("{bytes} bytes are missing"),
+            Fault::Bad(what) => what.to_owned(),
+        })
+    }
+}
+
+/// The result of a call.
+pub type CallResult<T> = Result<T, CallError>;
+
+/// A column family, as the interface describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FamilyDescription {
+    /// Its name, without a colon.
+    pub name: Vec<u8>,
+    /// How many versions it keeps.
+    pub max_versions: i32,
+    /// How many seconds its cells live; `i32::MAX`, or below 1: for ever.
+    pub ttl_s: i32,
+}
+
+/// A put, or a delete of a column or a family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// `family:qualifier`; for a delete also `family`.
+    pub column: Vec<u8>,
+    /// The value that is put; `None`: a delete.
+    pub value: Option<Vec<u8>>,
+}
+
+/// Changes of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowChanges {
+    /// Its key.
+    pub row: Vec<u8>,
+    /// The changes.
+    pub changes: Vec<Change>,
+}
+
+/// What a scanner reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScanRequest {
+    /// The first row.
+    pub start: Vec<u8>,
+    /// The row at which it ends, without it; empty: the end of the table.
+    pub stop: Vec<u8>,
+    /// Timestamps below this one.
+    pub timestamp: Option<i64>,
+    /// `family` or `family:qualifier`; none: all.
+    pub columns: Vec<Vec<u8>>,
+    /// A filter in HBase's filter language.
+    pub filter: Option<Vec<u8>>,
+    /// More cells of a row than these are another result; 0: rows are whole.
+    pub cells_max: i32,
+    /// From the last row to the first: `start` is above `stop`.
+    pub is_reversed: bool,
+}
+
+/// A cell of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowCell {
+    /// `family:qualifier`.
+    pub column: Vec<u8>,
+    /// In milliseconds since 1970.
+    pub timestamp: i64,
+    /// Its bytes.
+    pub value: Vec<u8>,
+}
+
+/// A row, or a part of one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RowCells {
+    /// Its key.
+    pub row: Vec<u8>,
+    /// Its cells, in the order in which the server has sent them.
+    pub cells: Vec<RowCell>,
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+pub struct Client {
+    stream: TcpStream,
+    sequence: i32,
+    /// Memory for messages.
+    buffer: Vec<u8>,
+    is_broken: bool,
+}
+
+#[allow(clippy::redundant_closure_for_method_calls, reason = "a method of `Source` is of one lifetime only")]
+impl Client {
+    /// Connects to `host`.
+    ///
+    /// # Errors
+    /// When no address of the host accepts the connection.
+    pub fn connect(host: &str, port: u16) -> io::Result<Client> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+        for address in (host, port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, CONNECT_TIME) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
+                    rustix::net::sockopt::set_tcp_keepidle(&stream, KEEPALIVE)?;
+                    return Ok(Client { stream, sequence: 0, buffer: Vec::new(), is_broken: false });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Whether an earlier call has left the connection of no use.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// The names of all tables.
+    ///
+    /// # Errors
+    /// As all methods: the connection's, or what the server throws.
+    pub fn table_names(&mut self) -> CallResult<Vec<Vec<u8>>> {
+        self.ask("getTableNames", |_| {}, |source| list(source, |source| source.bytes().map(<[u8]>::to_vec)))
+    }
+
+    /// The column families of a table, sorted by name.
+    pub fn families(&mut self, table: &[u8]) -> CallResult<Vec<FamilyDescription>> {
+        let mut families: Vec<FamilyDescription> = self.ask(
+            "getColumnDescriptors",
+            |sink| bytes(sink, 0, 1, table),
+            |source| {
+                let (key, value, count) = source.pairs()?;
+                if count > 0 && (key, value) != (Kind::Bytes, Kind::Struct) {
+                    return Err(Fault::Bad("a map has pairs of other types than the method's"));
+                }
+                (0..count)
+                    .map(|_| {
+                        source.bytes()?;
+                        family(source)
+                    })
+                    .collect()
+            },
+        )?;
+        families.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(families)
+    }
+
+    /// Makes a table.
+    pub fn create_table(&mut self, table: &[u8], families: &[FamilyDescription]) -> CallResult<()> {
+        self.tell("createTable", |sink| {
+            bytes(sink, 0, 1, table);
+            sink.field(1, 2, Kind::List);
+            let count = sink.list(Kind::Struct);
+            for family in families {
+                bytes(sink, 0, 1, &family.name);
+                sink.field(1, 2, Kind::I32);
+                sink.i32(family.max_versions);
+                sink.field(2, 9, Kind::I32);
+                sink.i32(family.ttl_s);
+                sink.stop();
+            }
+            sink.close(count, families.len() as u32);
+        })
+    }
+
+    /// Lets a table be read and written again.
+    pub fn enable_table(&mut self, table: &[u8]) -> CallResult<()> {
+        self.tell("enableTable", |sink| bytes(sink, 0, 1, table))
+    }
+
+    /// Lets a table be neither read nor written.
+    pub fn disable_table(&mut self, table: &[u8]) -> CallResult<()> {
+        self.tell("disableTable", |sink| bytes(sink, 0, 1, table))
+    }
+
+    /// Whether a table may be read and written.
+    pub fn is_table_enabled(&mut self, table: &[u8]) -> CallResult<bool> {
+        self.ask("isTableEnabled", |sink| bytes(sink, 0, 1, table), |source| source.bool())
+    }
+
+    /// Removes a table, which is disabled.
+    pub fn delete_table(&mut self, table: &[u8]) -> CallResult<()> {
+        self.tell("deleteTable", |sink| bytes(sink, 0, 1, table))
+    }
+
+    /// Asks for a merge of all files of a table.
+    pub fn major_compact(&mut self, table: &[u8]) -> CallResult<()> {
+        self.tell("majorCompact", |sink| bytes(sink, 0, 1, table))
+    }
+
+    /// Changes rows, with this timestamp or the time of the write: of each row, the puts first.
+    pub fn mutate_rows(
+        &mut self,
+        table: &[u8],
+        rows: &[RowChanges],
+        timestamp: Option<i64>,
+    ) -> CallResult<()> {
+        let name = if timestamp.is_some() { "mutateRowsTs" } else { "mutateRows" };
+        self.tell(name, |sink| {
+            bytes(sink, 0, 1, table);
+            sink.field(1, 2, Kind::List);
+            let count = sink.list(Kind::Struct);
+            for RowChanges { row, changes } in rows {
+                bytes(sink, 0, 1, row);
+                sink.field(1, 2, Kind::List);
+                let count = sink.list(Kind::Struct);
+                for Change { column, value } in changes {
+                    sink.field_bool(0, 1, value.is_none());
+                    bytes(sink, 1, 2, column);
+                    if let Some(value) = value {
+                        bytes(sink, 2, 3, value);
+                    }
+                    sink.stop();
+                }
+                sink.close(count, changes.len() as u32);
+                sink.stop();
+            }
+            sink.close(count, rows.len() as u32);
+            if let Some(timestamp) = timestamp {
+                sink.field(2, 3, Kind::I64);
+                sink.i64(timestamp);
+            }
+        })
+    }
+
+    /// Deletes a row up to a timestamp, or up to now.
+    pub fn delete_row(&mut self, table: &[u8], row: &[u8], timestamp: Option<i64>) -> CallResult<()> {
+        let name = if timestamp.is_some() { "deleteAllRowTs" } else { "deleteAllRow" };
+        self.tell(name, |sink| {
+            bytes(sink, 0, 1, table);
+            bytes(sink, 1, 2, row);
+            if let Some(timestamp) = timestamp {
+                sink.field(2, 3, Kind::I64);
+                sink.i64(timestamp);
+            }
+        })
+    }
+
+    /// Adds to a number. Returns the sum.
+    pub fn increment(&mut self, table: &[u8], row: &[u8], column: &[u8], by: i64) -> CallResult<i64> {
+        let write = |sink: &mut Sink| {
+            bytes(sink, 0, 1, table);
+            bytes(sink, 1, 2, row);
+            bytes(sink, 2, 3, column);
+            sink.field(3, 4, Kind::I64);
+            sink.i64(by);
+        };
+        self.ask("atomicIncrement", write, |source| source.i64())
+    }
+
+    /// Appends to a value. Returns the whole value, if the server sends it.
+    pub fn append(
+        &mut self,
+        table: &[u8],
+        row: &[u8],
+        column: &[u8],
+        value: &[u8],
+    ) -> CallResult<Option<Vec<u8>>> {
+        let write = |sink: &mut Sink| {
+            sink.field(0, 1, Kind::Struct);
+            bytes(sink, 0, 1, table);
+            bytes(sink, 1, 2, row);
+            for (last, given) in [(2, column), (3, value)] {
+                sink.field(last, last + 1, Kind::List);
+                let count = sink.list(Kind::Bytes);
+                sink.bytes(given);
+                sink.close(count, 1);
+            }
+            sink.stop();
+        };
+        let cells = self.ask("append", write, |source| list(source, cell))?;
+        Ok(cells.into_iter().next().map(|(_, value)| value))
+    }
+
+    /// Puts `value` if the latest cell of `column` has the bytes `expected`, or if there is none. Returns whether it did.
+    pub fn check_and_put(
+        &mut self,
+        table: &[u8],
+        row: &[u8],
+        column: &[u8],
+        expected: Option<&[u8]>,
+        put: &Change,
+    ) -> CallResult<bool> {
+        let write = |sink: &mut Sink| {
+            bytes(sink, 0, 1, table);
+            bytes(sink, 1, 2, row);
+            bytes(sink, 2, 3, column);
+            let last = match expected {
+                Some(expected) => {
+                    bytes(sink, 3, 5, expected);
+                    5
+                }
+                None => 3,
+            };
+            sink.field(last, 6, Kind::Struct);
+            sink.field_bool(0, 1, false);
+            bytes(sink, 1, 2, &put.column);
+            bytes(sink, 2, 3, put.value.as_deref().unwrap_or_default());
+            sink.stop();
+        };
+        self.ask("checkAndPut", write, |source| source.bool())
+    }
+
+    /// Opens a scanner. Returns its number.
+    pub fn open_scanner(&mut self, table: &[u8], scan: &ScanRequest) -> CallResult<i32> {
+        let write = |sink: &mut Sink| {
+            bytes(sink, 0, 1, table);
+            sink.field(1, 2, Kind::Struct);
+            bytes(sink, 0, 1, &scan.start);
+            let mut last = 1;
+            if !scan.stop.is_empty() {
+                bytes(sink, last, 2, &scan.stop);
+                last = 2;
+            }
+            if let Some(timestamp) = scan.timestamp {
+                sink.field(last, 3, Kind::I64);
+                sink.i64(timestamp);
+                last = 3;
+            }
+            if !scan.columns.is_empty() {
+                sink.field(last, 4, Kind::List);
+                let count = sink.list(Kind::Bytes);
+                scan.columns.iter().for_each(|column| sink.bytes(column));
+                sink.close(count, scan.columns.len() as u32);
+                last = 4;
+            }
+            if let Some(filter) = &scan.filter {
+                bytes(sink, last, 6, filter);
+                last = 6;
+            }
+            if scan.cells_max > 0 {
+                sink.field(last, 7, Kind::I32);
+                sink.i32(scan.cells_max);
+                last = 7;
+            }
+            // The cells of a row in their order.
+            sink.field_bool(last, 8, true);
+            sink.field_bool(8, 9, scan.is_reversed);
+            sink.stop();
+        };
+        self.ask("scannerOpenWithScan", write, |source| source.i32())
+    }
+
+    /// The next rows of a scanner, `rows` at most. None: it is at its end.
+    pub fn next_rows(&mut self, scanner: i32, rows: i32) -> CallResult<Vec<RowCells>> {
+        let write = |sink: &mut Sink| {
+            sink.field(0, 1, Kind::I32);
+            sink.i32(scanner);
+            sink.field(1, 2, Kind::I32);
+            sink.i32(rows);
+        };
+        self.ask("scannerGetList", write, |source| list(source, row))
+    }
+
+    /// Closes a scanner.
+    pub fn close_scanner(&mut self, scanner: i32) -> CallResult<()> {
+        self.tell("scannerClose", |sink| {
+            sink.field(0, 1, Kind::I32);
+            sink.i32(scanner);
+        })
+    }
+
+    /// A call that returns nothing.
+    fn tell(&mut self, name: &str, write: impl FnOnce(&mut Sink)) -> CallResult<()> {
+        self.call(name, write, |_| Ok(())).map(drop)
+    }
+
+    /// A call that returns something.
+    fn ask<T>(
+        &mut self,
+        name: &str,
+        write: impl FnOnce(&mut Sink),
+        read: impl FnMut(&mut Source<'_>) -> Result<T, Fault>,
+    ) -> CallResult<T> {
+        self.call(name, write, read)?.ok_or_else(|| CallError::Broken(format!("{name} has no result")))
+    }
+
+    fn call<T>(
+        &mut self,
+        name: &str,
+        write: impl FnOnce(&mut Sink),
+        read: impl FnMut(&mut Source<'_>) -> Result<T, Fault>,
+    ) -> CallResult<Option<T>> {
+        if self.is_broken {
+            return Err(CallError::Broken("an earlier call has failed: connect again".to_owned()));
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        let mut sink = Sink::new(Protocol::Binary, buffer);
+        sink.call_head(name.as_bytes(), self.sequence);
+        write(&mut sink);
+        sink.stop();
+        // Whatever fails on the way leaves a reply, or a part of one, that nobody waits for.
+        self.is_broken = true;
+        self.stream.write_all(&sink.out)?;
+        let mut reply = sink.out;
+        reply.clear();
+        let end = self.receive(&mut reply)?;
+        let answer = answer(reply.get(..end).unwrap_or_default(), name, self.sequence, read);
+        self.is_broken = reply.len() > end || matches!(answer, Err(CallError::Io(_) | CallError::Broken(_)));
+        self.buffer = if reply.capacity() > 4 << 20 { Vec::new() } else { reply };
+        answer
+    }
+
+    /// Reads a message into `reply`. Returns its length.
+    fn receive(&mut self, reply: &mut Vec<u8>) -> CallResult<usize> {
+        let (mut measure, mut missing) = (Measure::default(), 0);
+        loop {
+            if reply.len() + missing > REPLY_LEN_MAX {
+                return Err(CallError::Broken(format!("a reply has more than {REPLY_LEN_MAX} bytes")));
+            }
+            let start = reply.len();
+            reply.resize(start + missing.clamp(READ_LEN, 1 << 20), 0);
+            let read = self.stream.read(reply.get_mut(start..).unwrap_or_default());
+            reply.truncate(start + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => return Err(CallError::Io(io::ErrorKind::UnexpectedEof.into())),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(CallError::Io(error)),
+            }
+            match measure.len(Protocol::Binary, reply) {
+                Ok(len) => return Ok(len),
+                Err(Fault::Missing(bytes)) => missing = bytes,
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+    }
+}
+
+/// What a reply says.
+fn answer<T>(
+    reply: &[u8],
+    name: &str,
+    sequence: i32,
+    mut read: impl FnMut(&mut Source<'_>) -> Result<T, Fault>,
+) -> CallResult<Option<T>> {
+    let mut source = Source::new(Protocol::Binary, reply);
+    let head = source.head()?;
+    if head.purpose == Purpose::Exception {
+        let message = message(&mut source)?;
+        return Err(CallError::Thrown { kind: Thrown::Other, message });
+    }
+    if head.purpose != Purpose::Answer || head.name != name.as_bytes() || head.sequence != sequence {
+        return Err(CallError::Broken(format!("expected an answer to {name}, found another message")));
+    }
+    let (mut result, mut last) = (None, 0);
+    while let Some(field) = source.field(&mut last)? {
+        let kind = match (field.id, field.kind) {
+            (0, _) => {
+                result = Some(read(&mut source)?);
+                continue;
+            }
+            (1, Kind::Struct) => Thrown::Io,
+            (2, Kind::Struct) => Thrown::Argument,
+            (3, Kind::Struct) => Thrown::Exists,
+            (_, kind) => {
+                source.skip(kind)?;
+                continue;
+            }
+        };
+        let message = message(&mut source)?;
+        return Err(CallError::Thrown { kind, message });
+    }
+    Ok(result)
+}
+
+/// The message of an exception.
+fn message(source: &mut Source<'_>) -> Result<String, Fault> {
+    let (mut message, mut last) = (String::new(), 0);
+    while let Some(field) = source.field(&mut last)? {
+        match (field.id, field.kind) {
+            (1, Kind::Bytes) => message = String::from_utf8_lossy(source.bytes()?).into_owned(),
+            (_, kind) => source.skip(kind)?,
+        }
+    }
+    Ok(message)
+}
+
+/// Writes a field of bytes.
+fn bytes(sink: &mut Sink, last: i16, id: i16, bytes: &[u8]) {
+    sink.field(last, id, Kind::Bytes);
+    sink.bytes(bytes);
+}
+
+fn list<T>(
+    source: &mut Source<'_>,
+    mut read: impl FnMut(&mut Source<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let (_, count) = source.list()?;
+    (0..count).map(|_| read(source)).collect()
+}
+
+fn family(source: &mut Source<'_>) -> Result<FamilyDescription, Fault> {
+    let mut family = FamilyDescription { name: Vec::new(), max_versions: 3, ttl_s: i32::MAX };
+    let mut last = 0;
+    while let Some(field) = source.field(&mut last)? {
+        match (field.id, field.kind) {
+            (1, Kind::Bytes) => {
+                let name = source.bytes()?;
+                name.strip_suffix(b":").unwrap_or(name).clone_into(&mut family.name);
+            }
+            (2, Kind::I32) => family.max_versions = source.i32()?,
+            (9, Kind::I32) => family.ttl_s = source.i32()?,
+            (_, kind) => source.skip(kind)?,
+        }
+    }
+    Ok(family)
+}
+
+/// The timestamp and the value of a `TCell`.
+fn cell(source: &mut Source<'_>) -> Result<(i64, Vec<u8>), Fault> {
+    let (mut timestamp, mut value, mut last) = (0, Vec::new(), 0);
+    while let Some(field) = source.field(&mut last)? {
+        match (field.id, field.kind) {
+            (1, Kind::Bytes) => value = source.bytes()?.to_vec(),
+            (2, Kind::I64) => timestamp = source.i64()?,
+            (_, kind) => source.skip(kind)?,
+        }
+    }
+    Ok((timestamp, value))
+}
+
+/// A `TRowResult`, with its cells as a list or as a map.
+fn row(source: &mut Source<'_>) -> Result<RowCells, Fault> {
+    let (mut result, mut last) = (RowCells::default(), 0);
+    while let Some(field) = source.field(&mut last)? {
+        match (field.id, field.kind) {
+            (1, Kind::Bytes) => result.row = source.bytes()?.to_vec(),
+            (2, Kind::Map) => {
+                let (key, value, count) = source.pairs()?;
+                if count > 0 && (key, value) != (Kind::Bytes, Kind::Struct) {
+                    return Err(Fault::Bad("a row has cells of another type"));
+                }
+                for _ in 0..count {
+                    let column = source.bytes()?.to_vec();
+                    let (timestamp, value) = cell(source)?;
+                    result.cells.push(RowCell { column, timestamp, value });
+                }
+            }
+            (3, Kind::List) => result.cells = list(source, column)?,
+            (_, kind) => source.skip(kind)?,
+        }
+    }
+    Ok(result)
+}
+
+/// A `TColumn`.
+fn column(source: &mut Source<'_>) -> Result<RowCell, Fault> {
+    let (mut found, mut last) = (RowCell { column: Vec::new(), timestamp: 0, value: Vec::new() }, 0);
+    while let Some(field) = source.field(&mut last)? {
+        match (field.id, field.kind) {
+            (1, Kind::Bytes) => found.column = source.bytes()?.to_vec(),
+            (2, Kind::Struct) => (found.timestamp, found.value) = cell(source)?,
+            (_, kind) => source.skip(kind)?,
+        }
+    }
+    Ok(found)
+}
