@@ -134,7 +134,8 @@ impl Request {
                         ValueTest::Prefix(prefix) => Comparator::prefix(prefix.as_slice()),
                         ValueTest::Regexp(pattern) => regexp(pattern, &mut patterns)?,
                     };
-                    filters.extend(filter(columns, test));
+                    // HBase refuses to scan backward with a filter that reads some families for some rows only.
+                    filters.extend(filter(columns, test).filter(|_| !select.options.reversed));
                     request.conditions.push((Tested::new(columns, &mut patterns)?, comparator));
                     request.needs_rows = true;
                 }
