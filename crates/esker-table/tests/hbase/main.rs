@@ -1,0 +1,391 @@
+//! The same random operations on a real HBase and on tables in this process: the answers are equal.
+//!
+//! ```text
+//! seed --> operation --line--> driver --> HBase --> answer
+//!              '-----> Table --------------------> answer    are they the same?
+//! ```
+//! `ESKER_HBASE` is the command of the driver; without it, the test does nothing. `scripts/hbase compare` sets it, with HBase
+//! up. `ESKER_SEED` chooses the operations, `ESKER_CASES` their number (default 100,000).
+//!
+//! Timestamps are explicit and in the future, so both sides have the same. What an increment or append writes has the
+//! timestamp of the latest cell; where there is none, it has the time of the write, and the test deletes it at once.
+//! `docs/tables.md`, "Differences from HBase", lists what is different on purpose: the test does not ask for that.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test that cannot go on should stop; it starts a process"
+)]
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, BufWriter, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use esker_table::{Cell, Check, Comparison, Family, Read, RowMutation, Schema, Table, Tables};
+
+const ROWS: &[&[u8]] = &[b"\0", b"a", b"a\0", b"b", b"\xff"];
+const QUALIFIERS: &[&[u8]] = &[b"", b"\0", b"q", b"q\0"];
+
+/// In the year 2096: what is written without a timestamp is below.
+const FUTURE_MS: i64 = 4_000_000_000_000;
+
+/// In the year 1970: expired where cells live for an hour.
+const PAST_MS: i64 = 1_000;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The families: how many versions each keeps, and whether its cells live for an hour.
+const FAMILIES: &[(&str, Option<u32>, bool)] =
+    &[("all", None, false), ("one", Some(1), false), ("short", Some(2), true), ("three", Some(3), false)];
+
+/// How many operations are under way at HBase at most.
+const AHEAD_MAX: usize = 256;
+
+/// How many operations the message of a difference shows.
+const HISTORY_LEN: usize = 40;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % bound as u64) as usize
+    }
+
+    fn of<T: Copy>(&mut self, things: &[T]) -> T {
+        things[self.below(things.len())]
+    }
+}
+
+/// HBase behind its driver.
+struct HBase {
+    driver: Child,
+    answers: Receiver<String>,
+}
+
+/// What was asked, and what it was answered here.
+struct Asked {
+    line: String,
+    answer: String,
+}
+
+impl HBase {
+    fn start(command: &str) -> HBase {
+        let mut driver = Command::new("sh")
+            .args(["-c", command])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (sender, answers) = channel();
+        let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        HBase { driver, answers }
+    }
+}
+
+/// Both sides, and what is under way.
+struct Both {
+    hbase: HBase,
+    lines: BufWriter<std::process::ChildStdin>,
+    under_way: VecDeque<Asked>,
+    history: VecDeque<String>,
+    answered: u64,
+    seed: u64,
+}
+
+impl Both {
+    fn new(command: &str, seed: u64) -> Both {
+        let mut hbase = HBase::start(command);
+        let lines = BufWriter::new(hbase.driver.stdin.take().unwrap());
+        let (under_way, history) = (VecDeque::new(), VecDeque::new());
+        Both { hbase, lines, under_way, history, answered: 0, seed }
+    }
+
+    fn ask(&mut self, line: String, answer: String) {
+        self.lines.write_all(line.as_bytes()).unwrap();
+        self.lines.write_all(b"\n").unwrap();
+        self.under_way.push_back(Asked { line, answer });
+        if self.under_way.len() >= AHEAD_MAX {
+            self.compare(AHEAD_MAX / 2);
+        }
+    }
+
+    /// Compares answers until so few are under way.
+    fn compare(&mut self, remaining: usize) {
+        self.lines.flush().unwrap();
+        while self.under_way.len() > remaining {
+            let Asked { line, answer } = self.under_way.pop_front().unwrap();
+            let theirs = self.hbase.answers.recv_timeout(Duration::from_secs(120)).unwrap();
+            self.answered += 1;
+            if theirs != answer {
+                let history: Vec<_> = self.history.iter().map(String::as_str).collect();
+                panic!(
+                    "seed {}, answer {}: HBase differs\n{}\n{line}\nHBase: {theirs}\nEsker: {answer}",
+                    self.seed,
+                    self.answered,
+                    history.join("\n"),
+                );
+            }
+            self.history.push_back(format!("{line} -> {answer}"));
+            if self.history.len() > HISTORY_LEN {
+                self.history.pop_front();
+            }
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::from("x"), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+fn show(row: &[u8], cell: &Cell) -> String {
+    let Cell { family, qualifier, timestamp, value } = cell;
+    format!("{}/{family}/{}/{timestamp}/{}", hex(row), hex(qualifier), hex(value))
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn some_time(random: &mut Random) -> i64 {
+    let base = if random.below(5) == 0 { PAST_MS } else { FUTURE_MS };
+    base + random.below(6) as i64
+}
+
+fn some_value(random: &mut Random) -> Vec<u8> {
+    match random.below(6) {
+        0 => Vec::new(),
+        1 | 2 => (random.below(5) as i64 - 2).to_be_bytes().to_vec(),
+        _ => vec![b'a' + random.below(4) as u8; 1 + random.below(2)],
+    }
+}
+
+/// A random step, for both sides.
+fn step(random: &mut Random, line: &mut String, mutation: RowMutation) -> RowMutation {
+    let (family, _, _) = random.of(FAMILIES);
+    let (qualifier, at) = (random.of(QUALIFIERS), some_time(random));
+    let name = hex(qualifier);
+    match random.below(16) {
+        0 => {
+            write!(line, " row {at}").unwrap();
+            mutation.delete_row_up_to(at)
+        }
+        1 => {
+            write!(line, " family {family} {at}").unwrap();
+            mutation.delete_family_up_to(family, at)
+        }
+        2 | 3 => {
+            write!(line, " column {family} {name} {at}").unwrap();
+            mutation.delete_column_up_to(family, qualifier, at)
+        }
+        4 | 5 => {
+            write!(line, " version {family} {name} {at}").unwrap();
+            mutation.delete_version(family, qualifier, at)
+        }
+        _ => {
+            let value = some_value(random);
+            write!(line, " put {family} {name} {at} {}", hex(&value)).unwrap();
+            mutation.put_at(family, qualifier, at, value)
+        }
+    }
+}
+
+/// Steps of one kind, puts or not: HBase gives them one sequence number, so their order does not count there.
+fn steps(random: &mut Random, line: &mut String, mut mutation: RowMutation) -> RowMutation {
+    mutation = step(random, line, mutation);
+    mutation
+}
+
+/// What a read asks for, for both sides.
+fn some_read(random: &mut Random) -> (String, Read) {
+    let versions = random.of(&[1, 1, 2, 100]);
+    let (from, to) = match random.below(3) {
+        0 => {
+            let from = FUTURE_MS + random.below(6) as i64;
+            (from, from + 1 + random.below(5) as i64)
+        }
+        _ => (0, i64::MAX),
+    };
+    let mut read = Read::all().versions(versions).time(from..to);
+    let mut columns = String::new();
+    // Each family as a whole, or columns of it: HBase does not add one to the other.
+    if random.below(2) == 0 {
+        for (family, _, _) in FAMILIES {
+            match random.below(4) {
+                0 => {
+                    write!(columns, " {family}").unwrap();
+                    read = read.family_too(family);
+                }
+                1 => {
+                    for _ in 0..1 + random.below(2) {
+                        let qualifier = random.of(QUALIFIERS);
+                        write!(columns, " {family}/{}", hex(qualifier)).unwrap();
+                        read = read.column_too(family, qualifier);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    (format!("{versions} {from} {to} {{}}{columns}"), read)
+}
+
+const COMPARISONS: &[(&str, Comparison)] = &[
+    ("LESS", Comparison::Less),
+    ("LESS_OR_EQUAL", Comparison::LessOrEqual),
+    ("EQUAL", Comparison::Equal),
+    ("NOT_EQUAL", Comparison::NotEqual),
+    ("GREATER_OR_EQUAL", Comparison::GreaterOrEqual),
+    ("GREATER", Comparison::Greater),
+];
+
+/// The test's table, and what it was told to keep.
+struct Ours {
+    tables: Tables,
+    table: Table,
+}
+
+impl Ours {
+    fn latest(&self, row: &[u8], family: &str, qualifier: &[u8]) -> Option<Cell> {
+        self.table.get(row, &Read::column(family, qualifier)).unwrap().pop()
+    }
+}
+
+/// One random operation on both sides.
+fn operation(random: &mut Random, ours: &Ours, both: &mut Both) {
+    let (row, qualifier) = (random.of(ROWS), random.of(QUALIFIERS));
+    let (family, _, _) = random.of(FAMILIES);
+    let place = format!("{} {family} {}", hex(row), hex(qualifier));
+    match random.below(100) {
+        0..50 => {
+            let mut line = format!("mutate {}", hex(row));
+            let mutation = steps(random, &mut line, RowMutation::new(row));
+            ours.table.mutate(&mutation).unwrap();
+            both.ask(line, "ok".to_owned());
+        }
+        50..60 => check(random, ours, both, row, family, qualifier),
+        60..66 => {
+            let by = random.below(5) as i64 - 2;
+            let is_missing = ours.latest(row, family, qualifier).is_none();
+            let answer = ours.table.increment(row, family, qualifier, by);
+            let answer = answer.map_or("error".to_owned(), |sum| sum.to_string());
+            both.ask(format!("increment {place} {by}"), answer);
+            delete_present(ours, both, row, family, qualifier, is_missing);
+        }
+        66..70 => {
+            let bytes = some_value(random);
+            let is_missing = ours.latest(row, family, qualifier).is_none();
+            let value = ours.table.append(row, family, qualifier, bytes.clone()).unwrap();
+            both.ask(format!("append {place} {}", hex(&bytes)), hex(&value));
+            delete_present(ours, both, row, family, qualifier, is_missing);
+        }
+        70..85 => {
+            let (line, read) = some_read(random);
+            let cells = ours.table.get(row, &read).unwrap();
+            let cells: Vec<_> = cells.iter().map(|cell| show(row, cell)).collect();
+            both.ask(format!("get {} {}", hex(row), line.replace("{}", "x")), cells.join(" "));
+        }
+        _ => {
+            let (start, stop) = (random.of(&[b"", ROWS[0], ROWS[1], ROWS[3]]), random.of(&[b"", ROWS[2], ROWS[4]]));
+            let (line, read) = some_read(random);
+            let mut scan = ours.table.scan(start, stop, &read).unwrap();
+            let mut cells = Vec::new();
+            while scan.advance().unwrap() {
+                cells.push(show(scan.row(), &scan.cell().unwrap().unwrap()));
+            }
+            let line = line.replace("{}", "false 0 x");
+            both.ask(format!("scan {} {} {line}", hex(start), hex(stop)), cells.join(" "));
+        }
+    }
+}
+
+/// Deletes a cell of a column that had none before, with the time of the write as its timestamp.
+fn delete_present(ours: &Ours, both: &mut Both, row: &[u8], family: &str, qualifier: &[u8], is_new: bool) {
+    if is_new {
+        let at = FUTURE_MS - 1;
+        ours.table.mutate(&RowMutation::new(row).delete_column_up_to(family, qualifier, at)).unwrap();
+        both.ask(format!("mutate {} column {family} {} {at}", hex(row), hex(qualifier)), "ok".to_owned());
+    }
+}
+
+fn check(random: &mut Random, ours: &Ours, both: &mut Both, row: &[u8], family: &str, qualifier: &[u8]) {
+    let value = some_value(random);
+    let is_empty = ours.latest(row, family, qualifier).is_some_and(|cell| cell.value.is_empty());
+    // To HBase, an empty value is none.
+    let (name, condition) = match random.below(8) {
+        0 if !is_empty => ("ABSENT", Check::absent(family, qualifier)),
+        1 if !is_empty => ("PRESENT", Check::present(family, qualifier)),
+        _ if value.is_empty() => return,
+        _ => {
+            let (name, comparison) = random.of(COMPARISONS);
+            (name, Check::value(family, qualifier, comparison, value.clone()))
+        }
+    };
+    let mut line = format!("check {} {family} {} {name} {}", hex(row), hex(qualifier), hex(&value));
+    let mutation = steps(random, &mut line, RowMutation::new(row));
+    let answer = ours.table.check_and_mutate(&[condition], &mutation).unwrap();
+    both.ask(line, answer.to_string());
+}
+
+#[test]
+fn tables_answer_as_hbase_does() {
+    let Ok(command) = std::env::var("ESKER_HBASE") else {
+        println!("SKIPPED: ESKER_HBASE is not set; scripts/hbase compare sets it");
+        return;
+    };
+    let (seed, cases) = (number("ESKER_SEED", 1), number("ESKER_CASES", 100_000));
+    println!("seed {seed}");
+    let (mut random, begun) = (Random(seed), Instant::now());
+    let folder = tempfile::tempdir().unwrap();
+    // So little memory that flushes and merges happen on their own too.
+    let options = esker::Options::default().memtable_bytes(64 << 10);
+    let tables = Tables::open(folder.path().join("store"), options).unwrap();
+    let of = |(name, max, is_short): &(&str, Option<u32>, bool)| {
+        Family::new(*name).max_versions(*max).ttl(is_short.then_some(HOUR))
+    };
+    let schema = Schema::new()
+        .group("b", [of(&FAMILIES[0]), of(&FAMILIES[2])])
+        .group("a", [of(&FAMILIES[1]), of(&FAMILIES[3])]);
+    let table = tables.create("t", schema).unwrap();
+    let ours = Ours { tables, table };
+    let mut both = Both::new(&command, seed);
+    let families = FAMILIES.iter().fold(String::new(), |mut line, (name, max, is_short)| {
+        let ttl = if *is_short { HOUR.as_secs() } else { 0 };
+        write!(line, " {name} {} {ttl}", max.unwrap_or(0)).unwrap();
+        line
+    });
+    both.ask(format!("create{families}"), "ok".to_owned());
+    for _ in 0..cases {
+        match random.below(5_000) {
+            0..8 => {
+                ours.tables.db().flush().unwrap();
+                both.ask("flush".to_owned(), "ok".to_owned());
+            }
+            8..11 => {
+                ours.table.compact().unwrap();
+                both.ask("compact".to_owned(), "ok".to_owned());
+            }
+            11 => {
+                let (family, versions) = (random.of(&["three", "all"]), random.of(&[1, 2, 3, 5]));
+                let schema = (*ours.table.schema()).clone();
+                let altered = Family::new(family).max_versions(versions);
+                ours.tables.alter("t", schema.with_rules_of(&altered)).unwrap();
+                both.ask(format!("versions {family} {versions}"), "ok".to_owned());
+            }
+            _ => operation(&mut random, &ours, &mut both),
+        }
+    }
+    both.compare(0);
+    drop(both.lines);
+    both.hbase.driver.wait().unwrap();
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("{} equal answers in {seconds:.1} s", both.answered);
+}
