@@ -198,12 +198,6 @@ fn step(random: &mut Random, line: &mut String, mutation: RowMutation) -> RowMut
     }
 }
 
-/// Steps of one kind, puts or not: HBase gives them one sequence number, so their order does not count there.
-fn steps(random: &mut Random, line: &mut String, mut mutation: RowMutation) -> RowMutation {
-    mutation = step(random, line, mutation);
-    mutation
-}
-
 /// What a read asks for, for both sides.
 fn some_read(random: &mut Random) -> (String, Read) {
     let versions = random.of(&[1, 1, 2, 100]);
@@ -238,13 +232,14 @@ fn some_read(random: &mut Random) -> (String, Read) {
     (format!("{versions} {from} {to} {{}}{columns}"), read)
 }
 
+/// HBase's names say how the given value stands to the cell; ours, how the cell stands to the value.
 const COMPARISONS: &[(&str, Comparison)] = &[
-    ("LESS", Comparison::Less),
-    ("LESS_OR_EQUAL", Comparison::LessOrEqual),
+    ("GREATER", Comparison::Less),
+    ("GREATER_OR_EQUAL", Comparison::LessOrEqual),
     ("EQUAL", Comparison::Equal),
     ("NOT_EQUAL", Comparison::NotEqual),
-    ("GREATER_OR_EQUAL", Comparison::GreaterOrEqual),
-    ("GREATER", Comparison::Greater),
+    ("LESS_OR_EQUAL", Comparison::GreaterOrEqual),
+    ("LESS", Comparison::Greater),
 ];
 
 /// The test's table, and what it was told to keep.
@@ -267,7 +262,7 @@ fn operation(random: &mut Random, ours: &Ours, both: &mut Both) {
     match random.below(100) {
         0..50 => {
             let mut line = format!("mutate {}", hex(row));
-            let mutation = steps(random, &mut line, RowMutation::new(row));
+            let mutation = step(random, &mut line, RowMutation::new(row));
             ours.table.mutate(&mutation).unwrap();
             both.ask(line, "ok".to_owned());
         }
@@ -294,7 +289,8 @@ fn operation(random: &mut Random, ours: &Ours, both: &mut Both) {
             both.ask(format!("get {} {}", hex(row), line.replace("{}", "x")), cells.join(" "));
         }
         _ => {
-            let (start, stop) = (random.of(&[b"", ROWS[0], ROWS[1], ROWS[3]]), random.of(&[b"", ROWS[2], ROWS[4]]));
+            let (start, stop) =
+                (random.of(&[b"", ROWS[0], ROWS[1], ROWS[3]]), random.of(&[b"", ROWS[2], ROWS[4]]));
             let (line, read) = some_read(random);
             let mut scan = ours.table.scan(start, stop, &read).unwrap();
             let mut cells = Vec::new();
@@ -330,7 +326,7 @@ fn check(random: &mut Random, ours: &Ours, both: &mut Both, row: &[u8], family: 
         }
     };
     let mut line = format!("check {} {family} {} {name} {}", hex(row), hex(qualifier), hex(&value));
-    let mutation = steps(random, &mut line, RowMutation::new(row));
+    let mutation = step(random, &mut line, RowMutation::new(row));
     let answer = ours.table.check_and_mutate(&[condition], &mutation).unwrap();
     both.ask(line, answer.to_string());
 }
