@@ -8,6 +8,7 @@ import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.Iterator;
 import java.util.List;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
 import org.apache.hadoop.hbase.CompareOperator;
@@ -31,15 +32,16 @@ import org.apache.hadoop.hbase.filter.ParseFilter;
  * check ROW FAMILY QUALIFIER TEST VALUE STEP ...  TEST: a CompareOperator, ABSENT or PRESENT; answers true or false
  * increment ROW FAMILY QUALIFIER NUMBER           answers the sum
  * append ROW FAMILY QUALIFIER VALUE               answers the value
- * scan START STOP VERSIONS FROM TO REVERSED LIMIT FILTER COLUMN ...
- *     COLUMN: FAMILY or FAMILY/QUALIFIER; FILTER: bytes of HBase's filter language; LIMIT of rows; empty, 0: none
+ * scan START STOP VERSIONS FROM TO REVERSED LIMIT BATCH FILTER COLUMN ...
+ *     COLUMN: FAMILY or FAMILY/QUALIFIER; FILTER: bytes of HBase's filter language; LIMIT of rows; BATCH: of
+ *     cells in one answer; empty, 0: none
  * get ROW VERSIONS FROM TO FILTER COLUMN ...
  * </pre>
  *
  * Answers are "ok", "error", or cells: row/family/qualifier/time/value, with blanks between them.
  */
 public final class Driver {
-    private static final TableName NAME = TableName.valueOf("esker");
+    private static final TableName NAME = TableName.valueOf("esker" + ProcessHandle.current().pid());
     private static final HexFormat HEX = HexFormat.of();
 
     private final Connection connection;
@@ -54,7 +56,10 @@ public final class Driver {
     }
 
     public static void main(String[] arguments) throws Exception {
-        try (Connection connection = ConnectionFactory.createConnection(HBaseConfiguration.create())) {
+        Configuration configuration = HBaseConfiguration.create();
+        // A refused operation is tried again otherwise, for a minute.
+        configuration.setInt("hbase.client.retries.number", 1);
+        try (Connection connection = ConnectionFactory.createConnection(configuration)) {
             Driver driver = new Driver(connection);
             BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
             BufferedWriter answers = new BufferedWriter(new OutputStreamWriter(System.out));
@@ -66,6 +71,7 @@ public final class Driver {
                 }
             }
             answers.flush();
+            driver.drop();
         }
     }
 
@@ -74,7 +80,7 @@ public final class Driver {
         try {
             return execute(words.next());
         } catch (Exception problem) {
-            System.err.println(line + ": " + problem);
+            System.err.println(line + ": " + problem.toString().split("\n")[0]);
             return "error";
         }
     }
@@ -123,11 +129,15 @@ public final class Driver {
         }
     }
 
-    private String create() throws IOException {
+    private void drop() throws IOException {
         if (admin.tableExists(NAME)) {
             admin.disableTable(NAME);
             admin.deleteTable(NAME);
         }
+    }
+
+    private String create() throws IOException {
+        drop();
         TableDescriptorBuilder schema = TableDescriptorBuilder.newBuilder(NAME);
         while (words.hasNext()) {
             ColumnFamilyDescriptorBuilder family = ColumnFamilyDescriptorBuilder.newBuilder(words.next().getBytes());
@@ -211,9 +221,15 @@ public final class Driver {
     private String scan() throws IOException {
         Scan scan = new Scan().withStartRow(bytes()).withStopRow(bytes()).readVersions(versions());
         scan.setTimeRange(number(), number()).setReversed(Boolean.parseBoolean(words.next()));
+        // Refused backward otherwise, with some filters.
+        scan.setLoadColumnFamiliesOnDemand(false);
         int limit = (int) number();
         if (limit > 0) {
             scan.setLimit(limit);
+        }
+        int batch = (int) number();
+        if (batch > 0) {
+            scan.setBatch(batch);
         }
         byte[] filter = bytes();
         if (filter.length > 0) {

@@ -17,6 +17,9 @@
     reason = "a test that cannot go on should stop; it starts a process"
 )]
 
+mod filters;
+mod past;
+
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, BufWriter, Write as _};
@@ -24,10 +27,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use esker_table::{Cell, Check, Comparison, Family, Read, RowMutation, Schema, Table, Tables};
+use esker_table::{Cell, Check, Comparison, Family, Filter, Read, RowMutation, Schema, Table, Tables};
+use filters::{Allowed, some_filter};
+use past::{Does, Past, Touched};
 
 const ROWS: &[&[u8]] = &[b"\0", b"a", b"a\0", b"b", b"\xff"];
-const QUALIFIERS: &[&[u8]] = &[b"", b"\0", b"q", b"q\0"];
+const QUALIFIERS: &[&[u8]] = &[b"\0", b"q", b"q\0", b"r"];
 
 /// In the year 2096: what is written without a timestamp is below.
 const FUTURE_MS: i64 = 4_000_000_000_000;
@@ -40,6 +45,9 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// The families: how many versions each keeps, and whether its cells live for an hour.
 const FAMILIES: &[(&str, Option<u32>, bool)] =
     &[("all", None, false), ("one", Some(1), false), ("short", Some(2), true), ("three", Some(3), false)];
+
+/// The family that keeps all versions.
+const UNLIMITED: &str = "all";
 
 /// How many operations are under way at HBase at most.
 const AHEAD_MAX: usize = 256;
@@ -70,6 +78,7 @@ struct HBase {
 struct Asked {
     line: String,
     answer: String,
+    filter: String,
 }
 
 impl HBase {
@@ -78,7 +87,7 @@ impl HBase {
             .args(["-c", command])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::inherit())
             .spawn()
             .unwrap();
         let (sender, answers) = channel();
@@ -107,9 +116,15 @@ impl Both {
     }
 
     fn ask(&mut self, line: String, answer: String) {
+        self.ask_of(line, answer, b"");
+    }
+
+    /// Asks what has a filter: the message of a difference shows it.
+    fn ask_of(&mut self, line: String, answer: String, filter: &[u8]) {
         self.lines.write_all(line.as_bytes()).unwrap();
         self.lines.write_all(b"\n").unwrap();
-        self.under_way.push_back(Asked { line, answer });
+        let filter = filter.escape_ascii().to_string();
+        self.under_way.push_back(Asked { line, answer, filter });
         if self.under_way.len() >= AHEAD_MAX {
             self.compare(AHEAD_MAX / 2);
         }
@@ -119,13 +134,13 @@ impl Both {
     fn compare(&mut self, remaining: usize) {
         self.lines.flush().unwrap();
         while self.under_way.len() > remaining {
-            let Asked { line, answer } = self.under_way.pop_front().unwrap();
+            let Asked { line, answer, filter } = self.under_way.pop_front().unwrap();
             let theirs = self.hbase.answers.recv_timeout(Duration::from_secs(120)).unwrap();
             self.answered += 1;
             if theirs != answer {
                 let history: Vec<_> = self.history.iter().map(String::as_str).collect();
                 panic!(
-                    "seed {}, answer {}: HBase differs\n{}\n{line}\nHBase: {theirs}\nEsker: {answer}",
+                    "seed {}, answer {}: HBase differs\n{}\n{line}\n{filter}\nHBase: {theirs}\nEsker: {answer}",
                     self.seed,
                     self.answered,
                     history.join("\n"),
@@ -168,48 +183,70 @@ fn some_value(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// A random step, for both sides.
-fn step(random: &mut Random, line: &mut String, mutation: RowMutation) -> RowMutation {
-    let (family, _, _) = random.of(FAMILIES);
-    let (qualifier, at) = (random.of(QUALIFIERS), some_time(random));
-    let name = hex(qualifier);
-    match random.below(16) {
-        0 => {
-            write!(line, " row {at}").unwrap();
-            mutation.delete_row_up_to(at)
+/// A random mutation of `row`, for both sides: its steps are appended to `line`.
+fn some_mutation(
+    random: &mut Random,
+    past: &Past,
+    row: &'static [u8],
+    line: &mut String,
+) -> (RowMutation, Vec<Touched>) {
+    let (mut mutation, mut steps) = (RowMutation::new(row), Vec::<Touched>::new());
+    let count = random.of(&[1, 1, 1, 2, 5]);
+    while steps.is_empty() || random.below(count) > 0 {
+        let (family, _, _) = random.of(FAMILIES);
+        let (qualifier, at) = (random.of(QUALIFIERS), some_time(random));
+        let (name, value) = (hex(qualifier), some_value(random));
+        let kind = random.below(16);
+        let (of_family, of_qualifier, does) = match kind {
+            0 => (None, None, Does::DeleteUpTo),
+            1 => (Some(family), None, Does::DeleteUpTo),
+            2 | 3 => (Some(family), Some(qualifier), Does::DeleteUpTo),
+            4 | 5 => (Some(family), Some(qualifier), Does::DeleteVersion),
+            _ => (Some(family), Some(qualifier), Does::Put),
+        };
+        let step = Touched { family: of_family, qualifier: of_qualifier, does, at };
+        if steps.iter().any(|earlier| earlier.collides(step)) || past.would_revive(row, step) {
+            continue;
         }
-        1 => {
-            write!(line, " family {family} {at}").unwrap();
-            mutation.delete_family_up_to(family, at)
-        }
-        2 | 3 => {
-            write!(line, " column {family} {name} {at}").unwrap();
-            mutation.delete_column_up_to(family, qualifier, at)
-        }
-        4 | 5 => {
-            write!(line, " version {family} {name} {at}").unwrap();
-            mutation.delete_version(family, qualifier, at)
-        }
-        _ => {
-            let value = some_value(random);
-            write!(line, " put {family} {name} {at} {}", hex(&value)).unwrap();
-            mutation.put_at(family, qualifier, at, value)
-        }
+        steps.push(step);
+        mutation = match kind {
+            0 => {
+                write!(line, " row {at}").unwrap();
+                mutation.delete_row_up_to(at)
+            }
+            1 => {
+                write!(line, " family {family} {at}").unwrap();
+                mutation.delete_family_up_to(family, at)
+            }
+            2 | 3 => {
+                write!(line, " column {family} {name} {at}").unwrap();
+                mutation.delete_column_up_to(family, qualifier, at)
+            }
+            4 | 5 => {
+                write!(line, " version {family} {name} {at}").unwrap();
+                mutation.delete_version(family, qualifier, at)
+            }
+            _ => {
+                write!(line, " put {family} {name} {at} {}", hex(&value)).unwrap();
+                mutation.put_at(family, qualifier, at, value)
+            }
+        };
     }
+    (mutation, steps)
 }
 
-/// What a read asks for, for both sides.
-fn some_read(random: &mut Random) -> (String, Read) {
-    let versions = random.of(&[1, 1, 2, 100]);
-    let (from, to) = match random.below(3) {
-        0 => {
-            let from = FUTURE_MS + random.below(6) as i64;
-            (from, from + 1 + random.below(5) as i64)
-        }
-        _ => (0, i64::MAX),
-    };
-    let mut read = Read::all().versions(versions).time(from..to);
-    let mut columns = String::new();
+/// What a read asks for, but for its filter, for both sides.
+struct Asking {
+    read: Read,
+    versions: u32,
+    time: (i64, i64),
+    columns: String,
+    families: usize,
+}
+
+fn some_read(random: &mut Random, past: &Past, versions: u32) -> Asking {
+    let mut read = Read::all().versions(versions);
+    let (mut columns, mut families) = (String::new(), 0);
     // Each family as a whole, or columns of it: HBase does not add one to the other.
     if random.below(2) == 0 {
         for (family, _, _) in FAMILIES {
@@ -225,11 +262,21 @@ fn some_read(random: &mut Random) -> (String, Read) {
                         read = read.column_too(family, qualifier);
                     }
                 }
-                _ => {}
+                _ => continue,
             }
+            families += 1;
         }
     }
-    (format!("{versions} {from} {to} {{}}{columns}"), read)
+    let from = FUTURE_MS + random.below(6) as i64;
+    let has_end = !past.has_files() || columns.trim_start() == UNLIMITED;
+    let time = match random.below(6) {
+        0 if has_end => (from, from + 1 + random.below(5) as i64),
+        1 if has_end => (0, from),
+        2 => (from, i64::MAX),
+        _ => (0, i64::MAX),
+    };
+    let read = read.time(time.0..time.1);
+    Asking { read, versions, time, columns, families: if families == 0 { FAMILIES.len() } else { families } }
 }
 
 /// HBase's names say how the given value stands to the cell; ours, how the cell stands to the value.
@@ -242,77 +289,156 @@ const COMPARISONS: &[(&str, Comparison)] = &[
     ("LESS", Comparison::Greater),
 ];
 
-/// The test's table, and what it was told to keep.
+/// The test's table, and what HBase has of it.
 struct Ours {
     tables: Tables,
     table: Table,
+    past: Past,
 }
 
 impl Ours {
     fn latest(&self, row: &[u8], family: &str, qualifier: &[u8]) -> Option<Cell> {
         self.table.get(row, &Read::column(family, qualifier)).unwrap().pop()
     }
+
+    /// The cells of a scan, and their rows.
+    fn cells(&self, start: &[u8], stop: &[u8], read: &Read, is_reversed: bool) -> Vec<(Vec<u8>, Cell)> {
+        let mut scan = if is_reversed {
+            self.table.scan_reversed(start, stop, read).unwrap()
+        } else {
+            self.table.scan(start, stop, read).unwrap()
+        };
+        let mut cells = Vec::new();
+        while scan.advance().unwrap() {
+            cells.push((scan.row().to_vec(), scan.cell().unwrap().unwrap()));
+        }
+        cells
+    }
 }
 
 /// One random operation on both sides.
-fn operation(random: &mut Random, ours: &Ours, both: &mut Both) {
+fn operation(random: &mut Random, ours: &mut Ours, both: &mut Both) {
     let (row, qualifier) = (random.of(ROWS), random.of(QUALIFIERS));
     let (family, _, _) = random.of(FAMILIES);
-    let place = format!("{} {family} {}", hex(row), hex(qualifier));
     match random.below(100) {
         0..50 => {
             let mut line = format!("mutate {}", hex(row));
-            let mutation = step(random, &mut line, RowMutation::new(row));
+            let (mutation, steps) = some_mutation(random, &ours.past, row, &mut line);
             ours.table.mutate(&mutation).unwrap();
+            steps.into_iter().for_each(|step| ours.past.note(row, step));
             both.ask(line, "ok".to_owned());
         }
         50..60 => check(random, ours, both, row, family, qualifier),
-        60..66 => {
+        60..70 => increment_or_append(random, ours, both, row, family, qualifier),
+        70..80 => get(random, ours, both, row),
+        _ => scan(random, ours, both),
+    }
+}
+
+/// How many versions a read with a filter asks for: all, since in HBase the filter sees no more of them.
+const ALL_VERSIONS: u32 = 100;
+
+fn get(random: &mut Random, ours: &Ours, both: &mut Both, row: &[u8]) {
+    let has_filter = random.below(2) == 0;
+    let versions = if has_filter { ALL_VERSIONS } else { random.of(&[1, 2, 100]) };
+    let Asking { mut read, versions, time, columns, families } = some_read(random, &ours.past, versions);
+    let mut text = Vec::new();
+    if has_filter {
+        let next_column = !columns.contains('/');
+        let row_in_while = !ours.table.get(row, &read).unwrap().is_empty();
+        text = some_filter(
+            random,
+            Allowed { is_reversed: false, next_column, row_in_while, column_count: families == 1 },
+        );
+        read = read.filter(Filter::parse(&text).unwrap());
+    }
+    let cells = ours.table.get(row, &read).unwrap();
+    let cells: Vec<_> = cells.iter().map(|cell| show(row, cell)).collect();
+    let line = format!("get {} {versions} {} {} {}{columns}", hex(row), time.0, time.1, hex(&text));
+    both.ask_of(line, cells.join(" "), &text);
+}
+
+fn scan(random: &mut Random, ours: &Ours, both: &mut Both) {
+    let (mut start, mut stop) =
+        (random.of(&[b"", ROWS[0], ROWS[1], ROWS[3]]), random.of(&[b"", ROWS[2], ROWS[4]]));
+    let (is_reversed, has_filter) = (random.below(3) == 0, random.below(2) == 0);
+    if is_reversed {
+        (start, stop) = (stop, start);
+    }
+    let versions = if has_filter { ALL_VERSIONS } else { random.of(&[1, 2, 100]) };
+    let limit = random.of(&[0, 0, 1, 2, 3]);
+    // A filter may need whole rows, which HBase does not give in pieces.
+    let batch = if has_filter { 0 } else { random.of(&[0, 0, 1, 3]) };
+    let Asking { mut read, versions, time, columns, families } = some_read(random, &ours.past, versions);
+    let mut text = Vec::new();
+    if has_filter {
+        let mut rows: Vec<_> =
+            ours.cells(start, stop, &read, is_reversed).into_iter().map(|(row, _)| row).collect();
+        rows.dedup();
+        let (low, high) = if is_reversed { (stop, start) } else { (start, stop) };
+        let is_in = |row: &&&[u8]| {
+            let row: &[u8] = row;
+            let (below, above) =
+                if is_reversed { (row <= high, row > low) } else { (row < high, row >= low) };
+            (high.is_empty() || below) && (low.is_empty() || above)
+        };
+        let next_column = !columns.contains('/');
+        let row_in_while = ROWS.iter().filter(is_in).count() == rows.len();
+        let allowed = Allowed { is_reversed, next_column, row_in_while, column_count: families == 1 };
+        text = some_filter(random, allowed);
+        read = read.filter(Filter::parse(&text).unwrap());
+    }
+    if limit > 0 {
+        read = read.limit_rows(limit, 0);
+    }
+    let cells = ours.cells(start, stop, &read, is_reversed);
+    let cells: Vec<_> = cells.iter().map(|(row, cell)| show(row, cell)).collect();
+    let (from, to) = time;
+    let line = format!(
+        "scan {} {} {versions} {from} {to} {is_reversed} {limit} {batch} {}{columns}",
+        hex(start),
+        hex(stop),
+        hex(&text),
+    );
+    both.ask_of(line, cells.join(" "), &text);
+}
+
+/// Changes a column by what it holds, some times, and deletes it: what is written has different timestamps on both sides.
+fn increment_or_append(
+    random: &mut Random,
+    ours: &mut Ours,
+    both: &mut Both,
+    row: &'static [u8],
+    family: &'static str,
+    qualifier: &'static [u8],
+) {
+    let place = format!("{} {family} {}", hex(row), hex(qualifier));
+    for _ in 0..1 + random.below(3) {
+        if random.below(2) == 0 {
             let by = random.below(5) as i64 - 2;
-            let is_missing = ours.latest(row, family, qualifier).is_none();
             let answer = ours.table.increment(row, family, qualifier, by);
             let answer = answer.map_or("error".to_owned(), |sum| sum.to_string());
             both.ask(format!("increment {place} {by}"), answer);
-            delete_present(ours, both, row, family, qualifier, is_missing);
-        }
-        66..70 => {
+        } else {
             let bytes = some_value(random);
-            let is_missing = ours.latest(row, family, qualifier).is_none();
             let value = ours.table.append(row, family, qualifier, bytes.clone()).unwrap();
             both.ask(format!("append {place} {}", hex(&bytes)), hex(&value));
-            delete_present(ours, both, row, family, qualifier, is_missing);
-        }
-        70..85 => {
-            let (line, read) = some_read(random);
-            let cells = ours.table.get(row, &read).unwrap();
-            let cells: Vec<_> = cells.iter().map(|cell| show(row, cell)).collect();
-            both.ask(format!("get {} {}", hex(row), line.replace("{}", "x")), cells.join(" "));
-        }
-        _ => {
-            let (start, stop) =
-                (random.of(&[b"", ROWS[0], ROWS[1], ROWS[3]]), random.of(&[b"", ROWS[2], ROWS[4]]));
-            let (line, read) = some_read(random);
-            let mut scan = ours.table.scan(start, stop, &read).unwrap();
-            let mut cells = Vec::new();
-            while scan.advance().unwrap() {
-                cells.push(show(scan.row(), &scan.cell().unwrap().unwrap()));
-            }
-            let line = line.replace("{}", "false 0 x");
-            both.ask(format!("scan {} {} {line}", hex(start), hex(stop)), cells.join(" "));
         }
     }
+    let at = FUTURE_MS + 1_000;
+    ours.table.mutate(&RowMutation::new(row).delete_column_up_to(family, qualifier, at)).unwrap();
+    ours.past.note_empty(row, family, qualifier);
+    both.ask(format!("mutate {} column {family} {} {at}", hex(row), hex(qualifier)), "ok".to_owned());
 }
 
-/// Deletes a cell of a column that had none before, with the time of the write as its timestamp.
-fn delete_present(ours: &Ours, both: &mut Both, row: &[u8], family: &str, qualifier: &[u8], is_new: bool) {
-    if is_new {
-        let at = FUTURE_MS - 1;
-        ours.table.mutate(&RowMutation::new(row).delete_column_up_to(family, qualifier, at)).unwrap();
-        both.ask(format!("mutate {} column {family} {} {at}", hex(row), hex(qualifier)), "ok".to_owned());
-    }
-}
-
-fn check(random: &mut Random, ours: &Ours, both: &mut Both, row: &[u8], family: &str, qualifier: &[u8]) {
+fn check(
+    random: &mut Random,
+    ours: &mut Ours,
+    both: &mut Both,
+    row: &'static [u8],
+    family: &'static str,
+    qualifier: &'static [u8],
+) {
     let value = some_value(random);
     let is_empty = ours.latest(row, family, qualifier).is_some_and(|cell| cell.value.is_empty());
     // To HBase, an empty value is none.
@@ -326,9 +452,30 @@ fn check(random: &mut Random, ours: &Ours, both: &mut Both, row: &[u8], family: 
         }
     };
     let mut line = format!("check {} {family} {} {name} {}", hex(row), hex(qualifier), hex(&value));
-    let mutation = step(random, &mut line, RowMutation::new(row));
+    let (mutation, steps) = some_mutation(random, &ours.past, row, &mut line);
     let answer = ours.table.check_and_mutate(&[condition], &mutation).unwrap();
+    if answer {
+        steps.into_iter().for_each(|step| ours.past.note(row, step));
+    }
     both.ask(line, answer.to_string());
+}
+
+fn schema() -> Schema {
+    let of = |(name, max, is_short): &(&str, Option<u32>, bool)| {
+        Family::new(*name).max_versions(*max).ttl(is_short.then_some(HOUR))
+    };
+    Schema::new()
+        .group("b", [of(&FAMILIES[0]), of(&FAMILIES[2])])
+        .group("a", [of(&FAMILIES[1]), of(&FAMILIES[3])])
+}
+
+/// Has the driver make a new table with that schema.
+fn create_line() -> String {
+    FAMILIES.iter().fold("create".to_owned(), |mut line, (name, max, is_short)| {
+        let ttl = if *is_short { HOUR.as_secs() } else { 0 };
+        write!(line, " {name} {} {ttl}", max.unwrap_or(0)).unwrap();
+        line
+    })
 }
 
 #[test]
@@ -344,39 +491,36 @@ fn tables_answer_as_hbase_does() {
     // So little memory that flushes and merges happen on their own too.
     let options = esker::Options::default().memtable_bytes(64 << 10);
     let tables = Tables::open(folder.path().join("store"), options).unwrap();
-    let of = |(name, max, is_short): &(&str, Option<u32>, bool)| {
-        Family::new(*name).max_versions(*max).ttl(is_short.then_some(HOUR))
-    };
-    let schema = Schema::new()
-        .group("b", [of(&FAMILIES[0]), of(&FAMILIES[2])])
-        .group("a", [of(&FAMILIES[1]), of(&FAMILIES[3])]);
-    let table = tables.create("t", schema).unwrap();
-    let ours = Ours { tables, table };
+    let mut ours = Ours { table: tables.create("t", schema()).unwrap(), tables, past: Past::default() };
     let mut both = Both::new(&command, seed);
-    let families = FAMILIES.iter().fold(String::new(), |mut line, (name, max, is_short)| {
-        let ttl = if *is_short { HOUR.as_secs() } else { 0 };
-        write!(line, " {name} {} {ttl}", max.unwrap_or(0)).unwrap();
-        line
-    });
-    both.ask(format!("create{families}"), "ok".to_owned());
+    both.ask(create_line(), "ok".to_owned());
     for _ in 0..cases {
         match random.below(5_000) {
             0..8 => {
                 ours.tables.db().flush().unwrap();
+                ours.past.flush();
                 both.ask("flush".to_owned(), "ok".to_owned());
             }
-            8..11 => {
+            8..12 => {
                 ours.table.compact().unwrap();
+                ours.past.compact();
                 both.ask("compact".to_owned(), "ok".to_owned());
             }
-            11 => {
-                let (family, versions) = (random.of(&["three", "all"]), random.of(&[1, 2, 3, 5]));
+            12 | 13 => {
+                let (family, versions) = ("three", random.of(&[1, 2, 3, 5]));
                 let schema = (*ours.table.schema()).clone();
                 let altered = Family::new(family).max_versions(versions);
                 ours.tables.alter("t", schema.with_rules_of(&altered)).unwrap();
+                ours.past.compact();
                 both.ask(format!("versions {family} {versions}"), "ok".to_owned());
             }
-            _ => operation(&mut random, &ours, &mut both),
+            14..16 => {
+                ours.tables.drop_table("t").unwrap();
+                ours.table = ours.tables.create("t", schema()).unwrap();
+                ours.past = Past::default();
+                both.ask(create_line(), "ok".to_owned());
+            }
+            _ => operation(&mut random, &mut ours, &mut both),
         }
     }
     both.compare(0);
