@@ -6,15 +6,15 @@ use super::{FAMILIES, FUTURE_MS, QUALIFIERS, ROWS, Random, some_time, some_value
 
 /// Which filters mean the same on both sides in the read that they are for: `docs/tables.md` says why.
 #[derive(Clone, Copy)]
-pub struct Allowed {
+pub(crate) struct Allowed {
     /// A scan backward has no `OR` of filters that seek, and no filter of the end of rows in `SKIP` and `WHILE`.
-    pub is_reversed: bool,
+    pub(crate) is_reversed: bool,
     /// Filters that go to the next column: in reads of whole families.
-    pub next_column: bool,
+    pub(crate) next_column: bool,
     /// Filters of rows in `WHILE`: not if a row of the scan has deleted cells only.
-    pub row_in_while: bool,
+    pub(crate) row_in_while: bool,
     /// `ColumnCountGetFilter`: in reads of one family.
-    pub column_count: bool,
+    pub(crate) column_count: bool,
 }
 
 /// Where a filter stands.
@@ -32,7 +32,7 @@ struct Place {
 }
 
 /// A text that both sides read.
-pub fn some_filter(random: &mut Random, allowed: Allowed) -> Vec<u8> {
+pub(crate) fn some_filter(random: &mut Random, allowed: Allowed) -> Vec<u8> {
     let has_while = random.below(2) == 0;
     let place =
         Place { depth: 0, in_or: false, in_skip: false, in_while: false, has_while, may_have_prefix: true };

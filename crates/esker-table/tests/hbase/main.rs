@@ -14,7 +14,8 @@
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
-    reason = "a test that cannot go on should stop; it starts a process"
+    clippy::disallowed_types,
+    reason = "a test that cannot go on should stop; it starts a process, and tells its time"
 )]
 
 mod filters;

@@ -9,15 +9,15 @@ type Column = (&'static [u8], &'static str, &'static [u8]);
 
 /// What a step of a mutation touches: a column, a family or the row.
 #[derive(Clone, Copy)]
-pub struct Touched {
-    pub family: Option<&'static str>,
-    pub qualifier: Option<&'static [u8]>,
-    pub does: Does,
-    pub at: i64,
+pub(crate) struct Touched {
+    pub(crate) family: Option<&'static str>,
+    pub(crate) qualifier: Option<&'static [u8]>,
+    pub(crate) does: Does,
+    pub(crate) at: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Does {
+pub(crate) enum Does {
     Put,
     DeleteVersion,
     DeleteUpTo,
@@ -25,7 +25,7 @@ pub enum Does {
 
 impl Touched {
     /// Whether two steps may touch the same column. In HBase, the steps of a mutation have no order.
-    pub fn collides(self, other: Touched) -> bool {
+    pub(crate) fn collides(self, other: Touched) -> bool {
         let may_be_same = |a: Option<&[u8]>, b: Option<&[u8]>| a.is_none() || b.is_none() || a == b;
         may_be_same(self.family.map(str::as_bytes), other.family.map(str::as_bytes))
             && may_be_same(self.qualifier, other.qualifier)
@@ -33,7 +33,7 @@ impl Touched {
 }
 
 #[derive(Default)]
-pub struct Past {
+pub(crate) struct Past {
     /// The timestamps of each column's puts, and whether a version was deleted since.
     puts: HashMap<Column, HashMap<i64, bool>>,
     has_files: bool,
@@ -41,30 +41,30 @@ pub struct Past {
 
 impl Past {
     /// Whether HBase leaves out a whole file because of its timestamps, though its cells have driven out others.
-    pub fn has_files(&self) -> bool {
+    pub(crate) fn has_files(&self) -> bool {
         self.has_files
     }
 
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         self.has_files = true;
     }
 
-    /// A major compaction leaves only what counts.
-    pub fn compact(&mut self) {
+    /// A major compaction leaves only what counts, and no deletes.
+    pub(crate) fn compact(&mut self) {
         self.flush();
-        self.puts.clear();
+        self.puts.values_mut().flat_map(HashMap::values_mut).for_each(|is_older| *is_older = false);
     }
 
     /// Whether a put replaces one that was there when a version was deleted. HBase takes the older put for one that was
     /// never there, and what it had driven out comes back.
-    pub fn would_revive(&self, row: &'static [u8], step: Touched) -> bool {
+    pub(crate) fn would_revive(&self, row: &'static [u8], step: Touched) -> bool {
         let (Does::Put, Some(family), Some(qualifier)) = (step.does, step.family, step.qualifier) else {
             return false;
         };
         self.puts.get(&(row, family, qualifier)).and_then(|puts| puts.get(&step.at)) == Some(&true)
     }
 
-    pub fn note(&mut self, row: &'static [u8], step: Touched) {
+    pub(crate) fn note(&mut self, row: &'static [u8], step: Touched) {
         match (step.does, step.family, step.qualifier) {
             (Does::Put, Some(family), Some(qualifier)) => {
                 self.puts.entry((row, family, qualifier)).or_default().entry(step.at).or_insert(false);
@@ -88,7 +88,7 @@ impl Past {
     }
 
     /// Notes that all of a column was deleted.
-    pub fn note_empty(&mut self, row: &'static [u8], family: &'static str, qualifier: &'static [u8]) {
+    pub(crate) fn note_empty(&mut self, row: &'static [u8], family: &'static str, qualifier: &'static [u8]) {
         let (family, qualifier) = (Some(family), Some(qualifier));
         self.note(row, Touched { family, qualifier, does: Does::DeleteUpTo, at: FUTURE_MS * 2 });
     }
