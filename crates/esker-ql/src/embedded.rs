@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use esker_table::{Check, RowMutation, Scan, Schema};
 
 use crate::error::{Error, Result};
-use crate::plan::Plan;
+use crate::plan::{Plan, check_families};
 use crate::statement::{Action, Column, Columns, Condition, Delete, DeleteTime, NewCell, Qualifiers, Select};
 use crate::tables::{Cells, Tables};
 
@@ -90,7 +90,9 @@ impl Tables for esker_table::Tables {
 
     fn select(&self, table: &str, select: &Select) -> Result<Box<dyn Cells>> {
         let Plan { spans, read, is_reversed, .. } = Plan::of(select)?;
-        let table = self.table(table)?;
+        let handle = self.table(table)?;
+        check_families(select, &handle.schema(), table)?;
+        let table = handle;
         let scan = if is_reversed {
             table.scan_spans_reversed(spans, &read)?
         } else {
@@ -101,6 +103,7 @@ impl Tables for esker_table::Tables {
 
     fn explain(&self, table: &str, select: &Select) -> Result<Vec<String>> {
         let plan = Plan::of(select)?;
+        check_families(select, &self.table(table)?.schema(), table)?;
         let mut lines = vec![format!("table {table}")];
         for group in self.table(table)?.schema().groups() {
             let read = group.families().iter().map(esker_table::Family::name);

@@ -8,8 +8,9 @@
 //! ```
 
 use core::ops::Range;
+use std::collections::BTreeSet;
 
-use esker_table::{Comparator, Comparison, Filter, Read, Span};
+use esker_table::{AccessGroup, Comparator, Comparison, Family, Filter, Read, Schema, Span};
 
 use crate::error::{Error, Result};
 use crate::print::quoted;
@@ -99,6 +100,33 @@ impl Filters {
             });
         }
         Ok(Filter::any(any))
+    }
+}
+
+/// The families that a query names: of columns, of conditions and of bounds. Those of a name that the table does not have are
+/// mistakes.
+fn named_families(select: &Select) -> impl Iterator<Item = &str> {
+    let of_terms = select.terms.iter().flat_map(|term| match term {
+        Term::Column { columns, .. } => vec![columns.family.as_str()],
+        Term::Cells(intervals) => {
+            let bounds = intervals.iter().flat_map(|interval| [&interval.low, &interval.high]);
+            bounds.flatten().map(|bound| bound.at.column.family.as_str()).collect()
+        }
+        Term::Rows(_) | Term::Time(_) | Term::ValueRegexp(_) => Vec::new(),
+    });
+    select.columns.iter().map(|columns| columns.family.as_str()).chain(of_terms)
+}
+
+/// Fails if the query names a family that the table does not have.
+pub(crate) fn check_families(select: &Select, schema: &Schema, table: &str) -> Result<()> {
+    let families = schema.groups().iter().flat_map(AccessGroup::families);
+    let known: BTreeSet<&str> = families.map(Family::name).collect();
+    match named_families(select).find(|family| !known.contains(family)) {
+        None => Ok(()),
+        Some(family) => {
+            let (table, family) = (table.to_owned(), family.to_owned());
+            Err(esker_table::Error::NoFamily { table, family }.into())
+        }
     }
 }
 

@@ -499,12 +499,18 @@ impl Display for Statement {
             Statement::DropTable { table, if_exists } => {
                 write!(f, "DROP TABLE {}{table}", if *if_exists { "IF EXISTS " } else { "" })
             }
-            Statement::CreateTable { table, items } => {
-                write!(f, "CREATE TABLE {table} (")?;
+            Statement::CreateTable { table, items, if_not_exists } => {
+                write!(f, "CREATE TABLE {}{table} (", if *if_not_exists { "IF NOT EXISTS " } else { "" })?;
                 list(f, items)?;
                 f.write_char(')')
             }
-            Statement::CreateTableLike { table, like } => write!(f, "CREATE TABLE {table} LIKE {like}"),
+            Statement::CreateTableLike { table, like, if_not_exists } => {
+                write!(
+                    f,
+                    "CREATE TABLE {}{table} LIKE {like}",
+                    if *if_not_exists { "IF NOT EXISTS " } else { "" }
+                )
+            }
             Statement::AlterTable { table, changes } => {
                 write!(f, "ALTER TABLE {table}")?;
                 changes.iter().try_for_each(|change| write!(f, " {change}"))

@@ -11,6 +11,8 @@
 mod limits;
 mod schemas;
 
+use esker_table::Schema;
+
 use crate::error::{Error, Result};
 use crate::statement::{DumpTable, LoadData, Select, SelectOptions, Statement, TableName};
 use crate::tables::{Cells, Tables};
@@ -168,7 +170,8 @@ impl Session {
             Statement::ShowTables => self.names().map(Answer::Names),
             Statement::ShowCreateTable(table) => {
                 let items = schemas::items(&tables.schema(&self.whole(&table))?);
-                Ok(Answer::Text(format!("{};\n", Statement::CreateTable { table, items })))
+                let create = Statement::CreateTable { table, items, if_not_exists: false };
+                Ok(Answer::Text(format!("{create};\n")))
             }
             Statement::DescribeTable { table, with_ids } => {
                 let schema = tables.schema(&self.whole(&table))?;
@@ -190,12 +193,12 @@ impl Session {
                 }
                 Ok(Answer::Done)
             }
-            Statement::CreateTable { table, items } => {
-                tables.create(&self.whole(&table), schemas::new(&items)?).map(|()| Answer::Done)
+            Statement::CreateTable { table, items, if_not_exists } => {
+                self.create(&table, schemas::new(&items)?, if_not_exists)
             }
-            Statement::CreateTableLike { table, like } => {
+            Statement::CreateTableLike { table, like, if_not_exists } => {
                 let schema = schemas::without_ids(&tables.schema(&self.whole(&like))?);
-                tables.create(&self.whole(&table), schema).map(|()| Answer::Done)
+                self.create(&table, schema, if_not_exists)
             }
             Statement::AlterTable { table, changes } => {
                 let table = self.whole(&table);
@@ -229,6 +232,14 @@ impl Session {
             Statement::Compact(table) => tables.compact(&self.whole(&table)).map(|()| Answer::Done),
             Statement::Source(file) => Ok(Answer::Source(file)),
         }
+    }
+
+    fn create(&self, table: &TableName, schema: Schema, if_not_exists: bool) -> Result<Answer> {
+        match self.tables.create(&self.whole(table), schema) {
+            Err(Error::Table(esker_table::Error::TableExists(_))) if if_not_exists => {}
+            done => done?,
+        }
+        Ok(Answer::Done)
     }
 
     fn select(&self, select: &Select) -> Result<Limited> {

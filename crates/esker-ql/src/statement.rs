@@ -75,19 +75,23 @@ pub enum Statement {
         /// Whether one that is not there is no error.
         if_exists: bool,
     },
-    /// `CREATE TABLE t (...)`
+    /// `CREATE TABLE [IF NOT EXISTS] t (...)`
     CreateTable {
         /// The table.
         table: TableName,
         /// What is between the parentheses.
         items: Vec<SchemaItem>,
+        /// Whether one that is there is no error.
+        if_not_exists: bool,
     },
-    /// `CREATE TABLE t LIKE u`
+    /// `CREATE TABLE [IF NOT EXISTS] t LIKE u`
     CreateTableLike {
         /// The table.
         table: TableName,
         /// The table whose schema it gets.
         like: TableName,
+        /// Whether one that is there is no error.
+        if_not_exists: bool,
     },
     /// `ALTER TABLE t ...`
     AlterTable {

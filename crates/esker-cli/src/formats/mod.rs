@@ -66,7 +66,7 @@ impl Format {
 }
 
 /// The mark at the beginning of a UTF-8 file that some programs write.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 #[cfg(test)]
 mod tests {

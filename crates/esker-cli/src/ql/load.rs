@@ -7,20 +7,20 @@
 //! ```
 //! What was stored before an error stays. With timestamps in the file, loading it again stores the same cells.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 
 use esker_ql::{Column, LoadData, NewCell, Tables, milliseconds};
-use esker_table::TIMESTAMP_MAX;
+use esker_table::{ROW_LEN_MAX, TIMESTAMP_MAX};
 
 use super::files::path;
 use super::runner::failure;
 use crate::exit::{Failure, Outcome};
 use crate::feed::{Sink, feed};
 use crate::formats::fields::Fields;
-use crate::formats::tsv;
+use crate::formats::{BYTE_ORDER_MARK, tsv};
 use crate::lines::Input;
 use crate::summary::Summary;
 use crate::writes::Refused;
@@ -55,7 +55,7 @@ pub(super) fn run(tables: &dyn Tables, table: &str, load: &LoadData) -> Outcome 
         tables,
         table,
         load,
-        families: families.map(|family| family.name().to_owned()).collect(),
+        families: families.map(|family| (family.name().to_owned(), family.is_counter())).collect(),
         layout: None,
         fields: Fields::default(),
         cells: Vec::new(),
@@ -85,8 +85,8 @@ struct Loading<'t> {
     tables: &'t dyn Tables,
     table: &'t str,
     load: &'t LoadData,
-    /// The families of the table.
-    families: BTreeSet<String>,
+    /// The families of the table, and whether their cells are counters.
+    families: BTreeMap<String, bool>,
     /// `None`: the header was not read yet.
     layout: Option<Layout>,
     fields: Fields,
@@ -100,9 +100,20 @@ struct Loading<'t> {
 impl Loading<'_> {
     /// What a header says of the fields.
     fn layout(&self, line: &[u8]) -> Result<Layout, String> {
+        let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         let line = line.strip_prefix(b"#").unwrap_or(line);
-        let separator = if line.contains(&b'\t') { b'\t' } else { b',' };
+        let has_tabs = line.contains(&b'\t');
+        if !has_tabs && line.contains(&b',') && self.load.header_file.is_none() {
+            return Err("the header has no tabs; the fields of all lines have tabs between them".to_owned());
+        }
+        let separator = if has_tabs { b'\t' } else { b',' };
         let names: Vec<&[u8]> = line.split(|byte| *byte == separator).map(<[u8]>::trim_ascii).collect();
+        if let Some(twice) = (1..names.len()).find(|at| names[..*at].contains(&names[*at])) {
+            return Err(format!(
+                "the header has the column {:?} twice",
+                String::from_utf8_lossy(names[twice])
+            ));
+        }
         match names.as_slice() {
             [b"row", b"column", b"value"] => return Ok(Layout::Cell { has_timestamp: false }),
             [b"timestamp", b"row", b"column", b"value"] => return Ok(Layout::Cell { has_timestamp: true }),
@@ -147,7 +158,7 @@ impl Loading<'_> {
     fn column(&self, name: &[u8]) -> Result<Column, String> {
         let mut parts = name.splitn(2, |byte| *byte == b':');
         let family = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
-        if !self.families.contains(&family) {
+        if !self.families.contains_key(&family) {
             return Err(format!("the table {:?} has no column family {family:?}", self.table));
         }
         Ok(Column { family, qualifier: parts.next().unwrap_or_default().to_vec() })
@@ -178,7 +189,7 @@ impl Loading<'_> {
                 };
                 let column = self.column(self.fields.get(from + 1)).map_err(Refused::Malformed)?;
                 let (row, value) = (self.fields.get(from).to_vec(), self.fields.get(from + 2).to_vec());
-                self.add(NewCell { timestamp, row, column, value });
+                self.add(NewCell { timestamp, row, column, value })?;
             }
             Some(Layout::Row { keys, timestamp: of, columns, width }) => {
                 if found != *width {
@@ -200,7 +211,7 @@ impl Loading<'_> {
                         value: self.fields.get(*place).to_vec(),
                     })
                     .collect();
-                cells.into_iter().for_each(|cell| self.add(cell));
+                cells.into_iter().try_for_each(|cell| self.add(cell))?;
             }
             None => {}
         }
@@ -210,7 +221,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Characters that make a row another one than those before.
+    /// Random characters, which make it unlikely that two lines have the same row.
     fn unique(&self) -> Vec<u8> {
         const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
         let chars = self.load.row_uniquify_chars.unwrap_or_default();
@@ -223,9 +234,23 @@ impl Loading<'_> {
             .collect()
     }
 
-    fn add(&mut self, cell: NewCell) {
+    /// Adds a cell, if the table takes such a cell.
+    fn add(&mut self, cell: NewCell) -> Result<(), Refused> {
+        let (row_len, value_len) = (cell.row.len(), cell.value.len());
+        if row_len == 0 || row_len > ROW_LEN_MAX {
+            return Err(Refused::Malformed(format!(
+                "a row has 1 to {ROW_LEN_MAX} bytes; this one has {row_len}"
+            )));
+        }
+        if value_len != 8 && self.families.get(&cell.column.family) == Some(&true) {
+            let family = &cell.column.family;
+            return Err(Refused::Malformed(format!(
+                "the column family {family:?} has counters: a value has 8 bytes; this one has {value_len}"
+            )));
+        }
         self.bytes += cell.row.len() + cell.column.qualifier.len() + cell.value.len();
         self.cells.push(cell);
+        Ok(())
     }
 
     fn write(&mut self) -> Outcome {

@@ -47,7 +47,8 @@ impl Shown {
             _ => BTreeSet::new(),
         };
         Shown {
-            has_timestamps: options.display_timestamps,
+            // The versions of a column cannot be told apart in a file without them.
+            has_timestamps: options.display_timestamps || options.into_file.is_some(),
             has_values: !options.keys_only,
             is_escaped: !options.no_escape,
             counters,
@@ -79,9 +80,49 @@ pub(super) fn cells(out: &mut Out, format: QlFormat, cells: Box<dyn Cells>, show
 
 /// Writes cells as `LOAD DATA` reads them: tab-separated, with a header.
 pub(super) fn file_cells(out: &mut Out, cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
-    let timestamp = if shown.has_timestamps { "timestamp\t" } else { "" };
-    out.line(&format!("#{timestamp}row\tcolumn\tvalue"))?;
-    tab_separated(out, cells, shown)
+    let value = if shown.has_values { "\tvalue" } else { "" };
+    out.line(&format!("#timestamp\trow\tcolumn{value}"))?;
+    if shown.is_escaped {
+        return tab_separated(out, cells, shown);
+    }
+    tab_separated(out, Box::new(Plain(cells)), shown)
+}
+
+/// Cells that a file can hold without escapes: others are errors.
+struct Plain(Box<dyn Cells>);
+
+impl Cells for Plain {
+    fn advance(&mut self) -> esker_ql::Result<bool> {
+        let is_there = self.0.advance()?;
+        let is_plain = |bytes: &[u8]| !bytes.iter().any(|byte| b"\t\n\r".contains(byte));
+        if is_there && !(is_plain(self.row()) && is_plain(self.qualifier()) && is_plain(&self.value()?)) {
+            return Err(esker_ql::Error::Impossible(
+                "NO_ESCAPE: a cell has a tab or a line end, which the file cannot hold without an escape"
+                    .to_owned(),
+            ));
+        }
+        Ok(is_there)
+    }
+
+    fn row(&self) -> &[u8] {
+        self.0.row()
+    }
+
+    fn family(&self) -> &str {
+        self.0.family()
+    }
+
+    fn qualifier(&self) -> &[u8] {
+        self.0.qualifier()
+    }
+
+    fn timestamp(&self) -> i64 {
+        self.0.timestamp()
+    }
+
+    fn value(&self) -> esker_ql::Result<Cow<'_, [u8]>> {
+        self.0.value()
+    }
 }
 
 /// `family:qualifier`.

@@ -19,6 +19,9 @@ use crate::output::Out;
 /// How deep `SOURCE` may be within files that `SOURCE` reads.
 const SOURCES_MAX: usize = 16;
 
+/// Up to this length, an unfinished text is looked at whenever the input may have paused.
+const LOOKED_AT_ALWAYS: usize = 1 << 20;
+
 /// A session, and how its answers are printed.
 pub(super) struct Runner {
     global: Global,
@@ -84,7 +87,10 @@ impl Runner {
             };
             let is_end = len == 0;
             let is_long = text.len() > STATEMENT_LEN_MAX;
-            let is_promising = text.trim_ascii_end().ends_with(b";") && text.len() >= 2 * looked_at;
+            // Before it waits for more input, it looks at all that is there.
+            let is_due =
+                text.len() >= 2 * looked_at || (text.len() < LOOKED_AT_ALWAYS && input.buffer().is_empty());
+            let is_promising = text.trim_ascii_end().ends_with(b";") && is_due;
             if !is_end && !is_long && !is_promising {
                 continue;
             }

@@ -154,8 +154,22 @@ fn a_dump_is_loaded_as_the_same_cells() {
     prints(dir.path(), &format!("DUMP TABLE t COLUMNS n INTO FILE '{}'", file("n.tsv")));
     assert_eq!(fs::read_to_string(file("n.tsv")).unwrap().lines().count(), 2);
     prints(dir.path(), &format!("SELECT h FROM t INTO FILE '{}'", file("h.tsv")));
-    assert_eq!(fs::read_to_string(file("h.tsv")).unwrap(), "#row\tcolumn\tvalue\nr\th:\t\\\\N\n");
+    assert_eq!(
+        fs::read_to_string(file("h.tsv")).unwrap(),
+        "#timestamp\trow\tcolumn\tvalue\n3\tr\th:\t\\\\N\n"
+    );
     fails(&ql(dir.path(), "DUMP TABLE t INTO FILE '/nowhere/f'"), 3, "/nowhere/f");
+    // Versions keep their order, and what a file cannot hold is refused.
+    prints(dir.path(), &format!("SELECT n FROM t KEYS_ONLY INTO FILE '{}'", file("k.tsv")));
+    assert_eq!(fs::read_to_string(file("k.tsv")).unwrap(), "#timestamp\trow\tcolumn\n4\tr\tn:\n");
+    let plain = format!("SELECT f FROM t NO_ESCAPE INTO FILE '{}'", file("plain.tsv"));
+    fails(&ql(dir.path(), &plain), 2, "NO_ESCAPE: a cell has a tab or a line end");
+    fails(&ql(dir.path(), "SELECT * FROM t WHERE typo:x = '1'"), 2, "no column family \"typo\"");
+    let counters = "#row\tcolumn\tvalue\nr\th:\tgood\nr\tn:c\t7\n";
+    fs::write(file("c.tsv"), counters).unwrap();
+    let load = format!("LOAD DATA INFILE '{}' INTO TABLE u", file("c.tsv"));
+    fails(&ql(dir.path(), &load), 2, "c.tsv:3: the column family \"n\" has counters");
+    assert_eq!(prints(dir.path(), "SELECT h FROM u LIMIT 1 CELL_LIMIT 1"), "r\th:\tgood\n");
     fails(&ql(dir.path(), "DUMP TABLE t INTO FILE 'esker.db/f'"), 2, "in the store's own directory");
 }
 
@@ -233,13 +247,21 @@ fn rows_are_loaded_as_their_header_says() {
             "bad.tsv:3: \"-1\" is no timestamp",
         ),
         ("#row\tcolumn\tvalue\na\tf:x\t1\nb\tf:x\t\\q\n", "bad.tsv:3: "),
+        ("#row\tcolumn\tvalue\na\tf:x\t1\n\tf:x\t2\n", "bad.tsv:3: a row has 1 to 32767 bytes"),
     ] {
         let bad = file("bad.tsv", text);
         fails(&loads("", &bad), 2, message);
         assert_eq!(prints(dir.path(), "SELECT f FROM t WHERE ROW = 'a' MAX_VERSIONS 1"), "a\tf:x\t1\n");
     }
     fails(&loads("", &file("empty.tsv", "\n")), 2, "empty.tsv:1: the header names no column");
-    fails(&loads("", &file("row.tsv", "#row\tcolumn\tvalue\n\tf:x\t1\n")), 2, "a row has 1 to 32767 bytes");
+    fails(&loads("", &file("comma.tsv", "id,f:x\n1,2\n")), 2, "comma.tsv:1: the header has no tabs");
+    fails(
+        &loads("", &file("twice.tsv", "id\tf:x\tf:x\n1\t2\t3\n")),
+        2,
+        "twice.tsv:1: the header has the column \"f:x\" twice",
+    );
+    let marked = file("marked.tsv", "\u{feff}#row\tcolumn\tvalue\na\tf:x\t1\n");
+    assert_eq!(loads("", &marked).code, 0);
     fails(&loads("", "/nowhere"), 3, "/nowhere");
     fails(&loads("ROW_UNIQUIFY_CHARS = 1000", &many), 2, "64 at most");
 }

@@ -36,6 +36,7 @@ impl Parser<'_> {
         let mut tuples = Vec::new();
         loop {
             self.element()?;
+            let elements = self.elements;
             let at = self.peek()?.start;
             self.need_sign("(")?;
             let mut parts = vec![self.part()?];
@@ -43,6 +44,8 @@ impl Parser<'_> {
                 parts.push(self.part()?);
             }
             self.need_sign(")")?;
+            // A tuple is one element, and its column none of its own.
+            self.elements = elements;
             let expected = if has_row { 3 } else { 2 };
             let timestamp =
                 if parts.len() == expected + 1 { Some(self.part_time(parts.remove(0))?) } else { None };

@@ -98,7 +98,10 @@ impl Parser<'_> {
                 return Ok(options);
             }
             self.need(&["FILE"])?;
-            options.into_file = Some(self.bytes("a file")?);
+            let at = self.peek()?.start;
+            if options.into_file.replace(self.bytes("a file")?).is_some() {
+                return Err(self.lexer.wrong(at, "`INTO FILE` is there twice"));
+            }
         }
     }
 

@@ -36,13 +36,17 @@ impl Parser<'_> {
         if !self.eat("TABLE")? {
             return Err(self.expected("`TABLE` or `NAMESPACE`"));
         }
+        let if_not_exists = self.eat("IF")?;
+        if if_not_exists {
+            self.need(&["NOT", "EXISTS"])?;
+        }
         let table = self.table()?;
         if self.eat("LIKE")? {
-            return Ok(Statement::CreateTableLike { table, like: self.table()? });
+            return Ok(Statement::CreateTableLike { table, like: self.table()?, if_not_exists });
         }
         let items = self.schema_items()?;
         self.refuse_option()?;
-        Ok(Statement::CreateTable { table, items })
+        Ok(Statement::CreateTable { table, items, if_not_exists })
     }
 
     /// `(item, ...)`

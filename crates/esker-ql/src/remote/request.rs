@@ -5,7 +5,7 @@ use core::ops::Range;
 use esker_table::{AccessGroup, Comparator, Schema};
 
 use crate::error::{Error, Result};
-use crate::plan::PATTERNS_MAX;
+use crate::plan::{PATTERNS_MAX, check_families};
 use crate::print::quoted;
 use crate::statement::{Bound, CellPlace, Columns, Interval, Qualifiers, Rows, Select, Term, ValueTest};
 
@@ -173,18 +173,13 @@ impl Request {
 
     /// Fails if the families are not there, or keep versions that the interface does not show.
     fn check(&self, select: &Select, schema: &Schema, table: &str) -> Result<()> {
-        let of_conditions = self.conditions.iter().map(|(tested, _)| &tested.columns.family);
-        let mut named = self.shown.iter().map(|tested| &tested.columns.family).chain(of_conditions);
-        let families = || schema.groups().iter().flat_map(AccessGroup::families);
-        if let Some(family) = named.find(|name| families().all(|family| family.name() != name.as_str())) {
-            let (table, family) = (table.to_owned(), family.clone());
-            return Err(esker_table::Error::NoFamily { table, family }.into());
-        }
+        check_families(select, schema, table)?;
+        let mut families = schema.groups().iter().flat_map(AccessGroup::families);
         let is_shown = |name: &str| {
             self.shown.is_empty() || self.shown.iter().any(|tested| tested.columns.family == name)
         };
         let has_versions =
-            families().any(|family| is_shown(family.name()) && family.kept_versions() != Some(1));
+            families.any(|family| is_shown(family.name()) && family.kept_versions() != Some(1));
         if has_versions && select.options.max_versions != Some(1) {
             return Err(Error::Impossible(
                 "scans by HBase's Thrift interface show the latest version of a column only: say MAX_VERSIONS 1"

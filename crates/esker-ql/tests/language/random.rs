@@ -202,8 +202,10 @@ impl Random {
             8 => Statement::ExistsTable(table),
             9 => Statement::RenameTable { from: table, to: self.table() },
             10 => Statement::DropTable { table, if_exists: self.flip() },
-            11 => Statement::CreateTable { table, items: self.some(Random::item) },
-            12 => Statement::CreateTableLike { table, like: self.table() },
+            11 => {
+                Statement::CreateTable { table, items: self.some(Random::item), if_not_exists: self.flip() }
+            }
+            12 => Statement::CreateTableLike { table, like: self.table(), if_not_exists: self.flip() },
             13 => Statement::AlterTable { table, changes: self.some(Random::change) },
             14 => Statement::Insert { table, cells: self.some(Random::cell) },
             15 => {
