@@ -90,13 +90,12 @@ impl Tables for esker_table::Tables {
 
     fn select(&self, table: &str, select: &Select) -> Result<Box<dyn Cells>> {
         let Plan { spans, read, is_reversed, .. } = Plan::of(select)?;
-        let handle = self.table(table)?;
-        check_families(select, &handle.schema(), table)?;
-        let table = handle;
+        let opened = self.table(table)?;
+        check_families(select, &opened.schema(), table)?;
         let scan = if is_reversed {
-            table.scan_spans_reversed(spans, &read)?
+            opened.scan_spans_reversed(spans, &read)?
         } else {
-            table.scan_spans(spans, &read)?
+            opened.scan_spans(spans, &read)?
         };
         Ok(Box::new(Scanned(scan)))
     }

@@ -17,7 +17,7 @@ use crate::print::quoted;
 use crate::statement::{Bound, CellPlace, Columns, Interval, Qualifiers, Rows, Select, Term, ValueTest};
 
 /// The most regular expressions of a query.
-pub(crate) const PATTERNS_MAX: usize = 32;
+const PATTERNS_MAX: usize = 32;
 
 /// How many characters [`Plan::describe`] prints of a condition.
 const DESCRIBED_MAX: usize = 200;
@@ -42,16 +42,28 @@ struct Filters {
     patterns: usize,
 }
 
+/// The regular expression `pattern` of a query. `patterns` counts those that the query has.
+pub(crate) fn regexp(pattern: &[u8], patterns: &mut usize) -> Result<Comparator> {
+    *patterns += 1;
+    if *patterns > PATTERNS_MAX {
+        return Err(Error::Impossible(format!("a query has {PATTERNS_MAX} regular expressions at most")));
+    }
+    let text = std::str::from_utf8(pattern)
+        .map_err(|_| Error::Impossible(format!("the regular expression {} is not UTF-8", quoted(pattern))))?;
+    Ok(Comparator::regex(text)?)
+}
+
+/// The part of `time` that is in the interval.
+pub(crate) fn narrowed(time: &Range<i64>, interval: &Interval<i64>) -> Range<i64> {
+    let low = interval.low.as_ref().map_or(0, |low| low.at.saturating_add(i64::from(!low.is_included)));
+    let high = interval.high.as_ref();
+    let high = high.map_or(i64::MAX, |high| high.at.saturating_add(i64::from(high.is_included)));
+    time.start.max(low)..time.end.min(high)
+}
+
 impl Filters {
     fn regexp(&mut self, pattern: &[u8]) -> Result<Comparator> {
-        self.patterns += 1;
-        if self.patterns > PATTERNS_MAX {
-            return Err(Error::Impossible(format!("a query has {PATTERNS_MAX} regular expressions at most")));
-        }
-        let text = std::str::from_utf8(pattern).map_err(|_| {
-            Error::Impossible(format!("the regular expression {} is not UTF-8", quoted(pattern)))
-        })?;
-        Ok(Comparator::regex(text)?)
+        regexp(pattern, &mut self.patterns)
     }
 
     /// The cells of these columns.
@@ -150,16 +162,7 @@ impl Plan {
                     spans = Span::intersection(spans, cells.iter().map(span_of_cells));
                     places.push(described(term));
                 }
-                Term::Time(interval) => {
-                    let low = interval
-                        .low
-                        .as_ref()
-                        .map_or(0, |low| low.at.saturating_add(i64::from(!low.is_included)));
-                    let high = interval.high.as_ref();
-                    let high =
-                        high.map_or(i64::MAX, |high| high.at.saturating_add(i64::from(high.is_included)));
-                    time = time.start.max(low)..time.end.min(high);
-                }
+                Term::Time(interval) => time = narrowed(&time, interval),
                 Term::Column { columns, test } => {
                     let filter = filters.of_columns(columns)?.and(filters.of_value(test)?);
                     filters.filters.push(filter.row_with());

@@ -11,7 +11,7 @@ use esker_ql::{Cells, Select, Session};
 use super::runner::failure;
 use crate::args::QlFormat;
 use crate::escapes;
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::formats::{csv, tsv};
 use crate::json;
 use crate::output::Out;
@@ -26,14 +26,20 @@ pub(super) struct Shown {
     has_timestamps: bool,
     has_values: bool,
     is_escaped: bool,
+    is_for_file: bool,
     /// Families whose values are numbers.
     counters: BTreeSet<String>,
 }
 
 impl Shown {
     /// Everything, as it is.
-    pub(super) const WHOLE: Shown =
-        Shown { has_timestamps: true, has_values: true, is_escaped: true, counters: BTreeSet::new() };
+    pub(super) const WHOLE: Shown = Shown {
+        has_timestamps: true,
+        has_values: true,
+        is_escaped: true,
+        is_for_file: true,
+        counters: BTreeSet::new(),
+    };
 
     /// What a query shows.
     pub(super) fn of(select: &Select, session: &Session) -> Shown {
@@ -51,6 +57,7 @@ impl Shown {
             has_timestamps: options.display_timestamps || options.into_file.is_some(),
             has_values: !options.keys_only,
             is_escaped: !options.no_escape,
+            is_for_file: options.into_file.is_some(),
             counters,
         }
     }
@@ -82,46 +89,17 @@ pub(super) fn cells(out: &mut Out, format: QlFormat, cells: Box<dyn Cells>, show
 pub(super) fn file_cells(out: &mut Out, cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
     let value = if shown.has_values { "\tvalue" } else { "" };
     out.line(&format!("#timestamp\trow\tcolumn{value}"))?;
-    if shown.is_escaped {
-        return tab_separated(out, cells, shown);
-    }
-    tab_separated(out, Box::new(Plain(cells)), shown)
+    tab_separated(out, cells, shown)
 }
 
-/// Cells that a file can hold without escapes: others are errors.
-struct Plain(Box<dyn Cells>);
-
-impl Cells for Plain {
-    fn advance(&mut self) -> esker_ql::Result<bool> {
-        let is_there = self.0.advance()?;
-        let is_plain = |bytes: &[u8]| !bytes.iter().any(|byte| b"\t\n\r".contains(byte));
-        if is_there && !(is_plain(self.row()) && is_plain(self.qualifier()) && is_plain(&self.value()?)) {
-            return Err(esker_ql::Error::Impossible(
-                "NO_ESCAPE: a cell has a tab or a line end, which the file cannot hold without an escape"
-                    .to_owned(),
-            ));
-        }
-        Ok(is_there)
-    }
-
-    fn row(&self) -> &[u8] {
-        self.0.row()
-    }
-
-    fn family(&self) -> &str {
-        self.0.family()
-    }
-
-    fn qualifier(&self) -> &[u8] {
-        self.0.qualifier()
-    }
-
-    fn timestamp(&self) -> i64 {
-        self.0.timestamp()
-    }
-
-    fn value(&self) -> esker_ql::Result<Cow<'_, [u8]>> {
-        self.0.value()
+/// Fails at a cell that a file without escapes cannot hold.
+fn check_plain(cells: &dyn Cells, value: &[u8]) -> Outcome {
+    let is_plain = |bytes: &[u8]| !bytes.iter().any(|byte| b"\t\n\r".contains(byte));
+    match is_plain(cells.row()) && is_plain(cells.qualifier()) && is_plain(value) {
+        true => Ok(()),
+        false => Err(Failure::usage(
+            "NO_ESCAPE: a cell has a tab or a line end, which the file cannot hold without an escape",
+        )),
     }
 }
 
@@ -137,6 +115,9 @@ fn tab_separated(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Out
     };
     while cells.advance().map_err(failure)? {
         let value = shown.value(&*cells)?;
+        if shown.is_for_file && !shown.is_escaped {
+            check_plain(&*cells, &value)?;
+        }
         let buffer = out.buffer();
         if shown.has_timestamps {
             append(buffer, cells.timestamp().to_string().as_bytes());

@@ -5,7 +5,7 @@ use core::ops::Range;
 use esker_table::{AccessGroup, Comparator, Schema};
 
 use crate::error::{Error, Result};
-use crate::plan::{PATTERNS_MAX, check_families};
+use crate::plan::{check_families, narrowed, regexp};
 use crate::print::quoted;
 use crate::statement::{Bound, CellPlace, Columns, Interval, Qualifiers, Rows, Select, Term, ValueTest};
 
@@ -72,16 +72,6 @@ impl Tested {
     }
 }
 
-fn regexp(pattern: &[u8], patterns: &mut usize) -> Result<Comparator> {
-    *patterns += 1;
-    if *patterns > PATTERNS_MAX {
-        return Err(Error::Impossible(format!("a query has {PATTERNS_MAX} regular expressions at most")));
-    }
-    let text = std::str::from_utf8(pattern)
-        .map_err(|_| Error::Impossible(format!("the regular expression {} is not UTF-8", quoted(pattern))))?;
-    Ok(Comparator::regex(text)?)
-}
-
 impl Request {
     pub(super) fn of(select: &Select, schema: &Schema, table: &str) -> Result<Request> {
         let mut patterns = 0;
@@ -120,14 +110,7 @@ impl Request {
                     request.narrow(cells.iter().map(range_of_cells).collect());
                     request.cells.push(cells.clone());
                 }
-                Term::Time(interval) => {
-                    let low = interval.low.as_ref();
-                    let low = low.map_or(0, |low| low.at.saturating_add(i64::from(!low.is_included)));
-                    let high = interval.high.as_ref();
-                    let high =
-                        high.map_or(i64::MAX, |high| high.at.saturating_add(i64::from(high.is_included)));
-                    request.time = request.time.start.max(low)..request.time.end.min(high);
-                }
+                Term::Time(interval) => request.time = narrowed(&request.time, interval),
                 Term::Column { columns, test } => {
                     let comparator = match test {
                         ValueTest::Exactly(value) => Comparator::binary(value.as_slice()),
@@ -209,13 +192,9 @@ impl Request {
         }
         cells.retain(|cell| {
             let place = (row, cell.family.as_str(), cell.qualifier.as_slice());
-            let of = |place: &CellPlace| {
-                (place.row.clone(), place.column.family.clone(), place.column.qualifier.clone())
-            };
             let is_in = |interval: &Interval<CellPlace>| {
-                is_within(interval, |at| {
-                    let (row, family, qualifier) = of(at);
-                    place.cmp(&(&row[..], &family[..], &qualifier[..]))
+                is_within(interval, |CellPlace { row, column }| {
+                    place.cmp(&(&row[..], &column.family[..], &column.qualifier[..]))
                 })
             };
             self.time.contains(&cell.timestamp)
