@@ -28,6 +28,8 @@ esker-bench COMMAND [OPTIONS]
   settle       --n N --rounds R: a load of N pairs (default 4,000,000) over 8 trees until nothing is left to merge, by
                the number of threads
   cursor       --n N --rounds R: a seek and ten rows with a reused cursor, beside a new scan each time
+  table-scan   --n N --rounds R [PART]: scans of a table of N entries (default 400,000) beside the store's own cursor, and
+               gets; of the shapes whose names have PART
   event-loop   --sync-seconds S --rounds R: one thread that acknowledges 64 durable writers, beside 64 threads
   trees        --n N: a store of N trees (default 10,000): time to open, memory, file descriptors
   huge-reads   --n BYTES --rounds R: values of 64 KiB to 645 MB (or BYTES) read in every way, warm and cold, beside

@@ -22,6 +22,7 @@ mod memtable;
 pub(crate) mod regions;
 pub(crate) mod settle;
 pub(crate) mod styles;
+pub(crate) mod table_scan;
 pub(crate) mod trees;
 
 /// Repetitions of each measurement; the best one is shown.

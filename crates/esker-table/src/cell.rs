@@ -112,25 +112,49 @@ pub(crate) fn begins_with(key: &[u8], prefix: &[u8]) -> bool {
 
 /// Whether the entry with this key, of which `row_len` bytes are its row's, is in the head of the row.
 pub(crate) fn is_head(key: &[u8], row_len: usize) -> bool {
-    key.get(row_len..).is_some_and(|rest| rest.starts_with(&NO_FAMILY.to_be_bytes()))
+    is_of_family(key, row_len, NO_FAMILY)
 }
 
-/// The length of an escaped text with its end, at the beginning of `key`.
-fn escaped_len(key: &[u8]) -> Option<usize> {
+/// The length of an escaped text with its end, at the beginning of `key`; and whether its bytes are the text that they stand
+/// for.
+fn escaped_len(key: &[u8]) -> Option<(usize, bool)> {
     let mut at = 0;
+    let mut is_plain = true;
     loop {
         at += first_zero(key.get(at..)?)? + 2;
         match key.get(at - 1)? {
-            0 => return Some(at),
-            0xff => {}
+            0 => return Some((at, is_plain)),
+            0xff => is_plain = false,
             _ => return None,
         }
     }
 }
 
-/// Whether the bytes `escaped` are the text that they stand for and its end.
-pub(crate) fn is_plain(escaped: &[u8]) -> bool {
-    first_zero(escaped).is_some_and(|zero| zero + 2 == escaped.len())
+/// Where the end of the escaped text ends that begins at `from` in `key`, and whether its bytes are the text that they stand
+/// for.
+pub(crate) fn text_end(key: &[u8], from: usize) -> Result<(usize, bool)> {
+    let text = key.get(from..).and_then(escaped_len);
+    text.map(|(len, is_plain)| (from + len, is_plain)).ok_or_else(|| damaged(key))
+}
+
+/// How many bytes at their beginnings are the same.
+pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
+    let len = a.len().min(b.len());
+    let (a, b) = (&a[..len], &b[..len]);
+    let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
+    for (place, (one, other)) in words.enumerate() {
+        let differ = u64::from_le_bytes(*one) ^ u64::from_le_bytes(*other);
+        if differ != 0 {
+            return place * 8 + differ.trailing_zeros() as usize / 8;
+        }
+    }
+    let at = len - len % 8;
+    at + a[at..].iter().zip(&b[at..]).take_while(|(one, other)| one == other).count()
+}
+
+/// Whether the entry with this key, of which `row_len` bytes are its row's, is of this family.
+pub(crate) fn is_of_family(key: &[u8], row_len: usize, family: FamilyId) -> bool {
+    key.get(row_len..).is_some_and(|rest| rest.starts_with(&family.to_be_bytes()))
 }
 
 /// Appends the text that the bytes `escaped`, with their end, stand for.
@@ -218,7 +242,7 @@ pub(crate) fn entry_prefix(column: &[u8], kind: Kind) -> Vec<u8> {
 
 /// The length of the row's part of a key.
 pub(crate) fn row_len(key: &[u8]) -> Result<usize> {
-    escaped_len(key).ok_or_else(|| damaged(key))
+    Ok(text_end(key, 0)?.0)
 }
 
 /// What the entry with this key is; `row_len` bytes of the key are its row's.
@@ -234,10 +258,18 @@ fn read_entry(key: &[u8], row_len: usize) -> Option<Entry<'_>> {
         let version = Version::read(version)?;
         return Some(Entry::Head { family: FamilyId::from_be_bytes(*of), version });
     }
-    let (qualifier, rest) = rest.split_at_checked(escaped_len(rest)?)?;
+    let (qualifier, rest) = rest.split_at_checked(escaped_len(rest)?.0)?;
     let (kind, version) = read_kind(rest)?;
     let column_len = row_len + 2 + qualifier.len();
     Some(Entry::Column { family, qualifier, column_len, kind, version })
+}
+
+/// The family and version of the marker with this key, which is in the head of its row.
+pub(crate) fn head(key: &[u8], row_len: usize) -> Result<(FamilyId, Version)> {
+    match entry(key, row_len)? {
+        Entry::Head { family, version } => Ok((family, version)),
+        Entry::Column { .. } => Err(damaged(key)),
+    }
 }
 
 /// What the entry with this key is, of the column whose keys begin with `column_len` bytes of this one.
@@ -359,6 +391,25 @@ mod tests {
                     assert!(!begins_with(&bytes[..zero], &[&bytes[..zero], b"x"].concat()));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_common_beginning_ends_at_the_first_byte_that_differs() {
+        for len in 0..40 {
+            let bytes = vec![7_u8; len];
+            for other in 0..len {
+                for bit in [1, 0x80] {
+                    let mut changed = bytes.clone();
+                    changed[other] ^= bit;
+                    // What follows must not matter.
+                    changed[other + 1..].fill(9);
+                    assert_eq!(common_len(&bytes, &changed), other);
+                    assert_eq!(common_len(&changed, &bytes), other);
+                }
+                assert_eq!(common_len(&bytes, &bytes[..other]), other);
+            }
+            assert_eq!(common_len(&bytes, &bytes), len);
         }
     }
 

@@ -13,8 +13,8 @@ use core::ops::Range;
 
 use esker::{Cursor, Snapshot, ValueRef};
 
-use crate::cell::{self, Entry, FamilyId, Kind, NO_FAMILY, Version};
-use crate::error::{Error, Result};
+use crate::cell::{self, FamilyId, Kind, NO_FAMILY, Version};
+use crate::error::Result;
 use crate::schema::Rules;
 use crate::span::Span;
 use crate::versions::{Column, Deletes, Heads, Verdict};
@@ -80,11 +80,20 @@ struct Text {
 }
 
 impl Text {
-    /// Reads the text whose escaped bytes, with their end, are `escaped` and begin at `from` in the key.
-    fn read(&mut self, escaped: &[u8], from: usize) {
-        self.plain = cell::is_plain(escaped).then(|| from..from + escaped.len() - 2);
-        if self.plain.is_none() {
-            cell::unescape(escaped, &mut self.text);
+    /// Reads the text that begins at `from` in the key. Returns where its end ends.
+    fn read(&mut self, key: &[u8], from: usize) -> Result<usize> {
+        let (end, is_plain) = cell::text_end(key, from)?;
+        self.set(key, from..end, is_plain);
+        Ok(end)
+    }
+
+    /// The text is at `place` in the key, with its end.
+    fn set(&mut self, key: &[u8], place: Range<usize>, is_plain: bool) {
+        if is_plain {
+            self.plain = Some(place.start..place.end - 2);
+        } else {
+            self.plain = None;
+            cell::unescape(&key[place], &mut self.text);
         }
     }
 
@@ -118,6 +127,8 @@ pub(super) struct Walk {
     asked: usize,
     /// The column that is read, as its keys begin; empty: none has begun.
     column: Vec<u8>,
+    /// So many bytes of the column's keys are those of the cursor's key; it is known behind [`At::Left`] alone.
+    common: usize,
     qualifier: Text,
     /// Counts the columns that have begun.
     columns: u64,
@@ -153,6 +164,7 @@ impl Walk {
             family: 0,
             asked: 0,
             column: Vec::new(),
+            common: 0,
             qualifier: Text::default(),
             columns: 0,
             state: Column::default(),
@@ -221,24 +233,26 @@ impl Walk {
         }
         self.has_begun = true;
         loop {
-            let mut least: Option<&[u8]> = None;
+            let mut least: Option<(&[u8], bool)> = None;
             for group in &self.groups {
                 let key = group.cursor.key();
                 if key.is_empty() {
                     continue;
                 }
-                let row = &key[..cell::row_len(key)?];
-                if least.is_none_or(|least| row < least) {
-                    least = Some(row);
+                let (len, is_plain) = cell::text_end(key, 0)?;
+                let row = &key[..len];
+                if least.is_none_or(|(least, _)| row < least) {
+                    least = Some((row, is_plain));
                 }
             }
-            let Some(row) = least else { return Ok(false) };
+            let Some((row, is_plain)) = least else { return Ok(false) };
             let place = self.spans.partition_point(|span| span.ends_before(row));
             let Some(span) = self.spans.get(place) else { return Ok(false) };
             if !span.begins_behind(row) {
                 self.is_whole = span.has_all_of(row);
                 self.keys.clear();
                 self.keys.extend_from_slice(row);
+                self.row.set(&self.keys, 0..self.keys.len(), is_plain);
                 return Ok(true);
             }
             for group in &mut self.groups {
@@ -279,6 +293,7 @@ impl Walk {
                 self.is_whole = span.has_all_of(row);
                 self.keys.clear();
                 self.keys.extend_from_slice(row);
+                self.row.read(&self.keys, 0)?;
                 break;
             }
             // The row is behind the span before.
@@ -301,23 +316,19 @@ impl Walk {
 
     /// Reads the deletes at the head of the row.
     fn begin_row(&mut self) -> Result<()> {
-        self.row.read(&self.keys, 0);
         for group in &mut self.groups {
             group.heads.clear();
-            if !self.is_reversed {
-                group.at = cell::begins_with(group.cursor.key(), &self.keys).then_some(NO_FAMILY);
+            if self.is_reversed && group.at.is_none() {
+                continue;
             }
-            while group.at.is_some() && cell::is_head(group.cursor.key(), self.keys.len()) {
-                if !cell::begins_with(group.cursor.key(), &self.keys) {
-                    break;
-                }
-                let Entry::Head { family, version } = cell::entry(group.cursor.key(), self.keys.len())?
-                else {
-                    break;
-                };
+            let mut is_in_row = cell::begins_with(group.cursor.key(), &self.keys);
+            while is_in_row && cell::is_head(group.cursor.key(), self.keys.len()) {
+                let (family, version) = cell::head(group.cursor.key(), self.keys.len())?;
                 group.heads.add(family, version);
                 group.cursor.next()?;
+                is_in_row = cell::begins_with(group.cursor.key(), &self.keys);
             }
+            group.at = is_in_row.then_some(NO_FAMILY);
         }
         self.go_to_family(0);
         Ok(())
@@ -359,11 +370,22 @@ impl Walk {
         }
     }
 
-    /// Leaves the column of the cell.
+    /// Leaves the column at one of whose entries the cursor is.
     pub(super) fn leave_column(&mut self) -> Result<()> {
         self.at = At::Left;
         let group = self.wanted[self.family].group;
-        leave(&mut self.groups[group].cursor, &self.column, &mut self.sought)
+        let cursor = &mut self.groups[group].cursor;
+        for _ in 0..STEPS_BEFORE_SEEK {
+            cursor.next()?;
+            self.common = cell::common_len(cursor.key(), &self.column);
+            if self.common < self.column.len() {
+                return Ok(());
+            }
+        }
+        cell::write_behind(&self.column, &mut self.sought);
+        cursor.seek(&self.sought)?;
+        self.common = cell::common_len(cursor.key(), &self.column);
+        Ok(())
     }
 
     /// Leaves the family of the cell.
@@ -406,15 +428,21 @@ impl Walk {
         let group = &mut self.groups[wanted.group];
         self.column.clear();
         let Some(at) = group.at else { return Ok(false) };
+        group.at = Some(wanted.id);
         self.above.clear();
         group.heads.above(wanted.id).for_each(|deletes| self.above.add_all(deletes));
+        if at == NO_FAMILY
+            && wanted.qualifiers.is_none()
+            && cell::is_of_family(group.cursor.key(), self.keys.len(), wanted.id)
+        {
+            return Ok(true);
+        }
         self.sought.clear();
         self.sought.extend_from_slice(&self.keys);
         self.sought.extend_from_slice(&wanted.id.to_be_bytes());
         if let Some(qualifiers) = &wanted.qualifiers {
             cell::push_escaped(&mut self.sought, &qualifiers[self.asked]);
         }
-        group.at = Some(wanted.id);
         if at > wanted.id {
             group.cursor.seek(&self.sought)?;
         } else if cell::begins_with(group.cursor.key(), &self.sought) && at < wanted.id {
@@ -441,38 +469,29 @@ impl Walk {
     fn look(&mut self) -> Result<()> {
         let wanted = &self.wanted[self.family];
         let key = self.groups[wanted.group].cursor.key();
-        let is_same_column =
-            self.at == At::Entry && !self.column.is_empty() && cell::begins_with(key, &self.column);
-        let is_first = std::mem::replace(&mut self.at, At::Entry) == At::First;
-        let (kind, version) = if is_same_column {
-            cell::entry_of_column(key, self.column.len())?
-        } else {
-            if !is_first && !cell::begins_with(key, &self.keys) {
+        let family_len = self.keys.len() + size_of::<FamilyId>();
+        let common = match std::mem::replace(&mut self.at, At::Entry) {
+            At::First => family_len,
+            At::Left => self.common,
+            _ => cell::common_len(key, &self.column),
+        };
+        let is_new = self.column.is_empty() || common < self.column.len();
+        if is_new {
+            if common < family_len || (wanted.qualifiers.is_some() && !self.column.is_empty()) {
                 self.leave_asked();
                 return Ok(());
             }
-            let Entry::Column { family, qualifier, column_len, kind, version } =
-                cell::entry(key, self.keys.len())?
-            else {
-                let key = key.escape_ascii().to_string();
-                return Err(Error::Damaged(format!(
-                    "a table has the delete {key:?} behind the head of its row"
-                )));
-            };
-            if family != wanted.id || (wanted.qualifiers.is_some() && !self.column.is_empty()) {
-                self.leave_asked();
-                return Ok(());
-            }
-            self.qualifier.read(qualifier, column_len - qualifier.len());
-            self.column.clear();
-            self.column.extend_from_slice(&key[..column_len]);
+            let column_len = self.qualifier.read(key, family_len)?;
+            let known = common.min(self.column.len());
+            self.column.truncate(known);
+            self.column.extend_from_slice(&key[known..column_len]);
             self.columns += 1;
             self.state.begin();
-            if !self.is_whole && !self.is_in_span()? {
-                return Ok(());
-            }
-            (kind, version)
-        };
+        }
+        let (kind, version) = cell::entry_of_column(key, self.column.len())?;
+        if is_new && !self.is_whole && !self.is_in_span()? {
+            return Ok(());
+        }
         let Wanted { rules, group, .. } = &self.wanted[self.family];
         let cursor = &mut self.groups[*group].cursor;
         if kind != Kind::Put {
