@@ -54,6 +54,7 @@ fn dispatch(words: &[String]) -> Result<()> {
         "styles" => design::styles::run(&Args::parse(rest, 5_000_000, &[])?),
         "settle" => design::settle::run(&Args::parse(rest, 4_000_000, &[])?),
         "cursor" => design::cursor::run(&Args::parse(rest, 2_000_000, &[])?),
+        "query-cache" => design::query_cache::run(&Args::parse(rest, 200_000, &[])?),
         "table-scan" => design::table_scan::run(&Args::parse(rest, 400_000, &[])?),
         "event-loop" => design::event_loop::run(&Args::parse(rest, 1000, &[])?),
         "trees" => design::trees::run(&Args::parse(rest, 10_000, &[])?),

@@ -19,6 +19,7 @@ pub(crate) mod huge_writes;
 mod index;
 #[cfg(esker_measure)]
 mod memtable;
+pub(crate) mod query_cache;
 pub(crate) mod regions;
 pub(crate) mod settle;
 pub(crate) mod styles;

@@ -316,13 +316,24 @@ pub(crate) fn existing(global: &Global) -> Outcome<Db> {
 }
 
 /// Opens the tables of the store, and creates it if it is absent.
-pub(crate) fn tables(global: &Global) -> Outcome<Tables> {
-    let opened = patiently(global, || match Tables::open(&global.db, options(global)) {
+pub(crate) fn tables(global: &Global, query_cache: usize) -> Outcome<Tables> {
+    let mut options = options(global);
+    // The store needs the rest.
+    if query_cache > options.memory_budget / 2 {
+        let half = options.memory_budget / 2;
+        return Err(Failure::usage(format!(
+            "a query cache of {query_cache} bytes is more than half of the memory: {half} (--memory)"
+        )));
+    }
+    options.memory_budget -= query_cache;
+    let opened = patiently(global, || match Tables::open(&global.db, options.clone()) {
         Ok(tables) => Ok(Ok(tables)),
         Err(TableError::Store(error)) => Ok(Err(error)),
         Err(error) => Err(Failure::store(error.to_string())),
     })?;
-    opened.map_err(|error| opening(global, error))
+    let tables = opened.map_err(|error| opening(global, error))?;
+    tables.set_query_cache(query_cache);
+    Ok(tables)
 }
 
 /// Does `work`. While that fails because another process holds the store, repeats it, for as long as `--wait` says.

@@ -32,26 +32,26 @@ use crate::span::Span;
 /// assert_eq!(built, read);
 /// # Ok::<(), esker_table::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Filter {
     kind: Kind,
 }
 
 /// A column that a filter looks at.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Column {
     family: Vec<u8>,
     qualifier: Vec<u8>,
 }
 
 /// What is compared, and how.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Test {
     comparison: Comparison,
     comparator: Comparator,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Kind {
     KeyOnly {
         /// Shows lengths in place of values.

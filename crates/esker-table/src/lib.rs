@@ -8,14 +8,17 @@
 //! RowMutation --mutate--> entries of the groups' trees, one batch       (write)
 //! cursor of each group --> row, family, column --> which puts count     (read, versions)
 //! cells that count --> which of them are shown                          (filter, read)
+//! what whole reads have returned, until it is written                  (query_cache)
 //! flushes and merges ask which entries are garbage                      (rule)
 //! ```
 //! [`Tables`] is where to begin. The bytes of keys are described at the head of `cell.rs`; which versions count, at that of
 //! `versions.rs`.
 
+mod canary;
 mod cell;
 mod error;
 mod filter;
+mod query_cache;
 mod read;
 mod rule;
 mod schema;
@@ -28,6 +31,7 @@ mod write;
 pub use cell::{ROW_LEN_MAX, TIMESTAMP_MAX};
 pub use error::{Error, Result};
 pub use filter::{Comparator, Comparison, Filter};
+pub use query_cache::QueryCacheStats;
 pub use read::{Cell, CellValue, Read, Scan};
 pub use schema::{AccessGroup, Family, NAME_LEN_MAX, Schema, VERSIONS_DEFAULT};
 pub use span::Span;

@@ -3,20 +3,23 @@
 //! ```text
 //! Walk    cells that count, of the families, columns and times that are asked for       (walk)
 //! Judge   those that the filter lets through, up to so many versions of a column        (filter)
-//! Scan    limits and offsets, and what is shown of a value                              (scan)
+//! Live    limits and offsets, and what is shown of a value                              (live)
+//! Scan    those, or what the query cache has of an earlier scan                         (scan)
 //! ```
 
+mod live;
 mod scan;
 mod walk;
 
 use core::ops::Range;
 use std::borrow::Cow;
 
-use esker::ValueRef;
+use esker::{Value, ValueRef};
 
 use crate::error::Result;
 use crate::filter::Filter;
 
+pub(crate) use live::Live;
 pub use scan::Scan;
 
 /// Which cells of a row are read: of which families and columns, how many versions of each, and from which time.
@@ -29,7 +32,7 @@ pub use scan::Scan;
 /// let one = Read::column("weather", "temperature").column_too("weather", "wind").versions(10).time(0..1_700_000_000_000);
 /// let page = Read::family("weather").filter(Filter::column_prefix("wind.")).limit_rows(50, 100).keys_only();
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Read {
     /// Empty: all families. A qualifier of `None`: all of the family's.
     columns: Vec<(String, Option<Vec<u8>>)>,
@@ -44,7 +47,7 @@ pub struct Read {
 }
 
 /// Which of the things that are counted are shown: all but the first `offset`, and of these the first `limit`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Window {
     offset: u64,
     limit: u64,
@@ -188,6 +191,8 @@ enum Shown<'a> {
     Nothing,
     /// A length, as filters show it.
     Length([u8; 4]),
+    /// From the query cache; and whether the store has it so.
+    Cached(&'a [u8], bool),
 }
 
 impl<'a> CellValue<'a> {
@@ -197,6 +202,7 @@ impl<'a> CellValue<'a> {
             Shown::Stored(value) => value.len(),
             Shown::Nothing => 0,
             Shown::Length(length) => length.len() as u64,
+            Shown::Cached(bytes, _) => bytes.len() as u64,
         }
     }
 
@@ -214,14 +220,26 @@ impl<'a> CellValue<'a> {
             Shown::Stored(value) => Ok(value.bytes()?),
             Shown::Nothing => Ok(Cow::Borrowed(&[])),
             Shown::Length(length) => Ok(Cow::Owned(length.to_vec())),
+            Shown::Cached(bytes, _) => Ok(Cow::Borrowed(bytes)),
         }
     }
 
-    /// The value as the store has it, which is not copied if it is huge. `None`: the scan does not show it.
-    pub fn stored(&self) -> Option<ValueRef<'a>> {
-        match &self.shown {
-            Shown::Stored(value) => Some(*value),
-            Shown::Nothing | Shown::Length(_) => None,
+    /// One that the query cache has, and whether it is what the store has.
+    pub(crate) fn cached(bytes: &'a [u8], is_stored: bool) -> CellValue<'a> {
+        CellValue { shown: Shown::Cached(bytes, is_stored) }
+    }
+
+    /// Whether it is what the store has: not a length, and not left out.
+    pub(crate) fn is_stored(&self) -> bool {
+        matches!(self.shown, Shown::Stored(_) | Shown::Cached(_, true))
+    }
+
+    /// The value, to keep, or to read in part. `None`: it is not what the store has.
+    pub(crate) fn to_value(self) -> Result<Option<Value>> {
+        match self.shown {
+            Shown::Stored(value) => Ok(Some(value.to_value()?)),
+            Shown::Cached(bytes, true) => Ok(Some(Value::from(bytes.to_vec()))),
+            Shown::Nothing | Shown::Length(_) | Shown::Cached(_, false) => Ok(None),
         }
     }
 }

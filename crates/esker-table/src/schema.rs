@@ -218,6 +218,12 @@ impl Rules {
         expired_below(self.ttl_ms, now_ms)
     }
 
+    /// From when on a cell with this timestamp has expired; the greatest number: never.
+    pub(crate) fn expires_ms(&self, timestamp: i64) -> i64 {
+        let ttl_ms = self.ttl_ms.and_then(|ttl_ms| i64::try_from(ttl_ms).ok()).unwrap_or(i64::MAX);
+        timestamp.saturating_add(ttl_ms).saturating_add(1)
+    }
+
     /// Whether the entry had expired when the family's time to live became longer.
     pub(crate) fn expired_before(&self, version: Version) -> bool {
         self.past

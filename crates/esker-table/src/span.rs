@@ -19,7 +19,7 @@ use crate::cell;
 /// // From the column "wind" of a row to the end of another row.
 /// let cells = Span::cells_from("oslo-7", "weather", "wind").and(&Span::rows(..="oslo-9"));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Span {
     pub(crate) from: Vec<u8>,
     /// Empty: no bound.

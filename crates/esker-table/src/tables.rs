@@ -20,7 +20,8 @@ use esker::{
 
 use crate::cell::{FamilyId, check_row};
 use crate::error::{Error, Result};
-use crate::read::{Cell, Read, Scan};
+use crate::query_cache::{QueryCache, QueryCacheStats};
+use crate::read::{Cell, Live, Read, Scan};
 use crate::rule::{Families, RULE, TableRule};
 use crate::schema::{Moment, Schema, check_name};
 use crate::sequences::Sequences;
@@ -82,6 +83,7 @@ struct Inner {
     rule: TableRule,
     catalog: Tree,
     sequences: Sequences,
+    query_cache: Arc<QueryCache>,
     /// Equal to the catalog, except while `changing` is held.
     tables: RwLock<BTreeMap<String, Arc<State>>>,
     /// Held while the catalog changes.
@@ -242,6 +244,7 @@ impl Tables {
         }
         let inner = Inner {
             sequences: Sequences::open(&catalog)?,
+            query_cache: Arc::new(QueryCache::new()),
             db,
             rule,
             catalog,
@@ -256,6 +259,42 @@ impl Tables {
     /// The store.
     pub fn db(&self) -> &Db {
         &self.inner.db
+    }
+
+    /// Lets the tables keep what whole reads have returned, in so many bytes at most, until it is written. 0, with which they
+    /// begin: nothing is kept. This is memory beside the store's [`Options::memory_budget`].
+    ///
+    /// The second time, a read is kept. No answer is older than the last acknowledged write. It is for programs that repeat reads
+    /// of what is seldom written, above all those that look at much and show little, as by a filter. A write costs a little more.
+    ///
+    /// # Example
+    /// ```
+    /// use esker_table::{Family, Read, RowMutation, Schema, Tables};
+    ///
+    /// # fn main() -> esker_table::Result<()> {
+    /// let tables = Tables::open_in_memory(esker::Options::default())?;
+    /// tables.set_query_cache(16 << 20);
+    /// let table = tables.create("t", Schema::new().group("a", [Family::new("f")]))?;
+    /// for value in ["one", "two"] {
+    ///     table.mutate(&RowMutation::new("r").put("f", "", value))?;
+    ///     for _ in 0..3 {
+    ///         assert_eq!(table.get("r", &Read::all())?[0].value, value.as_bytes());
+    ///     }
+    /// }
+    /// // Not the first two, and not the first one after the write.
+    /// assert_eq!((tables.query_cache_stats().queries, tables.query_cache_stats().hits), (6, 3));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_query_cache(&self, bytes: usize) {
+        // A write that has not begun by the rules of the cache would not end by them.
+        let _rows: Vec<MutexGuard<'_, ()>> = self.inner.rows.iter().map(lock).collect();
+        self.inner.query_cache.set_capacity(bytes);
+    }
+
+    /// What the query cache has done and holds.
+    pub fn query_cache_stats(&self) -> QueryCacheStats {
+        self.inner.query_cache.stats()
     }
 
     /// The names of all tables, in their order.
@@ -610,7 +649,7 @@ struct Row<'a> {
 impl View for Row<'_> {
     fn latest(&self, family: &str, qualifier: &[u8], len_max: u64) -> Result<Option<Latest>> {
         let read = Read::column(family, qualifier);
-        let mut scan = Scan::new(self.db, self.state, &read, [Span::row(self.row)], false)?;
+        let mut scan = Live::new(self.db, self.state, &read, [Span::row(self.row)], false)?;
         if !scan.advance()? {
             return Ok(None);
         }
@@ -783,7 +822,7 @@ impl Table {
     ) -> Result<Option<Value>> {
         check_row(row.as_ref())?;
         let read = Read::column(family, qualifier.as_ref());
-        let mut scan = Scan::new(&self.tables.db, &self.state, &read, [Span::row(row)], false)?;
+        let mut scan = Live::new(&self.tables.db, &self.state, &read, [Span::row(row)], false)?;
         scan.advance()?;
         scan.to_value()
     }
@@ -791,7 +830,7 @@ impl Table {
     /// Does `mutations` if their rows meet `checks`, which are then of the first one's row. Returns the cells that increments
     /// and appends have written, or `None` if a check did not hold.
     fn commit(&self, checks: &[Check], mutations: &[RowMutation]) -> Result<Option<Vec<Cell>>> {
-        let Inner { db, catalog, sequences, .. } = &*self.tables;
+        let Inner { db, catalog, sequences, query_cache, .. } = &*self.tables;
         let _rows = self.tables.lock_rows(mutations.iter().map(RowMutation::row));
         let shape = self.state.shape();
         shape.check_enabled()?;
@@ -830,7 +869,10 @@ impl Table {
         if !news.is_empty() {
             self.note_deleted_versions(&news)?;
         }
+        let rows = mutations.iter().map(RowMutation::row);
+        let writing = query_cache.is_on().then(|| query_cache.begin(schema.table, rows));
         db.write(&batch)?;
+        drop(writing);
         Ok(Some(cells))
     }
 
@@ -859,7 +901,7 @@ impl Table {
     /// `Invalid` or `NoFamily` when the table cannot have such a row or family; `Store` when the store cannot read it.
     pub fn get(&self, row: impl AsRef<[u8]>, read: &Read) -> Result<Vec<Cell>> {
         check_row(row.as_ref())?;
-        let mut scan = Scan::new(&self.tables.db, &self.state, read, [Span::row(row)], false)?;
+        let mut scan = self.read([Span::row(row)], read, false)?;
         let mut cells = Vec::new();
         while scan.advance()? {
             cells.extend(scan.cell()?);
@@ -900,7 +942,7 @@ impl Table {
     /// # Errors
     /// As [`Table::get`].
     pub fn scan_spans(&self, spans: impl IntoIterator<Item = Span>, read: &Read) -> Result<Scan> {
-        Scan::new(&self.tables.db, &self.state, read, spans, false)
+        self.read(spans, read, false)
     }
 
     /// As [`Table::scan_spans`], from the last row to the first one.
@@ -908,7 +950,12 @@ impl Table {
     /// # Errors
     /// As [`Table::get`].
     pub fn scan_spans_reversed(&self, spans: impl IntoIterator<Item = Span>, read: &Read) -> Result<Scan> {
-        Scan::new(&self.tables.db, &self.state, read, spans, true)
+        self.read(spans, read, true)
+    }
+
+    fn read(&self, spans: impl IntoIterator<Item = Span>, read: &Read, is_reversed: bool) -> Result<Scan> {
+        let Inner { db, query_cache, .. } = &*self.tables;
+        Scan::new(query_cache, db, &self.state, read, spans, is_reversed)
     }
 }
 

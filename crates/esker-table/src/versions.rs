@@ -25,6 +25,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::canary;
 use crate::cell::{FamilyId, Kind, NO_FAMILY, Version};
 use crate::schema::Rules;
 
@@ -146,20 +147,22 @@ impl Column {
         rules: &Rules,
         expired_below: i64,
     ) -> Verdict {
-        if put.timestamp < expired_below {
+        if put.timestamp < expired_below && !canary::broken("cell-expiry") {
             return Verdict::NoneBehind;
         }
         if let Some(replayed) = &self.replayed {
             return if replayed.contains(&put) { Verdict::Counts } else { Verdict::DoesNot };
         }
-        if self.deletes.cover(put) || above.cover(put) || rules.expired_before(put) {
+        let is_deleted = self.deletes.cover(put) || above.cover(put);
+        if (is_deleted && !canary::broken("cell-deletes")) || rules.expired_before(put) {
             return Verdict::DoesNot;
         }
         // A newer put with this timestamp has replaced it.
         if self.last == Some(put.timestamp) {
             return Verdict::DoesNot;
         }
-        if rules.max_versions.is_some_and(|max| self.count >= max) {
+        let is_full = rules.max_versions.is_some_and(|max| self.count >= max);
+        if is_full && !canary::broken("cell-versions") {
             return Verdict::NoneBehind;
         }
         // Here the family keeps all versions, or the column has no deletes of single ones.

@@ -74,6 +74,13 @@ impl std::fmt::Debug for Value {
     }
 }
 
+/// A value of its own, which no store has.
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Value {
+        Value { place: Place::Inline(bytes), expiry: None, rare: None }
+    }
+}
+
 impl Value {
     #[inline]
     pub(crate) fn copy_of(entry: &Content<'_>) -> Value {

@@ -17,7 +17,7 @@ pub(crate) fn run(global: &Global, args: &Ql) -> Outcome {
             .map_err(|error| Failure::store(format!("cannot reach thrift://{url}: {error}")))?;
         return ql::run(global, Session::new(tables), args);
     }
-    let tables = store::tables(global)?;
+    let tables = store::tables(global, 0)?;
     let done = ql::run(global, Session::new(tables.clone()), args);
     let closed = tables.db().clone().close();
     done?;

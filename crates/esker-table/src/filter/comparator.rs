@@ -5,6 +5,8 @@
 
 use core::cmp::Ordering;
 
+use core::hash::{Hash, Hasher};
+
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::error::{Error, Result};
@@ -60,12 +62,12 @@ impl Comparison {
 ///     .or(Filter::qualifier(Comparison::Less, Comparator::binary("n")));
 /// # Ok::<(), esker_table::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Comparator {
     what: What,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum What {
     Binary(Vec<u8>),
     Prefix(Vec<u8>),
@@ -85,6 +87,12 @@ impl PartialEq for Pattern {
 }
 
 impl Eq for Pattern {}
+
+impl Hash for Pattern {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.as_str().hash(state);
+    }
+}
 
 impl Pattern {
     fn new(text: &str, is_unicode: bool) -> Result<Pattern> {

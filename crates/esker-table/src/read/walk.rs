@@ -136,6 +136,8 @@ pub(super) struct Walk {
     /// The deletes above the column that is read.
     above: Deletes,
     timestamp: i64,
+    /// When the first of the cells expires that it has stopped at; the greatest number: none does.
+    expires_ms: i64,
     /// A key that is sought.
     sought: Vec<u8>,
 }
@@ -170,6 +172,7 @@ impl Walk {
             state: Column::default(),
             above: Deletes::default(),
             timestamp: 0,
+            expires_ms: i64::MAX,
             sought: Vec::new(),
         }
     }
@@ -203,6 +206,11 @@ impl Walk {
 
     pub(super) fn timestamp(&self) -> i64 {
         self.timestamp
+    }
+
+    /// The time of the walk, and when the first of the cells expires that it has stopped at.
+    pub(super) fn times_ms(&self) -> (i64, i64) {
+        (self.now_ms, self.expires_ms)
     }
 
     /// The value of the cell. `None`: the walk is at no cell.
@@ -509,6 +517,7 @@ impl Walk {
             Verdict::Counts if version.timestamp < self.time.start => self.leave_column(),
             Verdict::Counts if version.timestamp < self.time.end => {
                 (self.timestamp, self.at) = (version.timestamp, At::Cell);
+                self.expires_ms = self.expires_ms.min(rules.expires_ms(version.timestamp));
                 Ok(())
             }
             Verdict::Counts | Verdict::DoesNot => Ok(cursor.next().map(drop)?),

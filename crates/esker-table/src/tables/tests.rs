@@ -257,6 +257,54 @@ fn cells_expire_to_the_millisecond_and_their_space_is_given_back() {
     assert_eq!(entries(), 0);
 }
 
+/// What the query cache has of a read goes when a cell expires that the read has looked at, shown or not; it does not count
+/// while the clock is back before it, nor by another schema.
+#[test]
+fn the_query_cache_knows_the_time_and_the_schema() {
+    const HOUR_US: u64 = 3_600_000_000;
+    let clock = Arc::new(Manual(AtomicU64::new(1_700_000_000_000_000)));
+    let env = Env { clock: Arc::<Manual>::clone(&clock), ..Env::system() };
+    let tables = Tables::open_in_memory(Options::default().env(env)).unwrap();
+    tables.set_query_cache(1 << 20);
+    let hour = std::time::Duration::from_secs(3600);
+    let family = || Family::new("f").ttl(hour);
+    let table = tables.create("t", Schema::new().group("a", [family(), Family::new("g")])).unwrap();
+    // "h" keeps the row from being shown.
+    let filter = b"SingleColumnValueFilter('f', 'h', !=, 'binary:hides')";
+    let hidden = Read::all().filter(crate::Filter::parse(filter).unwrap());
+    let none = Read::all().filter(crate::Filter::parse(b"FamilyFilter(=, 'binary:f')").unwrap());
+    table.mutate(&RowMutation::new("r").put("f", "h", "hides").put("g", "q", "v")).unwrap();
+    let count = |read: &Read| table.get("r", read).unwrap().len();
+    let counts = || (count(&Read::all()), count(&hidden), count(&none));
+    let hits = || tables.query_cache_stats().hits;
+    for _ in 0..3 {
+        assert_eq!(counts(), (2, 0, 1));
+    }
+    assert_eq!(hits(), 3);
+    clock.0.fetch_add(HOUR_US, Ordering::Relaxed);
+    assert_eq!((counts(), hits()), ((2, 0, 1), 6));
+    clock.0.fetch_add(1000, Ordering::Relaxed);
+    for round in 0..2 {
+        assert_eq!((counts(), hits()), ((1, 1, 0), 6 + 3 * round));
+    }
+    clock.0.fetch_sub(1000, Ordering::Relaxed);
+    assert_eq!((counts(), hits()), ((2, 0, 1), 9));
+    tables.alter("t", (*table.schema()).clone().without_family("f")).unwrap();
+    assert_eq!((count(&Read::all()), hits()), (1, 9));
+    assert_eq!((count(&Read::all()), hits()), (1, 9));
+    tables.disable("t").unwrap();
+    assert!(matches!(table.get("r", &Read::all()), Err(Error::Disabled(_))));
+    tables.enable("t").unwrap();
+    assert_eq!((count(&Read::all()), hits()), (1, 10));
+    // Off and on again, it has nothing.
+    tables.set_query_cache(0);
+    assert_eq!((count(&Read::all()), tables.query_cache_stats().bytes), (1, 0));
+    tables.set_query_cache(1 << 20);
+    for _ in 0..2 {
+        assert_eq!((count(&Read::all()), hits()), (1, 10));
+    }
+}
+
 fn latest(table: &Table, row: &str) -> Vec<(String, Vec<u8>)> {
     let cells = table.get(row, &Read::all()).unwrap();
     cells.into_iter().map(|cell| (cell.family, cell.value)).collect()

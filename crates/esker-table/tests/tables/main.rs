@@ -398,15 +398,21 @@ struct Also {
     deletes_versions: bool,
     /// Changes of the schema and the name.
     alters: bool,
+    /// The query cache, and reads that are repeated.
+    caches: bool,
 }
 
 fn run(seed: u64, cases: u64, also: Also) {
-    let Also { deletes_versions, alters } = also;
+    let Also { deletes_versions, alters, caches } = also;
     println!("ESKER_SEED={seed} ESKER_CASES={cases} {also:?}");
     let mut random = Random(seed);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let (mut tables, mut table) = open(&path);
+    let mut hits = 0;
+    // So small that answers have to go.
+    let set_cache = |tables: &Tables| tables.set_query_cache(if caches { 200_000 } else { 0 });
+    set_cache(&tables);
     let (old_ms, mut model) = (now_ms(), Model::new());
     let mut kept: Vec<(Scan, Vec<Found>)> = Vec::new();
     for case in 0..cases {
@@ -415,25 +421,31 @@ fn run(seed: u64, cases: u64, also: Also) {
             1 if random.below(3) == 0 => tables.db().compact().unwrap(),
             2 if random.below(10) == 0 => {
                 kept.clear();
+                hits += tables.query_cache_stats().hits;
                 drop((table, tables));
                 (tables, table) = open(&path);
+                set_cache(&tables);
             }
             3..40 => {
-                let mut asked = Asked::some(&mut random, old_ms);
+                // With a cache, one of few reads, so that they are repeated.
+                let number = random.below(if caches { 60 } else { usize::MAX >> 1 });
+                let mut query = Random(seed ^ (number as u64) << 20);
+                query.below(1);
+                let mut asked = Asked::some(&mut query, old_ms);
                 let read = asked.read();
                 let context =
                     format!("case {case}: {}, reversed: {}, {read:?}", asked.text(), asked.is_reversed);
-                if random.below(3) == 0 && !asked.is_reversed {
-                    let row = random.of(ROWS);
+                if query.below(3) == 0 && !asked.is_reversed {
+                    let row = query.of(ROWS);
                     let expected = model.read(|place| place.0 == row, &mut asked, now_ms());
                     let expected: Vec<Cell> = expected.into_iter().map(|(_, cell)| cell).collect();
                     assert_eq!(table.get(row, &read).unwrap(), expected, "{context}");
                     continue;
                 }
-                let (scan, has): (Scan, Has) = if random.below(2) == 0 {
-                    let count = random.of(&[0, 1, 1, 2, 3]);
+                let (scan, has): (Scan, Has) = if query.below(2) == 0 {
+                    let count = query.of(&[0, 1, 1, 2, 3]);
                     let (spans, has): (Vec<Span>, Vec<Has>) =
-                        (0..count).map(|_| some_span(&mut random)).unzip();
+                        (0..count).map(|_| some_span(&mut query)).unzip();
                     let has: Has = Box::new(move |place| has.iter().any(|has| has(place)));
                     let scan = if asked.is_reversed {
                         table.scan_spans_reversed(spans, &read)
@@ -444,7 +456,7 @@ fn run(seed: u64, cases: u64, also: Also) {
                 } else {
                     let bound =
                         |random: &mut Random| if random.below(2) == 0 { b"" } else { random.of(ROWS) };
-                    let (start, stop) = (bound(&mut random), bound(&mut random));
+                    let (start, stop) = (bound(&mut query), bound(&mut query));
                     if asked.is_reversed {
                         let has = move |place: &Place| {
                             (start.is_empty() || &place.0[..] <= start) && &place.0[..] > stop
@@ -489,6 +501,8 @@ fn run(seed: u64, cases: u64, also: Also) {
         }
     }
     kept.clear();
+    hits += tables.query_cache_stats().hits;
+    assert_eq!(hits > 0, caches, "the query cache had no answer");
     // Twice: what the first one leaves since it is not alone goes with the second one.
     for _ in 0..2 {
         tables.db().flush().unwrap();
@@ -516,22 +530,28 @@ fn run_also(number_of_test: u64, also: Also) {
 
 #[test]
 fn a_table_holds_what_the_model_says() {
-    run_also(0, Also { deletes_versions: false, alters: false });
+    run_also(0, Also { deletes_versions: false, alters: false, caches: false });
 }
 
 #[test]
 fn a_table_whose_versions_are_deleted_holds_what_the_model_says() {
-    run_also(1, Also { deletes_versions: true, alters: false });
+    run_also(1, Also { deletes_versions: true, alters: false, caches: false });
 }
 
 #[test]
 fn a_table_whose_schema_changes_holds_what_the_model_says() {
-    run_also(2, Also { deletes_versions: false, alters: true });
+    run_also(2, Also { deletes_versions: false, alters: true, caches: false });
 }
 
 #[test]
 fn a_table_whose_schema_changes_and_whose_versions_are_deleted_holds_what_the_model_says() {
-    run_also(3, Also { deletes_versions: true, alters: true });
+    run_also(3, Also { deletes_versions: true, alters: true, caches: false });
+}
+
+#[test]
+fn the_query_cache_has_what_the_model_says() {
+    run_also(4, Also { deletes_versions: false, alters: false, caches: true });
+    run_also(5, Also { deletes_versions: true, alters: true, caches: true });
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Threads that change and read the same rows.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use esker_table::{Check, Comparison, Family, Read, RowMutation, Schema, Tables};
+use esker_table::{Check, Comparison, Family, Read, RowMutation, Schema, Span, Tables};
 
 const ROWS: usize = 8;
 
@@ -106,4 +106,60 @@ fn no_increment_and_no_checked_change_is_lost() {
         });
     });
     assert_eq!((number("counted"), number("checked")), (THREADS * EACH, THREADS * EACH));
+}
+
+/// Readers find at least what was acknowledged before they asked, and never less than another reader has found; also in what
+/// the query cache answers.
+#[test]
+fn the_query_cache_has_no_answer_that_is_older_than_another() {
+    const WRITES: i64 = 4000;
+    const QUERY_ROWS: usize = 4;
+    let tables = Tables::open_in_memory(esker::Options::default().memtable_bytes(64 << 10)).unwrap();
+    tables.set_query_cache(1 << 20);
+    let table = tables.create("t", Schema::new().group("a", [Family::new("n").max_versions(1)])).unwrap();
+    let rows: Vec<String> = (0..QUERY_ROWS).map(|row| format!("row {row}")).collect();
+    // What was acknowledged, and what somebody has found, of each row.
+    let known: Vec<AtomicI64> = rows.iter().map(|_| AtomicI64::new(0)).collect();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (row, known) in rows.iter().zip(&known) {
+            let (table, is_over) = (&table, &is_over);
+            scope.spawn(move || {
+                for number in 1..=WRITES {
+                    let mutation = RowMutation::new(row.as_str()).put("n", "q", number.to_be_bytes());
+                    table.mutate(&mutation).unwrap();
+                    known.fetch_max(number, Ordering::SeqCst);
+                    // Others must have a chance to repeat a read before the next write.
+                    if number % 4 == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+        }
+        for reader in 0..3 {
+            let (table, is_over, known, rows) = (&table, &is_over, &known, &rows);
+            scope.spawn(move || {
+                let reads = [Read::all(), Read::family("n"), Read::all().keys_only()];
+                let mut turn = reader;
+                while !is_over.load(Ordering::Relaxed) {
+                    turn += 1;
+                    let first = turn % QUERY_ROWS;
+                    let before: Vec<i64> = known.iter().map(|known| known.load(Ordering::SeqCst)).collect();
+                    let spans = if turn % 3 == 0 { Span::all() } else { Span::rows(rows[first].as_str()..) };
+                    let mut scan = table.scan_spans([spans], &reads[turn % 2]).unwrap();
+                    while scan.advance().unwrap() {
+                        let row = rows.iter().position(|row| row.as_bytes() == scan.row()).unwrap();
+                        let value = scan.cell().unwrap().unwrap().value;
+                        let number = i64::from_be_bytes(value.as_slice().try_into().unwrap());
+                        assert!(number >= before[row], "{number} is older than {}, of {row}", before[row]);
+                        known[row].fetch_max(number, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+    });
+    let stats = tables.query_cache_stats();
+    println!("{stats:?}");
+    assert!(stats.hits > 0 && stats.refused > 0, "{stats:?}");
 }

@@ -1,0 +1,516 @@
+//! Scans of the store: the cells of a walk that the filter lets through, within the limits.
+//!
+//! ```text
+//! next row --filter: row--> next cell --filter: cell--> versions, limits --> shown --> next cell ...
+//!     ^                                                                                    |
+//!     '---------------------------- filter: end of the row <-------------------------------'
+//! ```
+//! A filter that decides after the row has the row walked twice: first it is asked about all cells, then what it let through is
+//! shown. So a row is never held in memory, whatever the filter.
+
+use std::sync::Arc;
+
+use esker::{Db, Snapshot, Value};
+
+use super::walk::{Group, Walk, Wanted};
+use super::{CellValue, Read, Shown, Window};
+use crate::error::{Error, Result};
+use crate::filter::{Code, Judge, Seen, Show};
+use crate::span::Span;
+use crate::tables::{Shape, State};
+
+/// Where a scan is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// Between rows.
+    Rows,
+    /// In a row, at no cell that is shown.
+    Row,
+    Cell,
+    End,
+}
+
+/// Where a scan looks for the next cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// The walk is at a cell already that the filter was not asked about.
+    Here,
+    Cell,
+    Column,
+    Family,
+}
+
+/// A walk over cells: rows in their order, in each the families by their names, columns by their qualifiers, and of each
+/// column the latest version first.
+pub(crate) struct Live {
+    walk: Walk,
+    limits: Limits,
+    filter: Option<Pushed>,
+    at: At,
+    next: Next,
+    /// The column and the family that are read, and how many cells of them were included.
+    column: u64,
+    of_column: u32,
+    family: usize,
+    of_family: u64,
+    /// How many cells the row has, whether it counts as a row, and how many rows and cells there were: those that are left out
+    /// by an offset, and those that are shown.
+    of_row: u64,
+    is_counted: bool,
+    rows: u64,
+    cells: u64,
+    /// What is shown of the value.
+    show: Show,
+}
+
+/// How much is read.
+struct Limits {
+    versions: u32,
+    rows: Window,
+    cells: Window,
+    of_row: Window,
+    of_family: Window,
+    is_keys_only: bool,
+}
+
+/// A filter, and if it decides after the row: what it knew before the row, and what it knows behind it if some cells of the
+/// row are left, and if none are.
+struct Pushed {
+    judge: Judge,
+    before: Moment,
+    if_shown: Moment,
+    if_not: Moment,
+}
+
+/// What a filter knows at some moment.
+#[derive(Default, PartialEq, Eq)]
+struct Moment {
+    numbers: Vec<u64>,
+    is_over: bool,
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").field("row", &self.row()).field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+/// What a scan reads, at a moment.
+struct Opened {
+    snapshot: Snapshot,
+    now_ms: i64,
+    groups: Vec<Group>,
+    wanted: Vec<Wanted>,
+}
+
+impl Opened {
+    fn new(db: &Db, state: &State, read: &Read) -> Result<Opened> {
+        loop {
+            // First the snapshot: a merge that drops by another shape begins after it.
+            let snapshot = db.snapshot();
+            let shape = state.shape();
+            match Opened::of(snapshot, &shape, read) {
+                // A group was dropped in between.
+                Err(error) if state.has_lost_tree(&shape, &error) => {}
+                opened => return opened,
+            }
+        }
+    }
+
+    fn of(snapshot: Snapshot, shape: &Shape, read: &Read) -> Result<Opened> {
+        shape.check_enabled()?;
+        // After the snapshot: what the rule has dropped by then counts as expired.
+        let now_ms = shape.now_ms();
+        let (mut groups, mut wanted, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        let schema = &shape.schema;
+        let mut want = |name: &str, qualifier: Option<&Vec<u8>>| -> Result<()> {
+            if let Some(known) = wanted.iter_mut().find(|wanted: &&mut Wanted| wanted.name == name) {
+                match (&mut known.qualifiers, qualifier) {
+                    (Some(qualifiers), Some(qualifier)) => qualifiers.push(qualifier.clone()),
+                    (qualifiers, None) => *qualifiers = None,
+                    (None, _) => {}
+                }
+                return Ok(());
+            }
+            let no_family = || Error::NoFamily { table: shape.name.clone(), family: name.to_owned() };
+            let (place, family) = schema.family(name).ok_or_else(no_family)?;
+            let group = match places.iter().position(|known| *known == place) {
+                Some(group) => group,
+                None => {
+                    places.push(place);
+                    groups.push(Group::new(snapshot.cursor(&shape.trees[place])?));
+                    groups.len() - 1
+                }
+            };
+            let (name, qualifiers) = (name.to_owned(), qualifier.map(|qualifier| vec![qualifier.clone()]));
+            wanted.push(Wanted { name, id: family.id, rules: family.rules(), group, qualifiers });
+            Ok(())
+        };
+        if read.columns.is_empty() {
+            schema.families().try_for_each(|(_, family)| want(family.name(), None))?;
+        }
+        read.columns.iter().try_for_each(|(family, qualifier)| want(family, qualifier.as_ref()))?;
+        Ok(Opened { snapshot, now_ms, groups, wanted })
+    }
+}
+
+impl Live {
+    /// A scan of the cells of `spans` that `read` asks for, of the moment of this call.
+    pub(crate) fn new(
+        db: &Db,
+        state: &Arc<State>,
+        read: &Read,
+        spans: impl IntoIterator<Item = Span>,
+        is_reversed: bool,
+    ) -> Result<Live> {
+        let Opened { snapshot, now_ms, groups, mut wanted } = Opened::new(db, state, read)?;
+        wanted.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        for qualifiers in wanted.iter_mut().filter_map(|wanted| wanted.qualifiers.as_mut()) {
+            qualifiers.sort_unstable();
+            qualifiers.dedup();
+        }
+        let (mut time, mut within) = (read.time.clone(), Span::all());
+        if let Some(filter) = &read.filter {
+            within = filter.span(is_reversed);
+            if let Some(only) = filter.time() {
+                time = time.start.max(only.start)..time.end.min(only.end);
+            }
+        }
+        let is_nothing = read.versions == 0 || time.is_empty();
+        let mut walk = Walk::new(snapshot, groups, wanted, time, now_ms);
+        walk.over(Span::sorted(spans.into_iter().map(|span| span.and(&within))), is_reversed);
+        Ok(Live {
+            walk,
+            limits: Limits {
+                versions: read.versions,
+                rows: read.rows,
+                cells: read.cells,
+                of_row: read.cells_of_row,
+                of_family: read.cells_of_family,
+                is_keys_only: read.is_keys_only,
+            },
+            filter: read.filter.as_ref().map(|filter| Pushed {
+                judge: Judge::new(filter, is_reversed),
+                before: Moment::default(),
+                if_shown: Moment::default(),
+                if_not: Moment::default(),
+            }),
+            at: if is_nothing { At::End } else { At::Rows },
+            next: Next::Cell,
+            column: 0,
+            of_column: 0,
+            family: 0,
+            of_family: 0,
+            of_row: 0,
+            is_counted: false,
+            rows: 0,
+            cells: 0,
+            show: Show::Value,
+        })
+    }
+
+    /// Goes to the next cell. `false`: there is none.
+    ///
+    /// # Errors
+    /// `Store` when the store cannot be read, `Damaged` when it has something else where cells should be. The scan has ended
+    /// then.
+    pub(crate) fn advance(&mut self) -> Result<bool> {
+        let moved = self.find();
+        if moved.is_err() {
+            self.at = At::End;
+        }
+        moved
+    }
+
+    /// The row of the cell; empty before the first one.
+    pub(crate) fn row(&self) -> &[u8] {
+        self.walk.row()
+    }
+
+    /// The name of the cell's column family.
+    pub(crate) fn family(&self) -> &str {
+        self.walk.family().1
+    }
+
+    /// What names the cell's column in its family.
+    pub(crate) fn qualifier(&self) -> &[u8] {
+        self.walk.qualifier()
+    }
+
+    /// The cell's timestamp, in milliseconds since 1970.
+    pub(crate) fn timestamp(&self) -> i64 {
+        self.walk.timestamp()
+    }
+
+    /// The cell's value, which is lent: its bytes, or the length of a huge one. `None` where the scan is at no cell.
+    pub(crate) fn value(&self) -> Option<CellValue<'_>> {
+        let value = self.walk.value().filter(|_| self.at == At::Cell)?;
+        let shown = match self.show {
+            Show::Value => Shown::Stored(value),
+            Show::Nothing => Shown::Nothing,
+            Show::Length => Shown::Length(i32::try_from(value.len()).unwrap_or(i32::MAX).to_be_bytes()),
+            Show::LengthOf(length) => Shown::Length(length.to_be_bytes()),
+        };
+        Some(CellValue { shown })
+    }
+
+    /// The cell's value, to keep, or to read in part. `None` where the scan is at no cell or does not show the value.
+    ///
+    /// # Errors
+    /// `Store` when a huge value is not where it should be.
+    pub(crate) fn to_value(&self) -> Result<Option<Value>> {
+        self.value().map_or(Ok(None), CellValue::to_value)
+    }
+
+    /// The time of the scan, and when the first of the cells expires that it has looked at; in milliseconds since 1970.
+    pub(crate) fn times_ms(&self) -> (i64, i64) {
+        self.walk.times_ms()
+    }
+
+    fn find(&mut self) -> Result<bool> {
+        loop {
+            match self.at {
+                At::End => return Ok(false),
+                At::Rows => {
+                    self.at = if self.begin_row()? { At::Row } else { At::End };
+                }
+                At::Row | At::Cell => {
+                    if self.find_in_row()? {
+                        self.at = At::Cell;
+                        return Ok(true);
+                    }
+                    self.at = if self.end_row() { At::Rows } else { At::End };
+                }
+            }
+        }
+    }
+
+    /// Goes to the next row that has a cell that counts and that the filter lets in. `false`: there is none.
+    fn begin_row(&mut self) -> Result<bool> {
+        let Limits { rows, cells, of_row, of_family, .. } = &self.limits;
+        let is_all_read = self.rows >= rows.end() || self.cells >= cells.end();
+        if is_all_read || of_row.limit == 0 || of_family.limit == 0 || rows.limit == 0 || cells.limit == 0 {
+            return Ok(false);
+        }
+        loop {
+            if self.filter.as_ref().is_some_and(|filter| filter.judge.is_over()) || !self.walk.next_row()? {
+                return Ok(false);
+            }
+            (self.of_row, self.is_counted) = (0, false);
+            self.begin_pass(Next::Cell);
+            if self.filter.is_none() {
+                return Ok(true);
+            }
+            // A row without cells that count is none: whether the filter sees it must not depend on garbage.
+            if !self.walk.next_cell()? {
+                continue;
+            }
+            self.begin_pass(Next::Here);
+            let Some(Pushed { judge, .. }) = &mut self.filter else { return Ok(true) };
+            if !judge.row(self.walk.row()) {
+                judge.reset();
+            } else if !judge.is_late() || self.is_row_shown()? {
+                return Ok(true);
+            } else if !self.end_row() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Ends the row. `false`: nothing is shown behind it.
+    fn end_row(&mut self) -> bool {
+        let Some(Pushed { judge, if_shown, if_not, .. }) = &mut self.filter else { return true };
+        let has_cells = self.of_row > 0;
+        let is_over = if judge.is_late() {
+            let moment = if has_cells { if_shown } else { if_not };
+            judge.load(&moment.numbers);
+            moment.is_over
+        } else {
+            if has_cells {
+                judge.end_row();
+            }
+            judge.is_over()
+        };
+        judge.reset();
+        !is_over
+    }
+
+    /// Begins to look at the row, at its first cell.
+    fn begin_pass(&mut self, next: Next) {
+        self.next = next;
+        (self.column, self.of_column) = (0, 0);
+        (self.family, self.of_family) = (usize::MAX, 0);
+    }
+
+    /// The first pass over a row of a late filter. `false`: nothing of the row is shown.
+    fn is_row_shown(&mut self) -> Result<bool> {
+        if let Some(Pushed { judge, before, .. }) = &mut self.filter {
+            before.note(judge);
+        }
+        let mut has_some = false;
+        while self.next_included()? {
+            has_some = true;
+        }
+        let Some(Pushed { judge, before, if_shown, if_not }) = &mut self.filter else { return Ok(true) };
+        if_not.note(judge);
+        let is_shown = has_some && judge.end_row();
+        if_shown.note(judge);
+        judge.settle();
+        let needs_more = is_shown || (has_some && if_shown != if_not);
+        judge.load(&before.numbers);
+        if needs_more {
+            self.begin_again();
+        }
+        if needs_more && !is_shown {
+            // The filter was right to count the row only if some of its cells would have been left.
+            while self.of_row == 0 && self.next_included()? {
+                self.of_row += u64::from(!self.is_removed());
+            }
+        }
+        Ok(is_shown)
+    }
+
+    /// Begins the second pass.
+    fn begin_again(&mut self) {
+        if let Some(Pushed { judge, .. }) = &mut self.filter {
+            judge.rewind();
+        }
+        self.walk.rewind();
+        self.begin_pass(Next::Cell);
+    }
+
+    /// Goes to the next cell of the row that is shown. `false`: there is none.
+    fn find_in_row(&mut self) -> Result<bool> {
+        loop {
+            let Limits { rows, cells, of_row, is_keys_only, .. } = self.limits;
+            if self.cells >= cells.end() {
+                return Ok(false);
+            }
+            if self.of_row >= of_row.end() {
+                self.finish_row()?;
+                return Ok(false);
+            }
+            if !self.next_included()? {
+                return Ok(false);
+            }
+            if self.is_removed() {
+                continue;
+            }
+            self.of_row += 1;
+            if self.of_row <= of_row.offset {
+                continue;
+            }
+            if !std::mem::replace(&mut self.is_counted, true) {
+                self.rows += 1;
+            }
+            if self.rows <= rows.offset {
+                self.finish_row()?;
+                return Ok(false);
+            }
+            self.cells += 1;
+            if self.cells <= cells.offset {
+                continue;
+            }
+            self.show = match &self.filter {
+                _ if is_keys_only => Show::Nothing,
+                Some(filter) => filter.judge.show(),
+                None => Show::Value,
+            };
+            return Ok(true);
+        }
+    }
+
+    /// Shows nothing more of the row. A filter that may end the scan in it sees the rest.
+    fn finish_row(&mut self) -> Result<()> {
+        if self.filter.as_ref().is_some_and(|filter| filter.judge.may_end_in_row()) {
+            while self.next_included()? {}
+        }
+        Ok(())
+    }
+
+    /// Whether the filter leaves out the cell, which it has let through, because of what the whole row has.
+    fn is_removed(&self) -> bool {
+        let Some(Pushed { judge, .. }) = &self.filter else { return false };
+        seen(&self.walk).is_some_and(|cell| judge.removes(&cell))
+    }
+
+    /// Goes to the next cell of the row that the filter lets through, and that is within the versions and the limits of its
+    /// family. `false`: there is none.
+    fn next_included(&mut self) -> Result<bool> {
+        loop {
+            let next = std::mem::replace(&mut self.next, Next::Cell);
+            match next {
+                Next::Here | Next::Cell => {}
+                Next::Column => self.walk.leave_column()?,
+                Next::Family => self.walk.leave_family(),
+            }
+            if next != Next::Here && !self.walk.next_cell()? {
+                return Ok(false);
+            }
+            if self.column != self.walk.column_number() {
+                (self.column, self.of_column) = (self.walk.column_number(), 0);
+                let family = self.walk.family().0;
+                if self.family != family {
+                    (self.family, self.of_family) = (family, 0);
+                }
+            }
+            let code = match &mut self.filter {
+                None => Code::Include,
+                Some(Pushed { judge, .. }) => {
+                    let Some(cell) = seen(&self.walk).filter(|_| !judge.is_over()) else { return Ok(false) };
+                    judge.cell(&cell)?
+                }
+            };
+            match code {
+                Code::Include | Code::IncludeNextColumn => {
+                    self.of_column += 1;
+                    if self.of_column > self.limits.versions {
+                        self.next = Next::Column;
+                        continue;
+                    }
+                    let has_filter = self.filter.is_some();
+                    if code == Code::IncludeNextColumn
+                        || (!has_filter && self.of_column == self.limits.versions)
+                    {
+                        self.next = Next::Column;
+                    }
+                    self.of_family += 1;
+                    if self.of_family >= self.limits.of_family.end() {
+                        self.next = Next::Family;
+                    }
+                    if self.of_family > self.limits.of_family.offset {
+                        return Ok(true);
+                    }
+                }
+                Code::Skip => {}
+                Code::NextColumn => self.next = Next::Column,
+                Code::NextFamily => self.next = Next::Family,
+                Code::Hint => self.skip_to_hint()?,
+            }
+        }
+    }
+
+    /// Goes on where the filter says. Backward, HBase does not: filters that count cells would tell.
+    fn skip_to_hint(&mut self) -> Result<()> {
+        let Some(Pushed { judge, .. }) = &self.filter else { return Ok(()) };
+        match judge.hint() {
+            Some(hint) if !self.walk.is_reversed() && hint > self.walk.qualifier() => self.walk.skip_to(hint),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The cell at which the walk is, as a filter sees it.
+fn seen(walk: &Walk) -> Option<Seen<'_>> {
+    let (place, family) = walk.family();
+    let (qualifier, timestamp) = (walk.qualifier(), walk.timestamp());
+    walk.value().map(|value| Seen { place, family, qualifier, timestamp, value })
+}
+
+impl Moment {
+    fn note(&mut self, judge: &Judge) {
+        self.numbers.clear();
+        judge.save(&mut self.numbers);
+        self.is_over = judge.is_over();
+    }
+}
