@@ -24,6 +24,8 @@ import org.apache.hadoop.hbase.filter.ParseFilter;
  *
  * <pre>
  * create FAMILY VERSIONS TTL_SECONDS ...          a new, empty table in place of the last one; VERSIONS, TTL: 0 is no limit
+ * presplit TABLE FAMILY REGIONS ROWS              a new, empty table in place of the one of this name, which stays; its regions
+ *     divide ROWS rows evenly, which are numbers of 26 digits, as those of HBase's PerformanceEvaluation
  * versions FAMILY VERSIONS                        alters a family, after a major compaction
  * flush | compact
  * mutate ROW STEP ...                             several steps are one RowMutations
@@ -89,6 +91,8 @@ public final class Driver {
         switch (operation) {
             case "create":
                 return create();
+            case "presplit":
+                return presplit();
             case "versions":
                 compact();
                 String family = words.next();
@@ -130,10 +134,35 @@ public final class Driver {
     }
 
     private void drop() throws IOException {
-        if (admin.tableExists(NAME)) {
-            admin.disableTable(NAME);
-            admin.deleteTable(NAME);
+        drop(NAME);
+    }
+
+    private void drop(TableName name) throws IOException {
+        if (admin.tableExists(name)) {
+            if (admin.isTableEnabled(name)) {
+                admin.disableTable(name);
+            }
+            admin.deleteTable(name);
         }
+    }
+
+    private String presplit() throws IOException {
+        TableName name = TableName.valueOf(words.next());
+        drop(name);
+        TableDescriptorBuilder schema = TableDescriptorBuilder.newBuilder(name);
+        schema.setColumnFamily(ColumnFamilyDescriptorBuilder.of(words.next()));
+        int regions = (int) number();
+        long rows = number();
+        byte[][] splits = new byte[regions - 1][];
+        for (int i = 0; i < splits.length; i++) {
+            splits[i] = String.format("%026d", (i + 1) * rows / regions).getBytes();
+        }
+        if (splits.length == 0) {
+            admin.createTable(schema.build());
+        } else {
+            admin.createTable(schema.build(), splits);
+        }
+        return "ok";
     }
 
     private String create() throws IOException {

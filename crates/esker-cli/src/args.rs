@@ -1,5 +1,6 @@
 //! The arguments of every command, as the parser and the help texts see them.
 
+mod bench;
 mod cache_sim;
 mod change;
 mod help;
@@ -28,6 +29,7 @@ pub(crate) use units::parse_time;
 use crate::client::{Database, Url};
 use crate::datatype::{DataType, Types};
 use crate::ranges::ByteRange;
+pub(crate) use bench::{Bench, BenchFormat, Pe, PeCommand, Suite};
 pub(crate) use cache_sim::{CacheSim, Kind};
 pub(crate) use change::{Delete, Merge, Put, Transfer};
 use path::{DB, PathParser};
@@ -316,6 +318,9 @@ Example:
     /// Serve the store's tables to HBase's Thrift clients, until SIGTERM or Ctrl-C
     #[command(after_help = help::THRIFT)]
     Thrift(Thrift),
+    /// Measure the store's tables, or a server of tables, by a known benchmark
+    #[command(after_help = help::BENCH)]
+    Bench(Bench),
     /// Simulate the buffer pool: hit rates of its policies
     #[command(
         after_help = "It prints hit rates by trace and room, the number of pages that the pool holds. It can generate these traces: zipf \

@@ -3,7 +3,7 @@
 //! - `args` defines the command line, `config` completes that of `serve` by its file, `commands` has a file for each
 //!   command, `exit` the exit codes. `log` writes what a server logs, and `supervisor` tells systemd of it.
 //! - `store` opens the store. `keyspace` is what commands work on, a tree of it or a database of a server, which `client`
-//!   asks. `datatype`, `escapes` and `ranges` read keys and bounds.
+//!   asks. `datatype`, `escapes` and `ranges` read keys and bounds. `draws` makes random numbers.
 //! - `lines`, `unpack` and `feed` read input; `steady` reads files that others may write to meanwhile. `formats` are
 //!   the formats of rows. `writes` collects rows into batches. `stream` copies long values.
 //! - `output` and `json` print. `pack` compresses output. `unseen` gives a file its name once it is whole.
@@ -18,6 +18,7 @@ mod client;
 mod commands;
 mod config;
 mod datatype;
+mod draws;
 mod escapes;
 mod exit;
 mod feed;

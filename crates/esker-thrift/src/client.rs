@@ -152,6 +152,19 @@ pub struct RowCells {
     pub cells: Vec<RowCell>,
 }
 
+/// A cell of a reply, lent until the next call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CellRef<'a> {
+    /// The key of its row.
+    pub row: &'a [u8],
+    /// `family:qualifier`.
+    pub column: &'a [u8],
+    /// In milliseconds since 1970.
+    pub timestamp: i64,
+    /// Its bytes.
+    pub value: &'a [u8],
+}
+
 /// A connection to a server.
 #[derive(Debug)]
 pub struct Client {
@@ -277,16 +290,7 @@ impl Client {
             for RowChanges { row, changes } in rows {
                 bytes(sink, 0, 1, row);
                 sink.field(1, 2, Kind::List);
-                let count = sink.list(Kind::Struct);
-                for Change { column, value } in changes {
-                    sink.field_bool(0, 1, value.is_none());
-                    bytes(sink, 1, 2, column);
-                    if let Some(value) = value {
-                        bytes(sink, 2, 3, value);
-                    }
-                    sink.stop();
-                }
-                sink.close(count, changes.len() as u32);
+                mutations(sink, changes);
                 sink.stop();
             }
             sink.close(count, rows.len() as u32);
@@ -294,6 +298,16 @@ impl Client {
                 sink.field(2, 3, Kind::I64);
                 sink.i64(timestamp);
             }
+        })
+    }
+
+    /// Changes a row, at the time of the write: the deletes first.
+    pub fn mutate_row(&mut self, table: &[u8], changes: &RowChanges) -> CallResult<()> {
+        self.tell("mutateRow", |sink| {
+            bytes(sink, 0, 1, table);
+            bytes(sink, 1, 2, &changes.row);
+            sink.field(2, 3, Kind::List);
+            mutations(sink, &changes.changes);
         })
     }
 
@@ -342,8 +356,9 @@ impl Client {
             }
             sink.stop();
         };
-        let cells = self.ask("append", write, |source| list(source, cell))?;
-        Ok(cells.into_iter().next().map(|(_, value)| value))
+        let read =
+            |source: &mut Source<'_>| list(source, |source| cell(source).map(|(_, value)| value.to_vec()));
+        Ok(self.ask("append", write, read)?.into_iter().next())
     }
 
     /// Puts `value` if the latest cell of `column` has the bytes `expected`, or if there is none. Returns whether it did.
@@ -373,6 +388,25 @@ impl Client {
             sink.stop();
         };
         self.ask("checkAndPut", write, |source| source.bool())
+    }
+
+    /// Shows `each` cell of the latest versions of `columns` of a row.
+    pub fn read_row(
+        &mut self,
+        table: &[u8],
+        row: &[u8],
+        columns: &[&[u8]],
+        mut each: impl FnMut(CellRef<'_>),
+    ) -> CallResult<()> {
+        let write = |sink: &mut Sink| {
+            bytes(sink, 0, 1, table);
+            bytes(sink, 1, 2, row);
+            sink.field(2, 3, Kind::List);
+            let count = sink.list(Kind::Bytes);
+            columns.iter().for_each(|column| sink.bytes(column));
+            sink.close(count, columns.len() as u32);
+        };
+        self.ask("getRowWithColumns", write, |source| each_row(source, &mut each)).map(drop)
     }
 
     /// Opens a scanner. Returns its number.
@@ -417,13 +451,19 @@ impl Client {
 
     /// The next rows of a scanner, `rows` at most. None: it is at its end.
     pub fn next_rows(&mut self, scanner: i32, rows: i32) -> CallResult<Vec<RowCells>> {
-        let write = |sink: &mut Sink| {
-            sink.field(0, 1, Kind::I32);
-            sink.i32(scanner);
-            sink.field(1, 2, Kind::I32);
-            sink.i32(rows);
-        };
-        self.ask("scannerGetList", write, |source| list(source, row))
+        self.ask("scannerGetList", |sink| get_list(sink, scanner, rows), |source| list(source, row))
+    }
+
+    /// As [`Client::next_rows`], with the cells shown to `each` in their order instead of copied. Returns how many rows
+    /// there were.
+    pub fn read_next_rows(
+        &mut self,
+        scanner: i32,
+        rows: i32,
+        mut each: impl FnMut(CellRef<'_>),
+    ) -> CallResult<usize> {
+        let write = |sink: &mut Sink| get_list(sink, scanner, rows);
+        self.ask("scannerGetList", write, |source| each_row(source, &mut each))
     }
 
     /// Closes a scanner.
@@ -583,12 +623,34 @@ fn family(source: &mut Source<'_>) -> Result<FamilyDescription, Fault> {
     Ok(family)
 }
 
+/// The arguments of `scannerGetList`.
+fn get_list(sink: &mut Sink, scanner: i32, rows: i32) {
+    sink.field(0, 1, Kind::I32);
+    sink.i32(scanner);
+    sink.field(1, 2, Kind::I32);
+    sink.i32(rows);
+}
+
+/// Writes a list of `Mutation`.
+fn mutations(sink: &mut Sink, changes: &[Change]) {
+    let count = sink.list(Kind::Struct);
+    for Change { column, value } in changes {
+        sink.field_bool(0, 1, value.is_none());
+        bytes(sink, 1, 2, column);
+        if let Some(value) = value {
+            bytes(sink, 2, 3, value);
+        }
+        sink.stop();
+    }
+    sink.close(count, changes.len() as u32);
+}
+
 /// The timestamp and the value of a `TCell`.
-fn cell(source: &mut Source<'_>) -> Result<(i64, Vec<u8>), Fault> {
-    let (mut timestamp, mut value, mut last) = (0, Vec::new(), 0);
+fn cell<'a>(source: &mut Source<'a>) -> Result<(i64, &'a [u8]), Fault> {
+    let (mut timestamp, mut value, mut last): (i64, &[u8], i16) = (0, &[], 0);
     while let Some(field) = source.field(&mut last)? {
         match (field.id, field.kind) {
-            (1, Kind::Bytes) => value = source.bytes()?.to_vec(),
+            (1, Kind::Bytes) => value = source.bytes()?,
             (2, Kind::I64) => timestamp = source.i64()?,
             (_, kind) => source.skip(kind)?,
         }
@@ -596,39 +658,62 @@ fn cell(source: &mut Source<'_>) -> Result<(i64, Vec<u8>), Fault> {
     Ok((timestamp, value))
 }
 
-/// A `TRowResult`, with its cells as a list or as a map.
-fn row(source: &mut Source<'_>) -> Result<RowCells, Fault> {
-    let (mut result, mut last) = (RowCells::default(), 0);
+/// A list of `TRowResult`: shows the cells, and returns how many rows there are.
+fn each_row<'a>(source: &mut Source<'a>, each: &mut impl FnMut(CellRef<'a>)) -> Result<usize, Fault> {
+    let (_, count) = source.list()?;
+    (0..count).try_for_each(|_| each_cell(source, each).map(drop))?;
+    Ok(count)
+}
+
+/// A `TRowResult`, with its cells as a list or as a map: shows the cells, and returns the row.
+fn each_cell<'a>(source: &mut Source<'a>, each: &mut impl FnMut(CellRef<'a>)) -> Result<&'a [u8], Fault> {
+    let (mut row, mut last): (&[u8], i16) = (&[], 0);
     while let Some(field) = source.field(&mut last)? {
         match (field.id, field.kind) {
-            (1, Kind::Bytes) => result.row = source.bytes()?.to_vec(),
+            (1, Kind::Bytes) => row = source.bytes()?,
             (2, Kind::Map) => {
                 let (key, value, count) = source.pairs()?;
                 if count > 0 && (key, value) != (Kind::Bytes, Kind::Struct) {
                     return Err(Fault::Bad("a row has cells of another type"));
                 }
                 for _ in 0..count {
-                    let column = source.bytes()?.to_vec();
+                    let column = source.bytes()?;
                     let (timestamp, value) = cell(source)?;
-                    result.cells.push(RowCell { column, timestamp, value });
+                    each(CellRef { row, column, timestamp, value });
                 }
             }
-            (3, Kind::List) => result.cells = list(source, column)?,
+            (3, Kind::List) => {
+                let (_, count) = source.list()?;
+                for _ in 0..count {
+                    let (column, timestamp, value) = column(source)?;
+                    each(CellRef { row, column, timestamp, value });
+                }
+            }
             (_, kind) => source.skip(kind)?,
         }
     }
-    Ok(result)
+    Ok(row)
 }
 
-/// A `TColumn`.
-fn column(source: &mut Source<'_>) -> Result<RowCell, Fault> {
-    let (mut found, mut last) = (RowCell { column: Vec::new(), timestamp: 0, value: Vec::new() }, 0);
+/// A copy of a `TRowResult`.
+fn row(source: &mut Source<'_>) -> Result<RowCells, Fault> {
+    let mut cells = Vec::new();
+    let row = each_cell(source, &mut |cell| {
+        let (column, value) = (cell.column.to_vec(), cell.value.to_vec());
+        cells.push(RowCell { column, timestamp: cell.timestamp, value });
+    })?;
+    Ok(RowCells { row: row.to_vec(), cells })
+}
+
+/// The name of a `TColumn`, and the timestamp and the value of its cell.
+fn column<'a>(source: &mut Source<'a>) -> Result<(&'a [u8], i64, &'a [u8]), Fault> {
+    let (mut column, mut found, mut last): (&[u8], (i64, &[u8]), i16) = (&[], (0, &[]), 0);
     while let Some(field) = source.field(&mut last)? {
         match (field.id, field.kind) {
-            (1, Kind::Bytes) => found.column = source.bytes()?.to_vec(),
-            (2, Kind::Struct) => (found.timestamp, found.value) = cell(source)?,
+            (1, Kind::Bytes) => column = source.bytes()?,
+            (2, Kind::Struct) => found = cell(source)?,
             (_, kind) => source.skip(kind)?,
         }
     }
-    Ok(found)
+    Ok((column, found.0, found.1))
 }

@@ -22,7 +22,7 @@ mod server;
 mod wire;
 
 pub use client::{
-    CallError, CallResult, Change, Client, FamilyDescription, REPLY_LEN_MAX, RowCell, RowCells, RowChanges,
-    ScanRequest, Thrown,
+    CallError, CallResult, CellRef, Change, Client, FamilyDescription, REPLY_LEN_MAX, RowCell, RowCells,
+    RowChanges, ScanRequest, Thrown,
 };
 pub use server::{Config, Error, Server, Stopper};

@@ -26,8 +26,11 @@ pub(crate) fn pages(args: &Man) -> Outcome {
     }
     let page = match &args.command {
         None => esker,
-        Some(name) => match esker.find_subcommand(name) {
-            Some(command) => page_of(command),
+        Some(name) => match every_page(&esker)
+            .into_iter()
+            .find(|page| page.get_name() == format!("esker-{name}"))
+        {
+            Some(page) => page,
             None => return Err(Failure::usage(format!("there is no command {name:?} (see `esker --help`)"))),
         },
     };
@@ -38,9 +41,15 @@ pub(crate) fn pages(args: &Man) -> Outcome {
     })
 }
 
-fn page_of(command: &clap::Command) -> clap::Command {
-    let name = format!("esker-{}", command.get_name());
-    command.clone().name(name)
+/// The pages of the commands, and of those below them: `esker-get`, `esker-bench-pe`.
+fn every_page(above: &clap::Command) -> Vec<clap::Command> {
+    let commands = above.get_subcommands().filter(|command| command.get_name() != "help");
+    let pages = commands.flat_map(|command| {
+        let page = command.clone().name(format!("{}-{}", above.get_name(), command.get_name()));
+        let below = every_page(&page);
+        std::iter::once(page).chain(below)
+    });
+    pages.collect()
 }
 
 fn write_all(esker: &clap::Command, dir: &Path) -> Outcome {
@@ -53,10 +62,7 @@ fn write_all(esker: &clap::Command, dir: &Path) -> Outcome {
     };
     fs::create_dir_all(dir).map_err(|error| Failure::io("create", dir, &error))?;
     save(esker.clone())?;
-    for command in esker.get_subcommands().filter(|command| command.get_name() != "help") {
-        save(page_of(command))?;
-    }
-    Ok(())
+    every_page(esker).into_iter().try_for_each(save)
 }
 
 #[cfg(test)]
@@ -81,8 +87,9 @@ mod tests {
         let mut esker = Cli::command();
         esker.build();
         write_all(&esker, dir.path()).unwrap();
-        for command in esker.get_subcommands().filter(|command| command.get_name() != "help") {
-            let page = dir.path().join(format!("esker-{}.1", command.get_name()));
+        assert!(dir.path().join("esker-bench-pe.1").exists());
+        for command in every_page(&esker) {
+            let page = dir.path().join(format!("{}.1", command.get_name()));
             let page = fs::read_to_string(page).unwrap().replace("\\-", "-");
             for long in command.get_arguments().filter_map(clap::Arg::get_long) {
                 assert!(page.contains(&format!("--{long}")), "{}: --{long}", command.get_name());

@@ -2,6 +2,7 @@
 
 mod admin;
 mod backup;
+mod bench;
 mod cache_sim;
 mod check;
 mod count;
@@ -73,6 +74,7 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Serve(args) => serve::run(&global, &args),
         Command::Ql(args) => ql::run(&global, &args),
         Command::Thrift(args) => thrift::run(&global, &args),
+        Command::Bench(args) => bench::run(&global, &args),
         Command::CacheSim(args) => cache_sim::run(&global, &args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),

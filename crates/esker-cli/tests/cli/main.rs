@@ -11,6 +11,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bench;
 mod configuration;
 mod failing_calls;
 mod figures;

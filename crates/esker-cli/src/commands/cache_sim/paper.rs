@@ -7,8 +7,8 @@ use esker::cache_sim::simulate;
 use serde_json::json;
 
 use super::percent;
-use super::trace::Draws;
 use crate::args::Global;
+use crate::draws::Draws;
 use crate::exit::Outcome;
 use crate::output::Out;
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::distinct;
 use crate::args::{CacheSim, Kind};
+use crate::draws::Draws;
 use crate::exit::{Failure, Outcome};
 use crate::lines::Input;
 
@@ -84,25 +85,6 @@ fn scan_zipf(zipf: &Zipf, draws: &mut Draws, pages: u64, gets: u64) -> Vec<u64> 
         next
     };
     (0..gets).map(get).collect()
-}
-
-/// SplitMix64.
-#[derive(Clone, Debug)]
-pub(super) struct Draws(pub(super) u64);
-
-impl Draws {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`, which is not 0. The bias is less than bound / 2^64.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
 }
 
 /// Pages with a Zipf distribution. Ranks are assigned to pages at random.
