@@ -15,8 +15,9 @@ mod report;
 mod target;
 mod work;
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::args::{Bench, BenchFormat, Global, Pe, PeCommand, Suite};
@@ -113,30 +114,39 @@ fn measure(
     connections: &mut [Box<dyn Connection>],
 ) -> Outcome<(Tally, Duration)> {
     let _progress = Progress::spinner(command.name());
-    // The main thread takes the time: it is the one that waits besides the clients.
-    let (start, has_failed) = (Barrier::new(connections.len() + 1), AtomicBool::new(false));
-    let (start, has_failed) = (&start, &has_failed);
+    // Clients wait for it until all of them are there.
+    let gate = RwLock::new(());
+    let has_failed = AtomicBool::new(false);
+    let (gate, has_failed) = (&gate, &has_failed);
     std::thread::scope(|scope| {
+        let closed = gate.write().unwrap_or_else(PoisonError::into_inner);
         let clients: Vec<_> = connections
             .iter_mut()
             .enumerate()
             .map(|(client, connection)| {
                 let mut work = Work::new(args, command, turn, client as u64, has_failed);
-                scope.spawn(move || {
-                    start.wait();
+                let client = std::thread::Builder::new().name(format!("client-{client}"));
+                let started = client.spawn_scoped(scope, move || {
+                    drop(gate.read());
                     let done = work.run(connection.as_mut());
                     if done.is_err() {
                         has_failed.store(true, Ordering::Relaxed);
                     }
                     done
-                })
+                });
+                if started.is_err() {
+                    has_failed.store(true, Ordering::Relaxed);
+                }
+                started
             })
             .collect();
-        start.wait();
         let begun = Instant::now();
-        let ended = |_| Failure::store("a client's thread has ended without a result");
-        let done: Vec<Outcome<Tally>> =
-            clients.into_iter().map(|client| client.join().map_err(ended).and_then(|done| done)).collect();
+        drop(closed);
+        let join = |client: std::io::Result<ScopedJoinHandle<'_, Outcome<Tally>>>| {
+            let client = client.map_err(|error| Failure::store(format!("cannot start a thread: {error}")))?;
+            client.join().map_err(|_| Failure::store("a client's thread has ended without a result"))?
+        };
+        let done: Vec<Outcome<Tally>> = clients.into_iter().map(join).collect();
         let elapsed = begun.elapsed();
         let mut tally = Tally::default();
         for done in done {
