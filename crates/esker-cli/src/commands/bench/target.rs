@@ -52,7 +52,7 @@ pub(super) enum Target {
 impl Target {
     pub(super) fn open(global: &Global) -> Outcome<Target> {
         match &global.url {
-            None => Ok(Target::Embedded(store::tables(global)?)),
+            None => Ok(Target::Embedded(store::tables(global, 0)?)),
             Some(url) if url.thrift().is_some() => Ok(Target::Server(url.clone())),
             Some(_) => Err(Failure::usage(
                 "`esker bench pe` measures the tables of a server by HBase's Thrift interface: --url thrift://HOST:PORT",
