@@ -51,6 +51,10 @@ impl Tables for esker_table::Tables {
         Ok(self.table(table)?.compact()?)
     }
 
+    fn rebuild_indexes(&self, table: &str) -> Result<()> {
+        Ok(self.rebuild_indexes(table)?)
+    }
+
     fn insert(&self, table: &str, cells: Vec<NewCell>) -> Result<()> {
         let mut rows: Vec<RowMutation> = Vec::new();
         for NewCell { timestamp, row, column, value } in cells {
@@ -104,7 +108,8 @@ impl Tables for esker_table::Tables {
         let plan = Plan::of(select)?;
         check_families(select, &self.table(table)?.schema(), table)?;
         let mut lines = vec![format!("table {table}")];
-        for group in self.table(table)?.schema().groups() {
+        let opened = self.table(table)?;
+        for group in opened.schema().groups() {
             let read = group.families().iter().map(esker_table::Family::name);
             let read: Vec<&str> = read.filter(|name| plan.reads(name)).collect();
             let names = read.join(", ");
@@ -113,7 +118,7 @@ impl Tables for esker_table::Tables {
                 false => format!("access group {}: reads {names}", group.name()),
             });
         }
-        lines.extend(plan.describe());
+        lines.extend(plan.describe(opened.index_of(&plan.read)));
         Ok(lines)
     }
 }

@@ -21,7 +21,7 @@ use crate::statement::{Column, Columns, Located, Qualifiers, Statement, TableNam
 pub const ELEMENTS_MAX: usize = 100_000;
 
 /// Words that begin statements which come later, and with what.
-const LATER: [(&str, &str); 9] = [
+const LATER: [(&str, &str); 8] = [
     ("SPLIT", "regions"),
     ("MOVE", "regions"),
     ("BALANCE", "regions"),
@@ -29,7 +29,6 @@ const LATER: [(&str, &str); 9] = [
     ("REVOKE", "users"),
     ("BACKUP", "backups of tables"),
     ("RESTORE", "backups of tables"),
-    ("REBUILD", "indexes"),
     ("STATUS", "servers of tables"),
 ];
 
@@ -344,6 +343,10 @@ impl<'a> Parser<'a> {
             b"COMPACT" => {
                 self.eat("TABLE")?;
                 self.table().map(Statement::Compact)
+            }
+            b"REBUILD" => {
+                self.need(&["INDICES"])?;
+                self.table().map(Statement::RebuildIndices)
             }
             b"INSERT" => self.insert(),
             b"DELETE" => self.delete().map(Statement::Delete),

@@ -223,17 +223,19 @@ impl Plan {
         self.families.is_empty() || self.families.iter().any(|other| other == family)
     }
 
-    /// What it does, line by line.
-    pub(crate) fn describe(&self) -> Vec<String> {
+    /// What it does, line by line; `index` finds its rows.
+    pub(crate) fn describe(&self, index: Option<String>) -> Vec<String> {
         let direction = if self.is_reversed { ", the last row first" } else { "" };
         let mut lines = Vec::new();
         let places = self.places.join(" AND ");
         match self.spans.as_slice() {
             [] => lines.push(format!("reads nothing: there is no such place: {places}")),
+            [span] if *span == Span::all() && index.is_some() => {}
             [span] if *span == Span::all() => lines.push(format!("scans the whole table{direction}")),
             [_] => lines.push(format!("scans one part of the table{direction}: {places}")),
             spans => lines.push(format!("scans {} parts of the table{direction}: {places}", spans.len())),
         }
+        lines.extend(index.map(|index| format!("finds the rows by the {index}{direction}")));
         if self.time != (0..i64::MAX) {
             lines.push(format!("timestamps from {}, below {}", self.time.start, self.time.end));
         }

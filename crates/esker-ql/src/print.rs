@@ -255,12 +255,14 @@ impl Display for SchemaItem {
                 list(f, families)?;
                 f.write_char(')')
             }
-            SchemaItem::Index { of_qualifiers, family } => {
-                f.write_str(if *of_qualifiers { "QUALIFIER INDEX " } else { "INDEX " })?;
-                Name(family).fmt(f)
-            }
+            SchemaItem::Index { of_qualifiers, family } => index(f, *of_qualifiers, family),
         }
     }
+}
+
+fn index(f: &mut Formatter<'_>, of_qualifiers: bool, family: &str) -> fmt::Result {
+    f.write_str(if of_qualifiers { "QUALIFIER INDEX " } else { "INDEX " })?;
+    Name(family).fmt(f)
 }
 
 impl Display for Change {
@@ -269,6 +271,10 @@ impl Display for Change {
             Change::Add(items) => {
                 f.write_str("ADD (")?;
                 list(f, items)?;
+            }
+            Change::DropIndex { of_qualifiers, family } => {
+                f.write_str("DROP ")?;
+                return index(f, *of_qualifiers, family);
             }
             Change::Drop(families) => {
                 f.write_str("DROP (")?;
@@ -539,6 +545,7 @@ impl Display for Statement {
             Statement::LoadData(load) => load.fmt(f),
             Statement::DumpTable(dump) => dump.fmt(f),
             Statement::Compact(table) => write!(f, "COMPACT TABLE {table}"),
+            Statement::RebuildIndices(table) => write!(f, "REBUILD INDICES {table}"),
             Statement::Source(file) => write!(f, "SOURCE {}", Bytes(file)),
         }
     }

@@ -137,6 +137,9 @@ impl Tables for Remote {
             return Err(cannot("make access groups"));
         }
         let families = schema.groups().iter().flat_map(AccessGroup::families);
+        if families.clone().any(|family| family.has_value_index() || family.has_qualifier_index()) {
+            return Err(cannot("make indexes"));
+        }
         let families = families.map(description).collect::<Result<Vec<_>>>()?;
         match self.call(|client| client.create_table(table.as_bytes(), &families)) {
             Err(Error::Remote(CallError::Thrown { kind: Thrown::Exists, .. })) => {
@@ -148,6 +151,10 @@ impl Tables for Remote {
 
     fn alter(&self, _: &str, _: Schema) -> Result<()> {
         Err(cannot("alter tables"))
+    }
+
+    fn rebuild_indexes(&self, _: &str) -> Result<()> {
+        Err(cannot("rebuild indexes"))
     }
 
     fn rename(&self, _: &str, _: &str) -> Result<()> {

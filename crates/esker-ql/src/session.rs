@@ -230,6 +230,9 @@ impl Session {
                 Ok(Answer::Dump { cells: tables.select(&self.whole(&dump.table), &all)?, dump })
             }
             Statement::Compact(table) => tables.compact(&self.whole(&table)).map(|()| Answer::Done),
+            Statement::RebuildIndices(table) => {
+                tables.rebuild_indexes(&self.whole(&table)).map(|()| Answer::Done)
+            }
             Statement::Source(file) => Ok(Answer::Source(file)),
         }
     }

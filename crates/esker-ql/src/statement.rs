@@ -152,6 +152,8 @@ pub enum Statement {
     DumpTable(DumpTable),
     /// `COMPACT TABLE t`
     Compact(TableName),
+    /// `REBUILD INDICES t`
+    RebuildIndices(TableName),
     /// `SOURCE 'f'`
     Source(Vec<u8>),
 }
@@ -199,6 +201,13 @@ pub enum Change {
     Add(Vec<SchemaItem>),
     /// `DROP (cf, ...)`
     Drop(Vec<String>),
+    /// `DROP INDEX cf`, `DROP QUALIFIER INDEX cf`
+    DropIndex {
+        /// Whether it is one of the qualifiers, not of the values.
+        of_qualifiers: bool,
+        /// The family.
+        family: String,
+    },
     /// `RENAME COLUMN FAMILY (a, b)`
     RenameFamily {
         /// The name that it has.

@@ -47,6 +47,9 @@ pub trait Tables {
     /// Merges the files of a table.
     fn compact(&self, table: &str) -> Result<()>;
 
+    /// Enters into the indexes of a table what they lack, and removes what is of no use in them.
+    fn rebuild_indexes(&self, table: &str) -> Result<()>;
+
     /// Writes cells, all of them or none.
     fn insert(&self, table: &str, cells: Vec<NewCell>) -> Result<()>;
 

@@ -288,7 +288,8 @@ fn read_kind(rest: &[u8]) -> Option<(Kind, Version)> {
     Some((kind, Version::read(version)?))
 }
 
-fn damaged(key: &[u8]) -> Error {
+/// The error of a key that is no cell's.
+pub(crate) fn damaged(key: &[u8]) -> Error {
     Error::Damaged(format!(
         "a table has an entry whose key is no cell's: {:?}",
         key.escape_ascii().to_string()

@@ -51,6 +51,23 @@ struct Test {
     comparator: Comparator,
 }
 
+/// What a filter wants of some cell of each row.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) family: Option<Vec<u8>>,
+    pub(crate) qualifier: Option<Vec<u8>>,
+    /// The value, or how it begins.
+    pub(crate) value: Option<(Vec<u8>, bool)>,
+}
+
+impl Test {
+    /// The bytes that pass it alone, or how all begin that do.
+    fn wanted(&self) -> Option<(Vec<u8>, bool)> {
+        let (bytes, is_prefix) = self.comparator.bytes().filter(|_| self.comparison == Comparison::Equal)?;
+        Some((bytes.to_vec(), is_prefix))
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Kind {
     KeyOnly {
@@ -387,6 +404,55 @@ impl Filter {
             Kind::Skip(filter) | Kind::RowWith(filter) => filter.has_while(),
             Kind::All(filters) | Kind::Any(filters) => filters.iter().any(Filter::has_while),
             _ => false,
+        }
+    }
+
+    /// Whether it decides about each row by that row alone.
+    fn is_of_one_row(&self) -> bool {
+        match &self.kind {
+            Kind::ColumnCountGet(_) | Kind::Page(_) | Kind::InclusiveStop(_) | Kind::While(_) => false,
+            Kind::RowWith(filter) | Kind::Skip(filter) => filter.is_of_one_row(),
+            Kind::All(filters) | Kind::Any(filters) => filters.iter().all(Filter::is_of_one_row),
+            _ => true,
+        }
+    }
+
+    /// Cells of which each row that shows something has all. `None`: what a row shows depends on other rows.
+    pub(crate) fn wishes(&self) -> Option<Vec<Wish>> {
+        let mut wishes = Vec::new();
+        self.is_of_one_row().then(|| self.wish(&mut wishes))?;
+        Some(wishes)
+    }
+
+    fn wish(&self, wishes: &mut Vec<Wish>) {
+        match &self.kind {
+            Kind::All(filters) => filters.iter().for_each(|filter| filter.wish(wishes)),
+            Kind::RowWith(filter) => {
+                let mut wish = Wish::default();
+                filter.describe(&mut wish);
+                wishes.push(wish);
+            }
+            Kind::SingleColumn { column, test, if_missing: true, .. }
+            | Kind::ColumnValue { column, test } => {
+                let mut wish = Wish { value: test.wanted(), ..Wish::default() };
+                wish.family = Some(column.family.clone());
+                wish.qualifier = Some(column.qualifier.clone());
+                wishes.push(wish);
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes what each cell is like that the filter shows.
+    fn describe(&self, wish: &mut Wish) {
+        let exactly =
+            |test: &Test| test.wanted().and_then(|(bytes, is_prefix)| (!is_prefix).then_some(bytes));
+        match &self.kind {
+            Kind::All(filters) => filters.iter().for_each(|filter| filter.describe(wish)),
+            Kind::Family(test) => wish.family = exactly(test).or(wish.family.take()),
+            Kind::Qualifier(test) => wish.qualifier = exactly(test).or(wish.qualifier.take()),
+            Kind::Value(test) => wish.value = test.wanted().or(wish.value.take()),
+            _ => {}
         }
     }
 

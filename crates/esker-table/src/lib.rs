@@ -8,6 +8,7 @@
 //! RowMutation --mutate--> entries of the groups' trees, one batch       (write)
 //! cursor of each group --> row, family, column --> which puts count     (read, versions)
 //! cells that count --> which of them are shown                          (filter, read)
+//! values and qualifiers --> rows                                        (index)
 //! what whole reads have returned, until it is written                  (query_cache)
 //! flushes and merges ask which entries are garbage                      (rule)
 //! ```
@@ -18,6 +19,7 @@ mod canary;
 mod cell;
 mod error;
 mod filter;
+mod index;
 mod query_cache;
 mod read;
 mod rule;

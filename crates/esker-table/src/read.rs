@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use esker::{Value, ValueRef};
 
 use crate::error::Result;
-use crate::filter::Filter;
+use crate::filter::{Filter, Wish};
 
 pub(crate) use live::Live;
 pub use scan::Scan;
@@ -156,6 +156,20 @@ impl Read {
     pub fn limit_cells_per_family(mut self, limit: u64, offset: u64) -> Read {
         self.cells_of_family = Window { offset, limit };
         self
+    }
+
+    /// What some cell of each row that shows something is like: any of these. `None`: what a row shows depends on others, or
+    /// the read does not say.
+    pub(crate) fn wishes(&self) -> Option<Vec<Wish>> {
+        match &self.filter {
+            None => Some(Vec::new()),
+            Some(filter) => filter.wishes(),
+        }
+    }
+
+    /// The families and columns that it names.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = (&str, Option<&[u8]>)> {
+        self.columns.iter().map(|(family, qualifier)| (family.as_str(), qualifier.as_deref()))
     }
 
     /// Reads no values: cells are shown without.

@@ -75,9 +75,40 @@ pub struct Family {
     max_versions: Option<u32>,
     ttl_ms: Option<u64>,
     is_counter: bool,
+    pub(crate) value_index: Index,
+    pub(crate) qualifier_index: Index,
     /// Whether somebody may have deleted single versions of its cells.
     has_deleted_versions: bool,
     past: Arc<Past>,
+}
+
+/// Whether a family has an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Index {
+    #[default]
+    None,
+    /// Writes are entered. What the table had before is not in it yet.
+    Building,
+    Ready,
+}
+
+impl Index {
+    fn wanted(is_wanted: bool) -> Index {
+        if is_wanted { Index::Ready } else { Index::None }
+    }
+
+    pub(crate) fn is_kept(self) -> bool {
+        self != Index::None
+    }
+
+    /// The index of a family that had `old` before.
+    fn succeeding(self, old: Index) -> Index {
+        match (self, old) {
+            (Index::None, _) => Index::None,
+            (_, Index::Ready) => Index::Ready,
+            _ => Index::Building,
+        }
+    }
 }
 
 /// Earlier rules of a family, as far as they still matter: what went by stricter ones does not come back.
@@ -101,6 +132,8 @@ impl Family {
             max_versions: Some(VERSIONS_DEFAULT),
             ttl_ms: None,
             is_counter: false,
+            value_index: Index::None,
+            qualifier_index: Index::None,
             has_deleted_versions: false,
             past: Arc::default(),
         }
@@ -127,6 +160,41 @@ impl Family {
     pub fn counter(mut self, is_counter: bool) -> Family {
         self.is_counter = is_counter;
         self
+    }
+
+    /// Keeps an index of its values: a read with a filter that wants a value of the family, or values that begin so, looks
+    /// for the rows there. A row's index changes with the row. Each put costs a read and up to two entries more.
+    #[must_use]
+    pub fn index_values(mut self, is_indexed: bool) -> Family {
+        self.value_index = Index::wanted(is_indexed);
+        self
+    }
+
+    /// Keeps an index of its qualifiers: a read of single columns of the family looks for the rows there.
+    #[must_use]
+    pub fn index_qualifiers(mut self, is_indexed: bool) -> Family {
+        self.qualifier_index = Index::wanted(is_indexed);
+        self
+    }
+
+    /// Whether it has an index of its values.
+    pub fn has_value_index(&self) -> bool {
+        self.value_index.is_kept()
+    }
+
+    /// Whether it has an index of its qualifiers.
+    pub fn has_qualifier_index(&self) -> bool {
+        self.qualifier_index.is_kept()
+    }
+
+    /// Whether it has any index.
+    pub(crate) fn has_index(&self) -> bool {
+        self.has_value_index() || self.has_qualifier_index()
+    }
+
+    /// Whether what the table had before is still to be entered into an index of it.
+    pub(crate) fn is_building(&self) -> bool {
+        [self.value_index, self.qualifier_index].contains(&Index::Building)
     }
 
     /// The name.
@@ -162,12 +230,22 @@ impl Family {
     /// The family without what a table has given it: its number, and its past.
     fn without_past(mut self) -> Family {
         (self.id, self.has_deleted_versions, self.past) = (NO_FAMILY, false, Arc::default());
+        self.made_anew();
         self
+    }
+
+    /// The family has no cells, so its indexes lack none.
+    fn made_anew(&mut self) {
+        for index in [&mut self.value_index, &mut self.qualifier_index] {
+            *index = Index::wanted(index.is_kept());
+        }
     }
 
     /// The family, which succeeds `old`: it keeps in mind which of its rules were stricter.
     fn succeed(&mut self, old: &Family, at: Moment) {
         (self.id, self.has_deleted_versions) = (old.id, old.has_deleted_versions);
+        self.value_index = self.value_index.succeeding(old.value_index);
+        self.qualifier_index = self.qualifier_index.succeeding(old.qualifier_index);
         let mut past = (*old.past).clone();
         let is_above =
             |limit: Option<u32>| limit.is_some_and(|limit| self.max_versions.is_none_or(|max| max > limit));
@@ -359,6 +437,7 @@ impl Schema {
         if let Some(found) = families.find(|other| other.name == family.name) {
             found.max_versions = family.max_versions;
             (found.ttl_ms, found.is_counter) = (family.ttl_ms, family.is_counter);
+            (found.value_index, found.qualifier_index) = (family.value_index, family.qualifier_index);
         }
         self
     }
@@ -375,6 +454,7 @@ impl Schema {
         for family in self.groups.iter_mut().flat_map(|group| &mut group.families) {
             family.id = names.range::<String, _>(..=&family.name).count() as FamilyId;
             (family.has_deleted_versions, family.past) = (false, Arc::default());
+            family.made_anew();
         }
         self.next_family = names.len() as FamilyId + 1;
         self.next_group = self.groups.len() as GroupId + 1;
@@ -431,6 +511,7 @@ impl Schema {
                     None if family.id == NO_FAMILY => {
                         family.id = number(&mut new.next_family, "column families")?;
                         (family.has_deleted_versions, family.past) = (false, Arc::default());
+                        family.made_anew();
                     }
                     None => {
                         let id = family.id;
@@ -456,6 +537,23 @@ impl Schema {
         for family in all.filter(|family| families.contains(&family.id)) {
             family.has_deleted_versions = true;
         }
+        schema
+    }
+
+    /// Whether a family has an index.
+    pub(crate) fn has_index(&self) -> bool {
+        self.families().any(|(_, family)| family.has_index())
+    }
+
+    /// Whether what the table had before is still to be entered into an index.
+    pub(crate) fn is_building(&self) -> bool {
+        self.families().any(|(_, family)| family.is_building())
+    }
+
+    /// The schema, whose indexes lack nothing.
+    pub(crate) fn with_ready_indexes(&self) -> Schema {
+        let mut schema = self.clone();
+        schema.groups.iter_mut().flat_map(|group| &mut group.families).for_each(Family::made_anew);
         schema
     }
 

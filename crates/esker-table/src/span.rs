@@ -67,7 +67,11 @@ impl Span {
 
     /// One row.
     pub fn row(row: impl AsRef<[u8]>) -> Span {
-        let from = cell::row_prefix(row.as_ref());
+        Span::of_row_key(cell::row_prefix(row.as_ref()))
+    }
+
+    /// The row whose keys begin with `from`.
+    pub(crate) fn of_row_key(from: Vec<u8>) -> Span {
         let to = end(&from);
         Span::between(from, to)
     }
@@ -159,6 +163,11 @@ impl Span {
     /// Whether all places of the row whose keys begin with `row` are behind the span.
     pub(crate) fn ends_before(&self, row: &[u8]) -> bool {
         !self.to.is_empty() && self.to.as_slice() <= row
+    }
+
+    /// Whether it has no other row than one.
+    pub(crate) fn is_row(&self) -> bool {
+        !self.to.is_empty() && end(self.first_key()) == self.end_key()
     }
 
     /// Whether all places of the row are before the span.

@@ -18,12 +18,14 @@ use esker::{
     Batch, Db, Durability, Options, ScanRange, StoredValue, Tree, TreeOptions, Value, ValueWriter, keys,
 };
 
+use crate::canary;
 use crate::cell::{FamilyId, check_row};
 use crate::error::{Error, Result};
+use crate::index::{self, Before, Old};
 use crate::query_cache::{QueryCache, QueryCacheStats};
 use crate::read::{Cell, Live, Read, Scan};
 use crate::rule::{Families, RULE, TableRule};
-use crate::schema::{Moment, Schema, check_name};
+use crate::schema::{Family, Moment, Schema, check_name};
 use crate::sequences::Sequences;
 use crate::span::Span;
 use crate::write::{Check, Latest, PutValue, RowMutation, Stamp, View, WriteValue, mutate};
@@ -41,6 +43,12 @@ const NEXT_TABLE_KEY: &str = "next table";
 
 /// The namespace of tables that name none.
 const DEFAULT_NAMESPACE: &str = "default";
+
+/// A rebuilding of indexes begins anew if the schema changes meanwhile: so often.
+const REBUILDS_MAX: usize = 10;
+
+/// A rebuilding of indexes writes so many entries at once.
+const ENTRIES_AT_ONCE: usize = 1000;
 
 /// Writes to two rows with the same lock wait for each other.
 const ROW_LOCKS: usize = 1024;
@@ -106,6 +114,8 @@ pub(crate) struct Shape {
     pub(crate) schema: Arc<Schema>,
     /// The trees of its groups, in the order of the schema.
     pub(crate) trees: Vec<Tree>,
+    /// The tree of its indexes, if it has some.
+    pub(crate) index: Option<Tree>,
 }
 
 /// Writes the value of a cell, piece by piece; [`Table::writer`] begins one. If it is dropped, nothing is left.
@@ -131,6 +141,9 @@ impl CellWriter {
     }
 }
 
+/// The number of the tree of indexes, which no group has.
+const INDEXES: u16 = 0;
+
 fn tree_name(table: u64, group: u16) -> String {
     format!("{TREES}{table}.{group}")
 }
@@ -140,6 +153,13 @@ fn drop_left(db: &Db, name: &str) -> Result<()> {
     if is_for_tables(db, name) {
         db.drop_tree(name)?;
     }
+    Ok(())
+}
+
+/// Makes a tree for a table, in place of what an attempt that has failed has left.
+fn create_tree(db: &Db, name: &str) -> Result<()> {
+    drop_left(db, name)?;
+    db.create_tree(name, TreeOptions::default().rule(RULE))?;
     Ok(())
 }
 
@@ -234,7 +254,7 @@ impl Tables {
             shape.tell(&rule, i64::MIN);
             tables.insert(name.to_owned(), Arc::new(State::new(shape)));
         }
-        let trees = |state: &Arc<State>| state.shape().trees.clone();
+        let trees = |state: &Arc<State>| state.shape().all_trees().cloned().collect::<Vec<_>>();
         let names = tables.values().flat_map(trees).map(|tree| tree.name().to_owned());
         let named: BTreeSet<String> = names.collect();
         for name in db.tree_names() {
@@ -370,10 +390,10 @@ impl Tables {
         let number = (next..).find(is_free).unwrap_or(next);
         let schema = schema.numbered(number)?;
         for group in schema.groups() {
-            let tree = tree_name(number, group.id);
-            // Of an attempt that has failed.
-            drop_left(db, &tree)?;
-            db.create_tree(&tree, TreeOptions::default().rule(RULE))?;
+            create_tree(db, &tree_name(number, group.id))?;
+        }
+        if schema.has_index() {
+            create_tree(db, &tree_name(number, INDEXES))?;
         }
         let text = schema.to_xml()?;
         self.inner.write_catalog(|catalog, batch| {
@@ -417,7 +437,38 @@ impl Tables {
     /// # }
     /// ```
     pub fn alter(&self, name: &str, schema: Schema) -> Result<()> {
-        self.inner.change(name, |shape, at| Ok((shape.name.clone(), shape.schema.altered(schema, at)?)))
+        self.inner.change(name, |shape, at| Ok((shape.name.clone(), shape.schema.altered(schema, at)?)))?;
+        let table = self.table(name)?;
+        if table.schema().is_building() { self.rebuild_indexes(name) } else { Ok(()) }
+    }
+
+    /// Enters into the indexes of a table what they lack, and removes what is of no use in them. Reads and writes of the table
+    /// go on. [`Tables::alter`] does the first where a family gets an index; if it could not end, this does. The second is for
+    /// tables of which much was deleted, or written by batches with several changes of a row.
+    ///
+    /// # Errors
+    /// `NoTable`, `Disabled`; `SchemaChanged` when somebody changes the schema again and again meanwhile; `Store`.
+    pub fn rebuild_indexes(&self, name: &str) -> Result<()> {
+        let table = self.table(name)?;
+        for _ in 0..REBUILDS_MAX {
+            let schema = table.schema();
+            let lost_tree = |error: &Error| matches!(error, Error::Store(error) if error.kind() == esker::ErrorKind::TreeDropped);
+            let built = table.enter_all(&schema).and_then(|()| table.remove_unused_entries(&schema));
+            match built {
+                Err(error) if lost_tree(&error) && !Arc::ptr_eq(&schema, &table.schema()) => continue,
+                built => built?,
+            }
+            let mut is_same = true;
+            self.inner.change(&table.name(), |shape, _| {
+                is_same = shape.schema.version() == schema.version();
+                let ready = if is_same { shape.schema.with_ready_indexes() } else { (*shape.schema).clone() };
+                Ok((shape.name.clone(), ready))
+            })?;
+            if is_same {
+                return Ok(());
+            }
+        }
+        Err(Error::SchemaChanged { expected: table.schema().version(), found: table.schema().version() })
     }
 
     /// Gives a table another name, also in another namespace. Its handles stay good.
@@ -476,7 +527,7 @@ impl Tables {
         let shape = self.inner.find(name)?.shape();
         self.inner.write_catalog(|catalog, batch| batch.delete(catalog, table_key(&shape.name)))?;
         self.inner.tables.write().unwrap_or_else(PoisonError::into_inner).remove(&shape.name);
-        for tree in &shape.trees {
+        for tree in shape.all_trees() {
             db.drop_tree(tree.name())?;
             rule.forget(tree.name(), shape.now_ms());
         }
@@ -532,7 +583,7 @@ impl Inner {
         let state = self.find(name)?;
         let old = state.shape();
         let now_ms = old.now_ms();
-        old.trees.iter().for_each(|tree| self.rule.forget(tree.name(), now_ms));
+        old.all_trees().for_each(|tree| self.rule.forget(tree.name(), now_ms));
         let changed = self.change_shape(&old, make);
         let new = match changed {
             Ok(shape) => Arc::new(shape),
@@ -548,8 +599,8 @@ impl Inner {
             tables.insert(new.name.clone(), state);
         }
         new.tell(&self.rule, new.now_ms().saturating_add(1));
-        let is_left = |tree: &&Tree| new.trees.iter().all(|kept| kept.name() != tree.name());
-        old.trees.iter().filter(is_left).try_for_each(|tree| self.db.drop_tree(tree.name()).map(drop))?;
+        let is_left = |tree: &&Tree| new.all_trees().all(|kept| kept.name() != tree.name());
+        old.all_trees().filter(is_left).try_for_each(|tree| self.db.drop_tree(tree.name()).map(drop))?;
         Ok(())
     }
 
@@ -563,10 +614,10 @@ impl Inner {
         let (name, schema) = make(old, Moment { sequence, now_ms: old.now_ms() })?;
         let is_new = |id| old.schema.groups().iter().all(|group| group.id != id);
         for group in schema.groups().iter().filter(|group| is_new(group.id)) {
-            let tree = tree_name(schema.table, group.id);
-            // Of an attempt that has failed.
-            drop_left(&self.db, &tree)?;
-            self.db.create_tree(&tree, TreeOptions::default().rule(RULE))?;
+            create_tree(&self.db, &tree_name(schema.table, group.id))?;
+        }
+        if schema.has_index() && !old.schema.has_index() {
+            create_tree(&self.db, &tree_name(schema.table, INDEXES))?;
         }
         let shape = Shape::open(&self.db, &name, schema)?;
         let text = shape.schema.to_xml()?;
@@ -607,17 +658,18 @@ impl State {
 impl Shape {
     /// Opens the trees of a table.
     fn open(db: &Db, name: &str, schema: Schema) -> Result<Shape> {
-        let mut trees = Vec::new();
-        for group in schema.groups() {
-            let tree = tree_name(schema.table, group.id);
-            let found = db.open_tree(&tree)?;
-            trees.push(
-                found.ok_or_else(|| {
-                    Error::Damaged(format!("the table {name:?} has lost its tree {tree:?}"))
-                })?,
-            );
-        }
-        Ok(Shape { name: name.to_owned(), schema: Arc::new(schema), trees })
+        let open = |number: u16| -> Result<Tree> {
+            let tree = tree_name(schema.table, number);
+            let lost = || Error::Damaged(format!("the table {name:?} has lost its tree {tree:?}"));
+            db.open_tree(&tree)?.ok_or_else(lost)
+        };
+        let trees = schema.groups().iter().map(|group| open(group.id)).collect::<Result<_>>()?;
+        let index = schema.has_index().then(|| open(INDEXES)).transpose()?;
+        Ok(Shape { name: name.to_owned(), schema: Arc::new(schema), trees, index })
+    }
+
+    fn all_trees(&self) -> impl Iterator<Item = &Tree> {
+        self.trees.iter().chain(&self.index)
     }
 
     /// Fails if the table is disabled.
@@ -630,6 +682,12 @@ impl Shape {
         for (group, tree) in self.schema.groups().iter().zip(&self.trees) {
             let rules = group.families().iter().map(|family| (family.id, family.rules())).collect();
             rule.tell(tree.name(), Families::new(rules, self.schema.next_family(), since_ms));
+        }
+        if let Some(tree) = &self.index {
+            let families = self.schema.families().map(|(_, family)| family);
+            let rules =
+                families.filter(|family| family.has_index()).map(|family| (family.id, family.rules()));
+            rule.tell(tree.name(), Families::new(rules.collect(), self.schema.next_family(), since_ms));
         }
     }
 
@@ -660,6 +718,23 @@ impl View for Row<'_> {
     }
 }
 
+impl Before for Row<'_> {
+    fn cells(&self, family: &str, qualifier: Option<&[u8]>, limit: usize) -> Result<Option<Vec<Old>>> {
+        let read = match qualifier {
+            Some(qualifier) => Read::column(family, qualifier),
+            None => Read::family(family),
+        };
+        let read = read.versions(u32::MAX).limit_cells(limit as u64 + 1, 0);
+        let mut scan = Live::new(self.db, self.state, &read, [Span::row(self.row)], false)?;
+        let mut cells = Vec::new();
+        while scan.advance()? {
+            let text = scan.beginning(index::TEXT_LEN_MAX as u64)?;
+            cells.push(Old { qualifier: scan.qualifier().to_vec(), timestamp: scan.timestamp(), text });
+        }
+        Ok((cells.len() <= limit).then_some(cells))
+    }
+}
+
 impl Table {
     /// Its name: `table`, or `namespace:table`.
     pub fn name(&self) -> String {
@@ -682,7 +757,7 @@ impl Table {
     /// `Store` when the store cannot write.
     pub fn compact(&self) -> Result<()> {
         let shape = self.state.shape();
-        for tree in &shape.trees {
+        for tree in shape.all_trees() {
             match tree.compact().map_err(Error::from) {
                 // Of a group that is not the table's any more.
                 Err(error) if self.state.has_lost_tree(&shape, &error) => {}
@@ -848,9 +923,17 @@ impl Table {
         let first = sequences.take(db, catalog, steps)?;
         let mut stamp = Stamp { now_ms: shape.now_ms(), sequence: first };
         let (mut batch, mut cells) = (Batch::new(), Vec::new());
+        let is_alone =
+            shape.index.is_some() && (find_twice(mutations).is_none() || canary::broken("index-twice"));
         for mutation in mutations {
             let view = Row { db, state: &self.state, row: mutation.row() };
             let outcome = mutate(&shape.name, schema, mutation, stamp, &view)?;
+            if let Some(tree) = &shape.index {
+                let before = is_alone.then_some(&view);
+                let mut keys = Vec::new();
+                index::enter(schema, mutation.row(), &outcome.writes, &outcome.cells, before, &mut keys)?;
+                keys.into_iter().try_for_each(|key| batch.put(tree, key, ""))?;
+            }
             for write in outcome.writes {
                 let tree = &shape.trees[write.group];
                 match write.value {
@@ -888,7 +971,8 @@ impl Table {
         let schema = Arc::new(shape.schema.with_deleted_versions(families));
         let text = schema.to_xml()?;
         self.tables.write_catalog(|catalog, batch| batch.put(catalog, table_key(&shape.name), &text))?;
-        let shape = Arc::new(Shape { name: shape.name.clone(), schema, trees: shape.trees.clone() });
+        let (name, trees, index) = (shape.name.clone(), shape.trees.clone(), shape.index.clone());
+        let shape = Arc::new(Shape { name, schema, trees, index });
         shape.tell(&self.tables.rule, shape.now_ms().saturating_add(1));
         // Only now: who sees the schema relies on all of that.
         *self.state.shape.write().unwrap_or_else(PoisonError::into_inner) = shape;
@@ -953,10 +1037,75 @@ impl Table {
         self.read(spans, read, true)
     }
 
+    /// Which index a read of the table would use, for people. `None`: it looks for its rows itself.
+    pub fn index_of(&self, read: &Read) -> Option<String> {
+        let lookups = index::lookups(&self.schema(), read)?;
+        let described: Vec<String> = lookups.into_iter().map(|lookup| lookup.described).collect();
+        Some(described.join(", "))
+    }
+
+    /// Enters all cells of indexed families into the indexes. An entry is as old as its cell: if somebody removes it in between,
+    /// it stays removed.
+    fn enter_all(&self, schema: &Schema) -> Result<()> {
+        let families = schema.families().map(|(_, family)| family).filter(|family| family.has_index());
+        let names: Vec<&str> = families.map(Family::name).collect();
+        let [first, rest @ ..] = &names[..] else { return Ok(()) };
+        let read = rest.iter().fold(Read::family(first), |read, family| read.family_too(family));
+        let shape = self.state.shape();
+        let Some(tree) = &shape.index else { return Ok(()) };
+        let Inner { db, .. } = &*self.tables;
+        let mut scan = Live::new(db, &self.state, &read.versions(u32::MAX), [Span::all()], false)?;
+        let (mut batch, mut entered) = (Batch::new(), 0);
+        while scan.advance()? {
+            let Some((_, family)) = schema.family(scan.family()) else { continue };
+            let keys = index::entries_of(family, &scan)?;
+            entered += keys.len();
+            keys.into_iter().try_for_each(|key| batch.put(tree, key, ""))?;
+            if entered >= ENTRIES_AT_ONCE {
+                db.write(&std::mem::take(&mut batch))?;
+                entered = 0;
+            }
+        }
+        db.write(&batch)?;
+        Ok(())
+    }
+
+    /// Removes the entries that no cell is a reason for.
+    fn remove_unused_entries(&self, schema: &Schema) -> Result<()> {
+        let Inner { db, catalog, sequences, .. } = &*self.tables;
+        let shape = self.state.shape();
+        let Some(tree) = &shape.index else { return Ok(()) };
+        let names: BTreeMap<FamilyId, &str> =
+            schema.families().map(|(_, family)| (family.id, family.name())).collect();
+        let mut cursor = tree.cursor()?;
+        let mut entries = index::Entries::all(&mut cursor)?;
+        while let Some(found) = entries.next()? {
+            let Some(family) = names.get(&found.family) else { continue };
+            let row = found.row();
+            // No write of the row is under way: an entry is removed only if no cell with its value counts.
+            let _row = self.tables.lock_rows(std::iter::once(&row[..]));
+            let view = Row { db, state: &self.state, row: &row };
+            let old = view.cells(family, Some(&found.qualifier), usize::MAX >> 1)?.unwrap_or_default();
+            if !old.iter().any(|old| found.is_of(old)) {
+                let sequence = sequences.take(db, catalog, 1)?;
+                let mut batch = Batch::new();
+                batch.put(tree, found.removed(sequence), "")?;
+                db.write(&batch)?;
+            }
+        }
+        Ok(())
+    }
+
     fn read(&self, spans: impl IntoIterator<Item = Span>, read: &Read, is_reversed: bool) -> Result<Scan> {
         let Inner { db, query_cache, .. } = &*self.tables;
         Scan::new(query_cache, db, &self.state, read, spans, is_reversed)
     }
+}
+
+/// A mutation of a row of which there is another one before.
+fn find_twice(mutations: &[RowMutation]) -> Option<&RowMutation> {
+    let mut rows = BTreeSet::new();
+    mutations.iter().find(|mutation| !rows.insert(mutation.row()))
 }
 
 /// Fails if a row is there twice while some mutation depends on what its row holds.
@@ -964,8 +1113,7 @@ fn check_rows_once(mutations: &[RowMutation]) -> Result<()> {
     if mutations.len() < 2 || !mutations.iter().any(RowMutation::reads) {
         return Ok(());
     }
-    let mut rows = BTreeSet::new();
-    match mutations.iter().find(|mutation| !rows.insert(mutation.row())) {
+    match find_twice(mutations) {
         None => Ok(()),
         Some(mutation) => Err(Error::invalid(format!(
             "the row \"{}\" is there twice, among mutations with increments or appends",

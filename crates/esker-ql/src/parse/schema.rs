@@ -85,14 +85,22 @@ impl Parser<'_> {
             self.refuse_option()?;
             return Ok(SchemaItem::Group { name, families });
         }
+        if let Some((of_qualifiers, family)) = self.index()? {
+            return Ok(SchemaItem::Index { of_qualifiers, family });
+        }
+        self.family_item().map(SchemaItem::Family)
+    }
+
+    /// `INDEX cf`, `QUALIFIER INDEX cf`: whether it is one of the qualifiers, and of which family.
+    fn index(&mut self) -> Result<Option<(bool, String)>> {
         let of_qualifiers = self.eat("QUALIFIER")?;
         if of_qualifiers {
             self.need(&["INDEX"])?;
         }
         if of_qualifiers || self.eat("INDEX")? {
-            return Ok(SchemaItem::Index { of_qualifiers, family: self.name("a column family's name")? });
+            return Ok(Some((of_qualifiers, self.name("a column family's name")?)));
         }
-        self.family_item().map(SchemaItem::Family)
+        Ok(None)
     }
 
     fn family_item(&mut self) -> Result<FamilyItem> {
@@ -169,7 +177,10 @@ impl Parser<'_> {
             if self.eat("ADD")? {
                 changes.push(Change::Add(self.schema_items()?));
             } else if self.eat("DROP")? {
-                changes.push(Change::Drop(self.names("a column family's name")?));
+                changes.push(match self.index()? {
+                    Some((of_qualifiers, family)) => Change::DropIndex { of_qualifiers, family },
+                    None => Change::Drop(self.names("a column family's name")?),
+                });
             } else if self.eat("RENAME")? {
                 self.need(&["COLUMN", "FAMILY"])?;
                 self.need_sign("(")?;

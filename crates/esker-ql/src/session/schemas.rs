@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use esker_table::{Family, Schema};
+use esker_table::{AccessGroup, Family, Schema};
 
 use crate::error::{Error, Result};
 use crate::statement::{Change, FamilyItem, SchemaItem};
@@ -17,16 +17,37 @@ pub(super) fn new(items: &[SchemaItem]) -> Result<Schema> {
     for (group, families) in groups(items)? {
         schema = schema.group(group, families);
     }
-    Ok(schema)
+    with_indexes(schema, items)
+}
+
+/// The schema with the indexes that `items` names.
+fn with_indexes(schema: Schema, items: &[SchemaItem]) -> Result<Schema> {
+    items.iter().try_fold(schema, |schema, item| match item {
+        SchemaItem::Index { of_qualifiers, family } => with_index(schema, *of_qualifiers, family, true),
+        _ => Ok(schema),
+    })
+}
+
+/// The schema with an index of a family, or without it.
+fn with_index(schema: Schema, of_qualifiers: bool, family: &str, is_indexed: bool) -> Result<Schema> {
+    let found = need(&schema, family)?.clone();
+    Ok(schema.with_rules_of(&match of_qualifiers {
+        true => found.index_qualifiers(is_indexed),
+        false => found.index_values(is_indexed),
+    }))
 }
 
 /// The schema after `changes`, one after the other.
 pub(super) fn changed(mut schema: Schema, changes: &[Change]) -> Result<Schema> {
     for change in changes {
         schema = match change {
-            Change::Add(items) => groups(items)?.into_iter().fold(schema, |schema, (group, families)| {
-                families.into_iter().fold(schema, |schema, family| schema.with_family(&group, family))
-            }),
+            Change::Add(items) => {
+                let schema = groups(items)?.into_iter().fold(schema, |schema, (group, families)| {
+                    families.into_iter().fold(schema, |schema, family| schema.with_family(&group, family))
+                });
+                with_indexes(schema, items)?
+            }
+            Change::DropIndex { of_qualifiers, family } => with_index(schema, *of_qualifiers, family, false)?,
             Change::Drop(names) => {
                 for name in names {
                     need(&schema, name)?;
@@ -54,6 +75,12 @@ pub(super) fn items(schema: &Schema) -> Vec<SchemaItem> {
             items.push(SchemaItem::Group { name: group.name().to_owned(), families: families.collect() });
         }
     }
+    for family in schema.groups().iter().flat_map(AccessGroup::families) {
+        let indexes = [(false, family.has_value_index()), (true, family.has_qualifier_index())];
+        for (of_qualifiers, _) in indexes.into_iter().filter(|(_, is_kept)| *is_kept) {
+            items.push(SchemaItem::Index { of_qualifiers, family: family.name().to_owned() });
+        }
+    }
     items
 }
 
@@ -63,12 +90,10 @@ pub(super) fn without_ids(schema: &Schema) -> Schema {
     groups.fold(Schema::new(), |schema, group| schema.group(group.name(), group.families().iter().cloned()))
 }
 
-fn need(schema: &Schema, family: &str) -> Result<()> {
-    let mut families = schema.groups().iter().flat_map(esker_table::AccessGroup::families);
-    match families.any(|other| other.name() == family) {
-        true => Ok(()),
-        false => Err(Error::Impossible(format!("the table has no column family {family:?}"))),
-    }
+fn need<'s>(schema: &'s Schema, family: &str) -> Result<&'s Family> {
+    let mut families = schema.groups().iter().flat_map(AccessGroup::families);
+    let found = families.find(|other| other.name() == family);
+    found.ok_or_else(|| Error::Impossible(format!("the table has no column family {family:?}")))
 }
 
 fn item(family: &Family) -> FamilyItem {
@@ -91,10 +116,7 @@ fn groups(items: &[SchemaItem]) -> Result<Vec<(String, Vec<Family>)>> {
                     return Err(twice(&family.name));
                 }
             }
-            SchemaItem::Index { family, .. } => {
-                return Err(Error::Impossible(format!("INDEX {family}: there are no indexes yet")));
-            }
-            SchemaItem::Group { .. } => {}
+            SchemaItem::Index { .. } | SchemaItem::Group { .. } => {}
         }
     }
     let (mut groups, mut grouped): (Vec<(String, Vec<Family>)>, _) = (Vec::new(), BTreeSet::new());

@@ -303,13 +303,14 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Asks random queries. With `is_latest`, of the latest versions only.
-fn ask(session: &mut Session, schema: &str, is_latest: bool, cases: u64) {
+/// Asks random queries of tables with these schemas in turn. With `is_latest`, of the latest versions only.
+fn ask(session: &mut Session, schemas: &[&str], is_latest: bool, cases: u64) {
     let cases = std::env::var("ESKER_CASES").map_or(cases, |cases| cases.parse().unwrap());
     let mut random = Random(seed());
     let (mut stored, mut shown_cells) = (Stored::new(), 0);
     for case in 0..cases {
         if case % QUERIES_PER_TABLE == 0 {
+            let schema = schemas[(case / QUERIES_PER_TABLE) as usize % schemas.len()];
             stored = fill(&mut random, session, schema, is_latest);
         }
         let mut select = random.query();
@@ -337,7 +338,8 @@ fn ask(session: &mut Session, schema: &str, is_latest: bool, cases: u64) {
 fn queries_show_what_a_list_of_cells_says() {
     let tables = esker_table::Tables::open_in_memory(esker::Options::default()).unwrap();
     let schema = "f MAX_VERSIONS ALL, g MAX_VERSIONS 2, ACCESS GROUP h (h)";
-    ask(&mut Session::new(tables), schema, false, 20_000);
+    let indexes = "INDEX f, INDEX g, QUALIFIER INDEX g, INDEX h, QUALIFIER INDEX h";
+    ask(&mut Session::new(tables), &[schema, &format!("{schema}, {indexes}")], false, 20_000);
 }
 
 #[test]
@@ -345,6 +347,6 @@ fn a_server_shows_what_a_list_of_cells_says() {
     // HBase shows surplus versions again where the later ones are not asked for.
     let schema = "f MAX_VERSIONS ALL, g MAX_VERSIONS ALL, h MAX_VERSIONS ALL";
     with_server(|remote| {
-        ask(&mut Session::new(remote), schema, true, 2_000);
+        ask(&mut Session::new(remote), &[schema], true, 2_000);
     });
 }

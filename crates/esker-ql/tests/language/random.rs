@@ -176,9 +176,10 @@ impl Random {
     }
 
     fn change(&mut self) -> Change {
-        match self.below(3) {
+        match self.below(4) {
             0 => Change::Add(self.some(Random::item)),
             1 => Change::Drop(self.some(Random::name)),
+            2 => Change::DropIndex { of_qualifiers: self.flip(), family: self.name() },
             _ => Change::RenameFamily { from: self.name(), to: self.name() },
         }
     }
@@ -236,6 +237,7 @@ impl Random {
                 let buckets = self.maybe(|random| random.below(100));
                 Statement::DumpTable(DumpTable { table, columns, buckets, file: self.bytes() })
             }
+            22 if self.flip() => Statement::RebuildIndices(table),
             22 => Statement::Compact(table),
             23 => Statement::Source(self.bytes()),
             _ => Statement::Select(self.select()),

@@ -101,6 +101,8 @@ fn statements_run_on_a_server() {
             ("RENAME TABLE u TO w", "cannot rename tables"),
             ("CREATE NAMESPACE n", "cannot make namespaces"),
             ("CREATE TABLE w (a, ACCESS GROUP g (b))", "cannot make access groups"),
+            ("CREATE TABLE w (a, INDEX a)", "cannot make indexes"),
+            ("REBUILD INDICES w", "cannot rebuild indexes"),
             ("CREATE TABLE w (a COUNTER)", "cannot make families of counters"),
             ("CREATE TABLE w (a TTL 1 MILLISECONDS)", "whole seconds"),
             ("DROP TABLE v", "there is no table \"v\""),

@@ -14,8 +14,10 @@ use esker::{Db, Snapshot, Value};
 
 use super::walk::{Group, Walk, Wanted};
 use super::{CellValue, Read, Shown, Window};
+use crate::cell::Version;
 use crate::error::{Error, Result};
 use crate::filter::{Code, Judge, Seen, Show};
+use crate::index;
 use crate::span::Span;
 use crate::tables::{Shape, State};
 
@@ -101,15 +103,17 @@ struct Opened {
     now_ms: i64,
     groups: Vec<Group>,
     wanted: Vec<Wanted>,
+    spans: Vec<Span>,
 }
 
 impl Opened {
-    fn new(db: &Db, state: &State, read: &Read) -> Result<Opened> {
+    /// `spans`: sorted and apart.
+    fn new(db: &Db, state: &State, read: &Read, spans: &[Span]) -> Result<Opened> {
         loop {
             // First the snapshot: a merge that drops by another shape begins after it.
             let snapshot = db.snapshot();
             let shape = state.shape();
-            match Opened::of(snapshot, &shape, read) {
+            match Opened::of(snapshot, &shape, read, spans) {
                 // A group was dropped in between.
                 Err(error) if state.has_lost_tree(&shape, &error) => {}
                 opened => return opened,
@@ -117,7 +121,7 @@ impl Opened {
         }
     }
 
-    fn of(snapshot: Snapshot, shape: &Shape, read: &Read) -> Result<Opened> {
+    fn of(snapshot: Snapshot, shape: &Shape, read: &Read, spans: &[Span]) -> Result<Opened> {
         shape.check_enabled()?;
         // After the snapshot: what the rule has dropped by then counts as expired.
         let now_ms = shape.now_ms();
@@ -150,8 +154,19 @@ impl Opened {
             schema.families().try_for_each(|(_, family)| want(family.name(), None))?;
         }
         read.columns.iter().try_for_each(|(family, qualifier)| want(family, qualifier.as_ref()))?;
-        Ok(Opened { snapshot, now_ms, groups, wanted })
+        let spans = found(&snapshot, shape, read, spans)?.unwrap_or_else(|| spans.to_vec());
+        Ok(Opened { snapshot, now_ms, groups, wanted, spans })
     }
+}
+
+/// The parts of `spans` that an index finds for the read. `None`: none finds fewer.
+fn found(snapshot: &Snapshot, shape: &Shape, read: &Read, spans: &[Span]) -> Result<Option<Vec<Span>>> {
+    let Some(tree) = shape.index.as_ref().filter(|_| !spans.iter().all(Span::is_row)) else {
+        return Ok(None);
+    };
+    let Some(lookups) = index::lookups(&shape.schema, read) else { return Ok(None) };
+    let rows = index::find(&mut snapshot.cursor(tree)?, &lookups, spans)?;
+    Ok(rows.map(|rows| Span::intersection(spans.to_vec(), rows)))
 }
 
 impl Live {
@@ -163,12 +178,6 @@ impl Live {
         spans: impl IntoIterator<Item = Span>,
         is_reversed: bool,
     ) -> Result<Live> {
-        let Opened { snapshot, now_ms, groups, mut wanted } = Opened::new(db, state, read)?;
-        wanted.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        for qualifiers in wanted.iter_mut().filter_map(|wanted| wanted.qualifiers.as_mut()) {
-            qualifiers.sort_unstable();
-            qualifiers.dedup();
-        }
         let (mut time, mut within) = (read.time.clone(), Span::all());
         if let Some(filter) = &read.filter {
             within = filter.span(is_reversed);
@@ -176,9 +185,16 @@ impl Live {
                 time = time.start.max(only.start)..time.end.min(only.end);
             }
         }
+        let spans = Span::sorted(spans.into_iter().map(|span| span.and(&within)));
+        let Opened { snapshot, now_ms, groups, mut wanted, spans } = Opened::new(db, state, read, &spans)?;
+        wanted.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        for qualifiers in wanted.iter_mut().filter_map(|wanted| wanted.qualifiers.as_mut()) {
+            qualifiers.sort_unstable();
+            qualifiers.dedup();
+        }
         let is_nothing = read.versions == 0 || time.is_empty();
         let mut walk = Walk::new(snapshot, groups, wanted, time, now_ms);
-        walk.over(Span::sorted(spans.into_iter().map(|span| span.and(&within))), is_reversed);
+        walk.over(spans, is_reversed);
         Ok(Live {
             walk,
             limits: Limits {
@@ -260,6 +276,22 @@ impl Live {
     /// `Store` when a huge value is not where it should be.
     pub(crate) fn to_value(&self) -> Result<Option<Value>> {
         self.value().map_or(Ok(None), CellValue::to_value)
+    }
+
+    /// The first bytes of the cell's value, so many at most.
+    pub(crate) fn beginning(&self, len_max: u64) -> Result<Vec<u8>> {
+        match self.value() {
+            Some(value) if value.len() > len_max => {
+                Ok(value.to_value()?.map_or(Ok(Vec::new()), |value| value.read_at(..len_max))?)
+            }
+            Some(value) => Ok(value.bytes()?.into_owned()),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// When the cell was written. `None` where the scan is at no cell.
+    pub(crate) fn version(&self) -> Option<Version> {
+        self.walk.version()
     }
 
     /// The time of the scan, and when the first of the cells expires that it has looked at; in milliseconds since 1970.

@@ -208,6 +208,13 @@ impl Walk {
         self.timestamp
     }
 
+    /// When the cell was written. `None`: the walk is at no cell.
+    pub(super) fn version(&self) -> Option<Version> {
+        let wanted = self.wanted.get(self.family).filter(|_| self.at == At::Cell)?;
+        let key = self.groups.get(wanted.group)?.cursor.key();
+        cell::entry_of_column(key, self.column.len()).ok().map(|(_, version)| version)
+    }
+
     /// The time of the walk, and when the first of the cells expires that it has stopped at.
     pub(super) fn times_ms(&self) -> (i64, i64) {
         (self.now_ms, self.expires_ms)

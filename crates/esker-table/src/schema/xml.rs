@@ -7,7 +7,7 @@
 //!   </AccessGroup>
 //! </Schema>
 //! ```
-//! `maxVersions="all"` keeps all versions. A table that exists has numbers: its own, its version, those of its groups and
+//! `maxVersions="all"` keeps all versions. `index="true"` and `qualifierIndex="true"` index a family. A table that exists has numbers: its own, its version, those of its groups and
 //! families, and the next ones of both. It also has `disabled`, `versionsDeleted`, and `<Before>` in a family ([`Past`]).
 //! Everything that is not named here is refused: a word that was meant otherwise must not be passed over.
 
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use quick_xml::events::{BytesEnd, BytesStart, Event};
 use quick_xml::{Reader, Writer, XmlVersion};
 
-use super::{AccessGroup, Family, NO_GROUP, Past, Schema};
+use super::{AccessGroup, Family, Index, NO_GROUP, Past, Schema};
 use crate::cell::NO_FAMILY;
 use crate::error::{Error, Result};
 
@@ -30,6 +30,10 @@ const GROUP: &str = "AccessGroup";
 const FAMILY: &str = "ColumnFamily";
 /// A limit of versions that is none.
 const ALL: &str = "all";
+const INDEX: &str = "index";
+const QUALIFIER_INDEX: &str = "qualifierIndex";
+/// An index that lacks what the table had before.
+const BUILDING: &str = "building";
 /// An earlier rule of the family.
 const BEFORE: &str = "Before";
 
@@ -78,6 +82,13 @@ fn write_family(writer: &mut Writer<Vec<u8>>, family: &Family) -> Result<()> {
     }
     if family.is_counter {
         start.push_attribute(("counter", "true"));
+    }
+    for (name, index) in [(INDEX, family.value_index), (QUALIFIER_INDEX, family.qualifier_index)] {
+        match index {
+            Index::None => {}
+            Index::Building => start.push_attribute((name, BUILDING)),
+            Index::Ready => start.push_attribute((name, "true")),
+        }
     }
     if family.has_deleted_versions {
         start.push_attribute(("versionsDeleted", "true"));
@@ -238,6 +249,11 @@ impl Reading<'_> {
         if value == ALL { Ok(None) } else { self.number(name, value).map(Some) }
     }
 
+    /// Reads whether a family has an index.
+    fn index(&self, name: &str, value: &str) -> Result<Index> {
+        if value == BUILDING { Ok(Index::Building) } else { self.number(name, value).map(Index::wanted) }
+    }
+
     fn schema(&self, start: &BytesStart<'_>, schema: &mut Schema) -> Result<()> {
         self.attributes(start, |name, value| {
             match name {
@@ -298,6 +314,8 @@ impl Reading<'_> {
                 "maxVersions" => family.max_versions = self.versions(name, value)?,
                 "ttlMs" => family.ttl_ms = Some(self.number(name, value)?),
                 "counter" => family.is_counter = self.number(name, value)?,
+                INDEX => family.value_index = self.index(name, value)?,
+                QUALIFIER_INDEX => family.qualifier_index = self.index(name, value)?,
                 "versionsDeleted" => family.has_deleted_versions = self.number(name, value)?,
                 _ => return Ok(false),
             }

@@ -10,6 +10,7 @@
 
 mod crashes;
 mod filters;
+mod indexes;
 mod threads;
 
 use std::collections::BTreeMap;
