@@ -28,7 +28,8 @@ esker-bench COMMAND [OPTIONS]
   settle       --n N --rounds R: a load of N pairs (default 4,000,000) over 8 trees until nothing is left to merge, by
                the number of threads
   cursor       --n N --rounds R: a seek and ten rows with a reused cursor, beside a new scan each time
-  query-cache  --n ROWS --rounds R: reads and writes of a table (default 200,000 rows) without and with the query cache
+  query-cache  --n ROWS --rounds R [PART]: reads and writes of a table (default 200,000 rows) without and with the query
+               cache; those whose names have PART
   table-scan   --n N --rounds R [PART]: scans of a table of N entries (default 400,000) beside the store's own cursor, and
                gets; of the shapes whose names have PART
   event-loop   --sync-seconds S --rounds R: one thread that acknowledges 64 durable writers, beside 64 threads

@@ -79,7 +79,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     println!(
         "{rows} rows of {CELLS} cells of 100 bytes; ns of a call without and with the query cache, ratio"
     );
-    for (name, calls, work) in works {
+    let only = args.file.as_ref().map_or(String::new(), |only| only.to_string_lossy().into_owned());
+    for (name, calls, work) in works.into_iter().filter(|(name, ..)| name.contains(&only)) {
         let mut best = [f64::INFINITY; 2];
         for round in 0..args.rounds {
             for (place, bytes) in [0, 256 << 20].into_iter().enumerate() {
