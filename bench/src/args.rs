@@ -30,6 +30,7 @@ esker-bench COMMAND [OPTIONS]
   cursor       --n N --rounds R: a seek and ten rows with a reused cursor, beside a new scan each time
   query-cache  --n ROWS --rounds R [PART]: reads and writes of a table (default 200,000 rows) without and with the query
                cache; those whose names have PART
+  table-growth --n N: a table of N cells (default 1,000,000) is loaded, merged and read: time, space, memory
   table-scan   --n N --rounds R [PART]: scans of a table of N entries (default 400,000) beside the store's own cursor, and
                gets; of the shapes whose names have PART
   event-loop   --sync-seconds S --rounds R: one thread that acknowledges 64 durable writers, beside 64 threads

@@ -55,6 +55,7 @@ fn dispatch(words: &[String]) -> Result<()> {
         "settle" => design::settle::run(&Args::parse(rest, 4_000_000, &[])?),
         "cursor" => design::cursor::run(&Args::parse(rest, 2_000_000, &[])?),
         "query-cache" => design::query_cache::run(&Args::parse(rest, 200_000, &[])?),
+        "table-growth" => design::table_growth::run(&Args::parse(rest, 1_000_000, &[])?),
         "table-scan" => design::table_scan::run(&Args::parse(rest, 400_000, &[])?),
         "event-loop" => design::event_loop::run(&Args::parse(rest, 1000, &[])?),
         "trees" => design::trees::run(&Args::parse(rest, 10_000, &[])?),

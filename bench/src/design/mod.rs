@@ -23,6 +23,7 @@ pub(crate) mod query_cache;
 pub(crate) mod regions;
 pub(crate) mod settle;
 pub(crate) mod styles;
+pub(crate) mod table_growth;
 pub(crate) mod table_scan;
 pub(crate) mod trees;
 
