@@ -12,17 +12,20 @@
 //!
 //! An entry is a hint: whoever finds a row by it looks at the row itself, at the same moment. So an entry may stay when its cell
 //! does not count any more. It must not go while a cell with its value counts: that is all that writes have to see to. They
-//! look at what counted in the column before, and delete the entries of values that have gone. What they do not see (a delete of
-//! more than [`OLD_CELLS_MAX`] cells, or a row that is twice in a batch) leaves entries, which
-//! [`Tables::rebuild_indexes`](crate::Tables::rebuild_indexes) removes.
+//! look at what counted in the column before, and delete the entries of values that have gone. They leave entries, which
+//! [`Tables::rebuild_indexes`](crate::Tables::rebuild_indexes) removes, where they do not see enough: a delete of more than
+//! [`OLD_CELLS_MAX`] cells of a family, several steps on one column, a row that is twice in a batch, a family that keeps all or
+//! more than [`VERSIONS_MAX`] versions, a limit of versions that became lower.
+//!
+//! What has expired does not count, so its entry may go. If the clock is set back then, an index does not find the cell.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use esker::Cursor;
+use esker::{Cursor, KEY_LEN_MAX};
 
 use crate::canary;
 use crate::cell::{self, Entry, FamilyId, Kind, NO_FAMILY, ROW_LEN_MAX, TIMESTAMP_MAX, Version};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::read::{Cell, Live, Read};
 use crate::schema::{Family, Index, Schema};
 use crate::span::Span;
@@ -38,8 +41,11 @@ const OLD_CELLS_MAX: usize = 1000;
 const VERSIONS_MAX: u32 = 64;
 
 /// An index that finds more rows, or rows of more bytes together, is not used: a scan is faster.
-const ROWS_MAX: usize = 100_000;
-const ROWS_BYTES_MAX: usize = 8 << 20;
+const ROWS_MAX: usize = 10_000;
+const ROWS_BYTES_MAX: usize = 4 << 20;
+
+/// So many entries are looked at, of rows that are asked for and of others.
+const ENTRIES_MAX: usize = 2 * ROWS_MAX;
 
 /// What an index is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,12 +144,10 @@ pub(crate) fn entries_of(family: &Family, scan: &Live) -> Result<Vec<Vec<u8>>> {
     let mut keys = Vec::new();
     if family.has_value_index() {
         let text = scan.beginning(TEXT_LEN_MAX as u64)?;
-        let entry = column_of(family.id, Of::Values, &text, &row, qualifier);
-        keys.push(cell::entry_key(entry, Kind::Put, version));
+        keys.push(put_key(column_of(family.id, Of::Values, &text, &row, qualifier), version)?);
     }
     if family.has_qualifier_index() {
-        let entry = column_of(family.id, Of::Qualifiers, qualifier, &row, qualifier);
-        keys.push(cell::entry_key(entry, Kind::Put, version));
+        keys.push(put_key(column_of(family.id, Of::Qualifiers, qualifier, &row, qualifier), version)?);
     }
     Ok(keys)
 }
@@ -171,49 +175,59 @@ impl<B: Before> Entering<'_, B> {
         version: Version,
         value: Option<Vec<u8>>,
     ) -> Result<()> {
-        if let Some(value) = &value {
-            if family.has_value_index() && !canary::broken("index-enter") {
-                let entry = column_of(family.id, Of::Values, value, self.row, qualifier);
-                self.keys.push(cell::entry_key(entry, Kind::Put, version));
-            }
-            if family.has_qualifier_index() {
-                let entry = column_of(family.id, Of::Qualifiers, qualifier, self.row, qualifier);
-                self.keys.push(cell::entry_key(entry, Kind::Put, version));
-            }
-        }
         let is_touched = self.whole_families.contains(&family.id) || !self.columns.insert(column.to_vec());
         self.families.insert(family.id);
-        if is_touched {
+        let Some(value) = value else {
+            return if is_touched { Ok(()) } else { self.delete(family, Some(qualifier), kind, version) };
+        };
+        if family.has_qualifier_index() {
+            self.enter(family, Of::Qualifiers, qualifier, qualifier, version)?;
+        }
+        if !family.has_value_index() {
             return Ok(());
         }
-        match value {
-            None => self.delete(family, Some(qualifier), kind, version),
-            Some(value) if family.has_value_index() => self.replace(family, qualifier, version, &value),
-            Some(_) => Ok(()),
+        let counts = is_touched || self.replace(family, qualifier, version, &value)?;
+        if counts && !canary::broken("index-enter") {
+            self.enter(family, Of::Values, &value, qualifier, version)?;
         }
+        Ok(())
     }
 
-    /// Removes the entry of the value that a put replaces or drives out.
-    fn replace(&mut self, family: &Family, qualifier: &[u8], put: Version, value: &[u8]) -> Result<()> {
+    fn enter(
+        &mut self,
+        family: &Family,
+        of: Of,
+        text: &[u8],
+        qualifier: &[u8],
+        version: Version,
+    ) -> Result<()> {
+        self.keys.push(put_key(column_of(family.id, of, text, self.row, qualifier), version)?);
+        Ok(())
+    }
+
+    /// Removes the entry of the value that a put replaces or drives out. `false`: the put is surplus itself, and never counts.
+    fn replace(&mut self, family: &Family, qualifier: &[u8], put: Version, value: &[u8]) -> Result<bool> {
         let kept = family.kept_versions().filter(|kept| *kept <= VERSIONS_MAX);
-        let (Some(before), Some(kept)) = (self.before, kept) else { return Ok(()) };
+        let (Some(before), Some(kept)) = (self.before, kept) else { return Ok(true) };
         let kept = kept as usize;
         let old = before.cells(family.name(), Some(qualifier), kept)?.unwrap_or_default();
         let gone = match old.iter().position(|old| old.timestamp == put.timestamp) {
-            // If the put is not surplus itself.
+            None if old.len() >= kept && old.last().is_some_and(|last| last.timestamp > put.timestamp) => {
+                return Ok(false);
+            }
             None if old.len() >= kept => {
                 old.len().checked_sub(1).filter(|last| old[*last].timestamp < put.timestamp)
             }
             replaced => replaced,
         };
-        let Some(gone) = gone else { return Ok(()) };
+        let Some(gone) = gone else { return Ok(true) };
         let text = &old[gone].text;
         let mut others = old.iter().enumerate().filter(|(place, _)| *place != gone);
         let is_kept = others.any(|(_, other)| other.text == *text) && !canary::broken("index-kept");
         if value != text && !is_kept {
             self.remove(family, Of::Values, text, qualifier, put);
         }
-        Ok(())
+        Ok(true)
     }
 
     fn delete_family(&mut self, family: &Family, version: Version) -> Result<()> {
@@ -258,9 +272,28 @@ impl<B: Before> Entering<'_, B> {
     }
 
     fn remove(&mut self, family: &Family, of: Of, text: &[u8], qualifier: &[u8], version: Version) {
-        let entry = column_of(family.id, of, text, self.row, qualifier);
-        self.keys.push(removed(entry, version.sequence));
+        let key = removed(column_of(family.id, of, text, self.row, qualifier), version.sequence);
+        // Of a cell that was there before the index, and is too long for it, there is no entry.
+        if key.len() <= KEY_LEN_MAX {
+            self.keys.push(key);
+        }
     }
+}
+
+/// The key of an entry.
+///
+/// # Errors
+/// `Invalid` when it is too long.
+fn put_key(entry: Vec<u8>, version: Version) -> Result<Vec<u8>> {
+    let key = cell::entry_key(entry, Kind::Put, version);
+    if key.len() > KEY_LEN_MAX {
+        return Err(Error::invalid(format!(
+            "the row and the qualifier are too long for an index: with the value's beginning they take {} bytes, \
+             and an entry has {KEY_LEN_MAX}",
+            key.len()
+        )));
+    }
+    Ok(key)
 }
 
 /// The key that deletes the entries whose keys begin with `entry`, and that were written before.
@@ -317,15 +350,22 @@ pub(crate) fn lookups(schema: &Schema, read: &Read) -> Option<Vec<Lookup>> {
 
 /// The rows of `spans`, which are sorted and apart, that the lookups find. `None`: they are too many.
 pub(crate) fn find(cursor: &mut Cursor, lookups: &[Lookup], spans: &[Span]) -> Result<Option<Vec<Span>>> {
-    let (mut rows, mut bytes) = (BTreeSet::new(), 0);
+    let (mut rows, mut bytes, mut looked_at) = (BTreeSet::new(), 0, 0);
     for lookup in lookups {
         let mut entries = Entries::of(cursor, lookup, spans)?;
         while let Some(found) = entries.next()? {
+            looked_at += 1;
+            if looked_at > ENTRIES_MAX {
+                return Ok(None);
+            }
             if lookup.qualifier.as_ref().is_some_and(|qualifier| *qualifier != found.qualifier) {
                 continue;
             }
             let row = found.row;
             let place = spans.partition_point(|span| span.ends_before(&row));
+            if place == spans.len() && !lookup.is_prefix {
+                break;
+            }
             if spans.get(place).is_none_or(|span| span.begins_behind(&row)) || rows.contains(&row) {
                 continue;
             }
@@ -347,6 +387,7 @@ pub(crate) struct Found {
     /// The beginning of the row's keys.
     pub(crate) row: Vec<u8>,
     pub(crate) qualifier: Vec<u8>,
+    pub(crate) timestamp: i64,
     /// The beginning of the entry's key.
     entry: Vec<u8>,
 }
@@ -359,9 +400,9 @@ impl Found {
         row
     }
 
-    /// Whether a cell that counts is a reason for the entry.
-    pub(crate) fn is_of(&self, old: &Old) -> bool {
-        old.qualifier == self.qualifier && (!self.is_of_values || old.text == self.text)
+    /// Whether a cell of its column whose value begins with `text` is a reason for the entry.
+    pub(crate) fn is_of(&self, text: &[u8]) -> bool {
+        !self.is_of_values || text == self.text
     }
 
     /// The key that deletes the entry.
@@ -431,7 +472,7 @@ impl<'c> Entries<'c> {
                 self.deleted_until = self.deleted_until.max(version.sequence);
             } else if !self.is_found && version.sequence >= self.deleted_until {
                 self.is_found = true;
-                found = Some(Found::read(key, row_len, family, qualifier, column)?);
+                found = Some(Found::read(key, row_len, qualifier, column, (family, version.timestamp))?);
             }
             self.cursor.next()?;
             if found.is_some() {
@@ -442,7 +483,13 @@ impl<'c> Entries<'c> {
 }
 
 impl Found {
-    fn read(key: &[u8], row_len: usize, family: FamilyId, qualifier: &[u8], column: &[u8]) -> Result<Found> {
+    fn read(
+        key: &[u8],
+        row_len: usize,
+        qualifier: &[u8],
+        column: &[u8],
+        (family, timestamp): (FamilyId, i64),
+    ) -> Result<Found> {
         let (mut text, mut place) = (Vec::new(), Vec::new());
         cell::unescape(&key[..row_len], &mut text);
         cell::unescape(qualifier, &mut place);
@@ -450,14 +497,8 @@ impl Found {
         let [_, _, of, ..] = text[..] else { return Err(cell::damaged(key)) };
         let is_of_values = of == Of::Values as u8;
         let qualifier = place.split_off(row_end);
-        Ok(Found {
-            family,
-            is_of_values,
-            text: text.split_off(3),
-            row: place,
-            qualifier,
-            entry: column.to_vec(),
-        })
+        let (text, entry) = (text.split_off(3), column.to_vec());
+        Ok(Found { family, is_of_values, text, row: place, qualifier, timestamp, entry })
     }
 }
 

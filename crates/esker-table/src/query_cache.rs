@@ -71,14 +71,33 @@ pub struct QueryCacheStats {
 }
 
 /// What is asked for: a read of parts of a table in one direction, by one version of its schema.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Query {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Query<'q> {
     pub(crate) table: u64,
     pub(crate) schema: u64,
     /// Sorted and apart.
-    pub(crate) spans: Vec<Span>,
+    pub(crate) spans: &'q [Span],
     pub(crate) is_reversed: bool,
-    pub(crate) read: Read,
+    pub(crate) read: &'q Read,
+}
+
+/// Two hashes of a query, by keys that nobody outside of this process knows: no two queries have both alike, by chance or by
+/// intention. So the cache does not hold filters, which may be large.
+type Key = [u64; 2];
+
+/// The parts of a table that a query reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Area {
+    table: u64,
+    /// Sorted and apart.
+    spans: Vec<Span>,
+}
+
+impl Area {
+    /// About what it takes here and in the bounds, in bytes.
+    fn size(&self) -> usize {
+        3 * self.spans.iter().map(Span::size).sum::<usize>() + ANSWER_OVERHEAD
+    }
 }
 
 /// The cells of an answer.
@@ -120,8 +139,8 @@ pub(crate) enum Asked {
 /// An answer that a scan is making.
 pub(crate) struct Filling {
     cache: Arc<QueryCache>,
-    query: Query,
-    hash: u64,
+    area: Area,
+    key: Key,
     moment: u64,
     cells: Cells,
     bytes_max: usize,
@@ -144,7 +163,7 @@ pub(crate) struct QueryCache {
     capacity: AtomicUsize,
     /// Bytes of answers that are being filled.
     filling: AtomicUsize,
-    hasher: std::hash::RandomState,
+    hashers: [std::hash::RandomState; 2],
     state: Mutex<State>,
 }
 
@@ -152,13 +171,12 @@ pub(crate) struct QueryCache {
 struct State {
     /// Counts the writes that have ended.
     moment: u64,
-    /// By the hashes of their queries.
-    answers: HashMap<u64, Answer>,
+    answers: HashMap<Key, Answer>,
     /// The answers, those that were not asked for the longest first.
-    order: BTreeMap<u64, u64>,
+    order: BTreeMap<u64, Key>,
     /// Counts what was asked and inserted.
     uses: u64,
-    /// Parts of the hashes of queries that were not found, by other parts. A cache of no bytes has none.
+    /// Parts of the keys of queries that were not found, by other parts. A cache of no bytes has none.
     asked: Vec<u32>,
     parts: HashMap<u64, Parts>,
     writes: Vec<Underway>,
@@ -167,7 +185,7 @@ struct State {
 }
 
 struct Answer {
-    query: Query,
+    area: Area,
     cells: Arc<Cells>,
     moment: u64,
     /// It is good from this time on, and below the other one, in milliseconds since 1970.
@@ -271,40 +289,40 @@ impl Parts {
 }
 
 impl Underway {
-    fn touches(&self, query: &Query) -> bool {
+    fn touches(&self, area: &Area) -> bool {
         let ([first, ..], [.., last]) = (self.rows.as_slice(), self.rows.as_slice()) else { return false };
         let touches = |span: &Span| !span.begins_behind(last) && !span.ends_before(first);
-        let touches_table = self.table == query.table && !canary::broken("cache-underway");
-        touches_table && query.spans.iter().any(touches)
+        let touches_table = self.table == area.table && !canary::broken("cache-underway");
+        touches_table && area.spans.iter().any(touches)
     }
 }
 
 impl State {
     /// Whether the answer is as a scan of this time would be.
     fn is_good(&self, answer: &Answer, now_ms: i64) -> bool {
-        let Some(parts) = self.parts.get(&answer.query.table) else { return false };
+        let Some(parts) = self.parts.get(&answer.area.table) else { return false };
         let lives = (answer.from_ms..answer.until_ms).contains(&now_ms) || canary::broken("cache-expiry");
         lives
-            && answer.query.spans.iter().all(|span| parts.written(span) <= answer.moment)
-            && !self.writes.iter().any(|write| write.touches(&answer.query))
+            && answer.area.spans.iter().all(|span| parts.written(span) <= answer.moment)
+            && !self.writes.iter().any(|write| write.touches(&answer.area))
     }
 
-    fn find(&mut self, hash: u64, query: &Query, now_ms: i64) -> Option<Arc<Cells>> {
-        let answer = self.answers.get(&hash).filter(|answer| answer.query == *query)?;
-        if !self.is_good(answer, now_ms) {
+    fn find(&mut self, key: Key, now_ms: i64) -> Option<Arc<Cells>> {
+        if !self.is_good(self.answers.get(&key)?, now_ms) {
+            self.remove(key);
             return None;
         }
         let used = self.next_use();
-        let answer = self.answers.get_mut(&hash)?;
+        let answer = self.answers.get_mut(&key)?;
         self.order.remove(&std::mem::replace(&mut answer.used, used));
-        self.order.insert(used, hash);
+        self.order.insert(used, key);
         Some(Arc::clone(&answer.cells))
     }
 
     /// Notes that a query was asked and not found. Returns whether it had been, not long ago.
-    fn note_asked(&mut self, hash: u64) -> bool {
-        let Some(asked) = self.asked.get_mut(hash as usize % ASKED_ONCE) else { return false };
-        let part = (hash >> 32) as u32;
+    fn note_asked(&mut self, [place, part]: Key) -> bool {
+        let Some(asked) = self.asked.get_mut(place as usize % ASKED_ONCE) else { return false };
+        let part = part as u32;
         std::mem::replace(asked, part) == part
     }
 
@@ -313,40 +331,49 @@ impl State {
         self.uses
     }
 
-    fn add_bounds(&mut self, query: &Query) {
-        let parts = self.parts.entry(query.table).or_default();
-        query.spans.iter().for_each(|span| parts.add(span));
+    fn add_bounds(&mut self, area: &Area) {
+        let parts = self.parts.entry(area.table).or_default();
+        area.spans.iter().for_each(|span| parts.add(span));
     }
 
-    fn remove_bounds(&mut self, query: &Query) {
-        let Some(parts) = self.parts.get_mut(&query.table) else { return };
-        query.spans.iter().for_each(|span| parts.remove(span));
+    fn remove_bounds(&mut self, area: &Area) {
+        let Some(parts) = self.parts.get_mut(&area.table) else { return };
+        area.spans.iter().for_each(|span| parts.remove(span));
         // What begins from now on has a later moment than all that was written.
         if parts.spans == 0 {
-            self.parts.remove(&query.table);
+            self.parts.remove(&area.table);
         }
     }
 
-    fn insert(&mut self, hash: u64, mut answer: Answer) {
-        self.remove(hash);
+    fn insert(&mut self, key: Key, mut answer: Answer) {
+        self.remove(key);
         answer.used = self.next_use();
-        self.order.insert(answer.used, hash);
+        self.order.insert(answer.used, key);
         self.stats.bytes += answer.bytes as u64;
-        self.answers.insert(hash, answer);
+        self.answers.insert(key, answer);
     }
 
-    fn remove(&mut self, hash: u64) {
-        let Some(answer) = self.answers.remove(&hash) else { return };
+    fn remove(&mut self, key: Key) {
+        let Some(answer) = self.answers.remove(&key) else { return };
         self.order.remove(&answer.used);
         self.stats.bytes -= answer.bytes as u64;
-        self.remove_bounds(&answer.query);
+        self.remove_bounds(&answer.area);
+    }
+
+    /// Marks all parts, of one table or of all, as written just now.
+    fn mark_all(&mut self, table: Option<u64>) {
+        self.moment += 1;
+        let parts = self.parts.iter_mut().filter(|(other, _)| table.is_none_or(|table| **other == table));
+        for part in parts.flat_map(|(_, parts)| parts.parts.values_mut()) {
+            part.written = self.moment;
+        }
     }
 
     /// Removes what was not asked for the longest, until the rest has `bytes`.
     fn shrink(&mut self, bytes: usize) {
         while self.stats.bytes > bytes as u64 {
-            let Some((_, hash)) = self.order.first_key_value() else { return };
-            self.remove(*hash);
+            let Some((_, key)) = self.order.first_key_value() else { return };
+            self.remove(*key);
             self.stats.evicted += 1;
         }
     }
@@ -358,7 +385,7 @@ impl QueryCache {
         QueryCache {
             capacity: AtomicUsize::new(0),
             filling: AtomicUsize::new(0),
-            hasher: std::hash::RandomState::new(),
+            hashers: [std::hash::RandomState::new(), std::hash::RandomState::new()],
             state: Mutex::default(),
         }
     }
@@ -367,8 +394,19 @@ impl QueryCache {
     pub(crate) fn set_capacity(&self, bytes: usize) {
         self.capacity.store(bytes, Ordering::Relaxed);
         let mut state = self.state();
+        // While the cache was off, writes have marked nothing: what is being made from a snapshot before now must not be kept.
+        state.mark_all(None);
         state.asked = if bytes == 0 { Vec::new() } else { vec![0; ASKED_ONCE] };
         state.shrink(answers_max(bytes));
+    }
+
+    /// Removes all answers about a table, which is gone.
+    pub(crate) fn forget(&self, table: u64) {
+        let mut state = self.state();
+        state.mark_all(Some(table));
+        let answers = state.answers.iter().filter(|(_, answer)| answer.area.table == table);
+        let keys: Vec<Key> = answers.map(|(key, _)| *key).collect();
+        keys.into_iter().for_each(|key| state.remove(key));
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -385,19 +423,20 @@ impl QueryCache {
     }
 
     /// Looks for an answer that is good at `now_ms`. Whoever misses it takes a snapshot only afterwards.
-    pub(crate) fn ask(self: &Arc<QueryCache>, query: Query, now_ms: i64) -> Asked {
-        let capacity = self.capacity.load(Ordering::Relaxed);
+    pub(crate) fn ask(self: &Arc<QueryCache>, query: Query<'_>, now_ms: i64) -> Asked {
+        let bytes_max = (self.capacity.load(Ordering::Relaxed) / ANSWER_PART).min(ANSWER_BYTES_MAX);
         if query.spans.is_empty() || query.spans.len() > SPANS_MAX {
             return Asked::Miss(None);
         }
-        let hash = self.hasher.hash_one(&query);
+        let key = self.hashers.each_ref().map(|hasher| hasher.hash_one(query));
+        let area = Area { table: query.table, spans: query.spans.to_vec() };
         let mut state = self.state();
         state.stats.queries += 1;
-        let found = state.find(hash, &query, now_ms);
+        let found = state.find(key, now_ms);
         state.stats.hits += u64::from(found.is_some());
-        let is_repeated = found.is_none() && state.note_asked(hash);
-        if is_repeated {
-            state.add_bounds(&query);
+        let is_filled = found.is_none() && state.note_asked(key) && area.size() <= bytes_max;
+        if is_filled {
+            state.add_bounds(&area);
         }
         let (moment, stats) = (state.moment, state.stats);
         drop(state);
@@ -407,15 +446,15 @@ impl QueryCache {
             tracing::info!(queries, hits, percent, refused, evicted, bytes, "query cache");
         }
         match found {
-            None if !is_repeated => Asked::Miss(None),
+            None if !is_filled => Asked::Miss(None),
             Some(cells) => Asked::Hit(Replay { cells, gone: 0, is_at_end: false }),
             None => Asked::Miss(Some(Box::new(Filling {
                 cache: Arc::clone(self),
-                query,
-                hash,
+                area,
+                key,
                 moment,
                 cells: Cells::default(),
-                bytes_max: (capacity / ANSWER_PART).min(ANSWER_BYTES_MAX),
+                bytes_max,
                 counted: 0,
                 is_inserted: false,
             }))),
@@ -423,14 +462,14 @@ impl QueryCache {
     }
 
     /// Inserts an answer, unless something that it has read was written meanwhile. Returns whether it did.
-    fn insert(&self, hash: u64, mut answer: Answer) -> bool {
+    fn insert(&self, key: Key, mut answer: Answer) -> bool {
         let mut state = self.state();
         if canary::broken("cache-moment") {
             answer.moment = state.moment;
         }
-        let Answer { query, moment, from_ms, until_ms, .. } = &answer;
-        let is_written = |parts: &Parts| query.spans.iter().any(|span| parts.written(span) > *moment);
-        if state.parts.get(&query.table).is_none_or(is_written) {
+        let Answer { area, moment, from_ms, until_ms, .. } = &answer;
+        let is_written = |parts: &Parts| area.spans.iter().any(|span| parts.written(span) > *moment);
+        if state.parts.get(&area.table).is_none_or(is_written) {
             state.stats.refused += 1;
             return false;
         }
@@ -438,7 +477,7 @@ impl QueryCache {
         if capacity == 0 || from_ms >= until_ms {
             return false;
         }
-        state.insert(hash, answer);
+        state.insert(key, answer);
         state.shrink(answers_max(capacity));
         true
     }
@@ -503,11 +542,10 @@ impl Filling {
     /// something of it expires at `until_ms`.
     pub(crate) fn finish(mut self: Box<Filling>, (from_ms, until_ms): (i64, i64)) {
         let cells = std::mem::take(&mut self.cells);
-        let keys: usize = self.query.spans.iter().map(|span| span.first_key().len()).sum();
-        let bytes = cells.size() + 4 * keys + ANSWER_OVERHEAD;
-        let (query, moment) = (self.query.clone(), self.moment);
-        let answer = Answer { query, cells: Arc::new(cells), moment, from_ms, until_ms, used: 0, bytes };
-        self.is_inserted = self.cache.insert(self.hash, answer);
+        let bytes = cells.size() + self.area.size();
+        let (area, moment) = (self.area.clone(), self.moment);
+        let answer = Answer { area, cells: Arc::new(cells), moment, from_ms, until_ms, used: 0, bytes };
+        self.is_inserted = self.cache.insert(self.key, answer);
     }
 }
 
@@ -515,7 +553,7 @@ impl Drop for Filling {
     fn drop(&mut self) {
         self.cache.filling.fetch_sub(self.counted, Ordering::Relaxed);
         if !self.is_inserted {
-            self.cache.state().remove_bounds(&self.query);
+            self.cache.state().remove_bounds(&self.area);
         }
     }
 }

@@ -241,7 +241,11 @@ impl Run {
         if last_ms < now_ms {
             return true;
         }
-        let expires_ms = last_ms.saturating_add(1);
+        // What lives longer than a clock counts is never looked at again for that.
+        if last_ms >= i64::MAX / 1000 {
+            return false;
+        }
+        let expires_ms = last_ms + 1;
         let (first, last) = self.expire_ms.unwrap_or((expires_ms, expires_ms));
         self.expire_ms = Some((first.min(expires_ms), last.max(expires_ms)));
         false

@@ -165,6 +165,11 @@ impl Span {
         !self.to.is_empty() && self.to.as_slice() <= row
     }
 
+    /// How many bytes its bounds have.
+    pub(crate) fn size(&self) -> usize {
+        self.from.len() + self.to.len()
+    }
+
     /// Whether it has no other row than one.
     pub(crate) fn is_row(&self) -> bool {
         !self.to.is_empty() && end(self.first_key()) == self.end_key()

@@ -437,9 +437,14 @@ impl Tables {
     /// # }
     /// ```
     pub fn alter(&self, name: &str, schema: Schema) -> Result<()> {
-        self.inner.change(name, |shape, at| Ok((shape.name.clone(), shape.schema.altered(schema, at)?)))?;
         let table = self.table(name)?;
-        if table.schema().is_building() { self.rebuild_indexes(name) } else { Ok(()) }
+        self.inner.change(name, |shape, at| Ok((shape.name.clone(), shape.schema.altered(schema, at)?)))?;
+        if table.is_enabled() { self.build_indexes(&table) } else { Ok(()) }
+    }
+
+    /// Builds the indexes of a table that lack what it had before.
+    fn build_indexes(&self, table: &Table) -> Result<()> {
+        if table.schema().is_building() { self.rebuild(table) } else { Ok(()) }
     }
 
     /// Enters into the indexes of a table what they lack, and removes what is of no use in them. Reads and writes of the table
@@ -447,28 +452,31 @@ impl Tables {
     /// tables of which much was deleted, or written by batches with several changes of a row.
     ///
     /// # Errors
-    /// `NoTable`, `Disabled`; `SchemaChanged` when somebody changes the schema again and again meanwhile; `Store`.
+    /// `NoTable`, `Disabled`; `SchemaChanged` when somebody changes the schema again and again meanwhile; `Invalid` when a row and
+    /// a qualifier are too long for an index; `Store`.
     pub fn rebuild_indexes(&self, name: &str) -> Result<()> {
-        let table = self.table(name)?;
+        self.rebuild(&self.table(name)?)
+    }
+
+    fn rebuild(&self, table: &Table) -> Result<()> {
+        let first = table.schema().version();
         for _ in 0..REBUILDS_MAX {
-            let schema = table.schema();
-            let lost_tree = |error: &Error| matches!(error, Error::Store(error) if error.kind() == esker::ErrorKind::TreeDropped);
+            let (schema, name) = (table.schema(), table.name());
+            let is_same = |other: &Schema| (other.table, other.version()) == (schema.table, schema.version());
             let built = table.enter_all(&schema).and_then(|()| table.remove_unused_entries(&schema));
-            match built {
-                Err(error) if lost_tree(&error) && !Arc::ptr_eq(&schema, &table.schema()) => continue,
-                built => built?,
-            }
-            let mut is_same = true;
-            self.inner.change(&table.name(), |shape, _| {
-                is_same = shape.schema.version() == schema.version();
-                let ready = if is_same { shape.schema.with_ready_indexes() } else { (*shape.schema).clone() };
-                Ok((shape.name.clone(), ready))
-            })?;
-            if is_same {
-                return Ok(());
+            let done = built.and_then(|()| {
+                self.inner.change(&name, |shape, _| match is_same(&shape.schema) {
+                    true => Ok((shape.name.clone(), shape.schema.with_ready_indexes())),
+                    false => Err(changed(&schema, &shape.schema)),
+                })
+            });
+            // By another schema, or under another name, from the beginning.
+            match done {
+                Err(_) if !is_same(&table.schema()) || name != table.name() => {}
+                done => return done,
             }
         }
-        Err(Error::SchemaChanged { expected: table.schema().version(), found: table.schema().version() })
+        Err(Error::SchemaChanged { expected: first, found: table.schema().version() })
     }
 
     /// Gives a table another name, also in another namespace. Its handles stay good.
@@ -483,12 +491,13 @@ impl Tables {
         })
     }
 
-    /// Lets a table be read and written again.
+    /// Lets a table be read and written again, and builds indexes that it has got meanwhile.
     ///
     /// # Errors
-    /// `NoTable`.
+    /// `NoTable`; `Store` when an index cannot be written.
     pub fn enable(&self, name: &str) -> Result<()> {
-        self.set_disabled(name, false)
+        self.set_disabled(name, false)?;
+        self.build_indexes(&self.table(name)?)
     }
 
     /// From now on, reads and writes of the table fail, until it is enabled. A scan that is open goes on.
@@ -531,6 +540,7 @@ impl Tables {
             db.drop_tree(tree.name())?;
             rule.forget(tree.name(), shape.now_ms());
         }
+        self.inner.query_cache.forget(shape.schema.table);
         Ok(())
     }
 }
@@ -1055,6 +1065,10 @@ impl Table {
         let Some(tree) = &shape.index else { return Ok(()) };
         let Inner { db, .. } = &*self.tables;
         let mut scan = Live::new(db, &self.state, &read.versions(u32::MAX), [Span::all()], false)?;
+        // The scan names families by the schema of its beginning.
+        if self.schema().version() != schema.version() {
+            return Err(changed(schema, &self.schema()));
+        }
         let (mut batch, mut entered) = (Batch::new(), 0);
         while scan.advance()? {
             let Some((_, family)) = schema.family(scan.family()) else { continue };
@@ -1082,11 +1096,17 @@ impl Table {
         while let Some(found) = entries.next()? {
             let Some(family) = names.get(&found.family) else { continue };
             let row = found.row();
-            // No write of the row is under way: an entry is removed only if no cell with its value counts.
+            // No write of the row is under way, and no change of the schema: an entry is removed only if no cell with its text
+            // counts.
             let _row = self.tables.lock_rows(std::iter::once(&row[..]));
-            let view = Row { db, state: &self.state, row: &row };
-            let old = view.cells(family, Some(&found.qualifier), usize::MAX >> 1)?.unwrap_or_default();
-            if !old.iter().any(|old| found.is_of(old)) {
+            if self.schema().version() != schema.version() {
+                return Err(changed(schema, &self.schema()));
+            }
+            // Most entries have a cell of their own time.
+            let own = found.timestamp..found.timestamp.saturating_add(1);
+            if !self.has_text(&row, family, &found, own)?
+                && !self.has_text(&row, family, &found, 0..i64::MAX)?
+            {
                 let sequence = sequences.take(db, catalog, 1)?;
                 let mut batch = Batch::new();
                 batch.put(tree, found.removed(sequence), "")?;
@@ -1096,10 +1116,32 @@ impl Table {
         Ok(())
     }
 
+    /// Whether a cell of this time is a reason for the entry.
+    fn has_text(
+        &self,
+        row: &[u8],
+        family: &str,
+        found: &index::Found,
+        time: core::ops::Range<i64>,
+    ) -> Result<bool> {
+        let read = Read::column(family, found.qualifier.clone()).versions(u32::MAX).time(time);
+        let mut scan = Live::new(&self.tables.db, &self.state, &read, [Span::row(row)], false)?;
+        while scan.advance()? {
+            if found.is_of(&scan.beginning(index::TEXT_LEN_MAX as u64)?) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn read(&self, spans: impl IntoIterator<Item = Span>, read: &Read, is_reversed: bool) -> Result<Scan> {
         let Inner { db, query_cache, .. } = &*self.tables;
         Scan::new(query_cache, db, &self.state, read, spans, is_reversed)
     }
+}
+
+fn changed(expected: &Schema, found: &Schema) -> Error {
+    Error::SchemaChanged { expected: expected.version(), found: found.version() }
 }
 
 /// A mutation of a row of which there is another one before.

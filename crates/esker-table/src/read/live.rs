@@ -107,13 +107,19 @@ struct Opened {
 }
 
 impl Opened {
-    /// `spans`: sorted and apart.
-    fn new(db: &Db, state: &State, read: &Read, spans: &[Span]) -> Result<Opened> {
+    /// `all`: what is asked for, sorted and apart.
+    fn new(db: &Db, state: &State, read: &Read, all: &[Span]) -> Result<Opened> {
         loop {
-            // First the snapshot: a merge that drops by another shape begins after it.
+            // First the snapshot: a merge that drops by another shape begins after it. An index may be ready by the shape behind
+            // the snapshot, and have nothing yet in the snapshot itself.
+            let before = state.shape();
             let snapshot = db.snapshot();
             let shape = state.shape();
-            match Opened::of(snapshot, &shape, read, spans) {
+            let spans =
+                if Arc::ptr_eq(&before, &shape) { found(&snapshot, &shape, read, all) } else { Ok(None) };
+            let opened = spans
+                .and_then(|found| Opened::of(snapshot, &shape, read, found.unwrap_or_else(|| all.to_vec())));
+            match opened {
                 // A group was dropped in between.
                 Err(error) if state.has_lost_tree(&shape, &error) => {}
                 opened => return opened,
@@ -121,7 +127,7 @@ impl Opened {
         }
     }
 
-    fn of(snapshot: Snapshot, shape: &Shape, read: &Read, spans: &[Span]) -> Result<Opened> {
+    fn of(snapshot: Snapshot, shape: &Shape, read: &Read, spans: Vec<Span>) -> Result<Opened> {
         shape.check_enabled()?;
         // After the snapshot: what the rule has dropped by then counts as expired.
         let now_ms = shape.now_ms();
@@ -154,7 +160,6 @@ impl Opened {
             schema.families().try_for_each(|(_, family)| want(family.name(), None))?;
         }
         read.columns.iter().try_for_each(|(family, qualifier)| want(family, qualifier.as_ref()))?;
-        let spans = found(&snapshot, shape, read, spans)?.unwrap_or_else(|| spans.to_vec());
         Ok(Opened { snapshot, now_ms, groups, wanted, spans })
     }
 }

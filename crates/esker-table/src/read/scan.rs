@@ -50,7 +50,7 @@ impl Scan {
         shape.check_enabled()?;
         let (table, schema) = (shape.schema.table, shape.schema.version());
         let spans = Span::sorted(spans);
-        let query = Query { table, schema, spans: spans.clone(), is_reversed, read: read.clone() };
+        let query = Query { table, schema, spans: &spans, is_reversed, read };
         let source = match cache.ask(query, shape.now_ms()) {
             Asked::Hit(cells) => Source::Cached(cells),
             Asked::Miss(filling) => Source::Live(Live::new(db, state, read, spans, is_reversed)?, filling),
@@ -70,7 +70,10 @@ impl Scan {
             Source::Live(live, filling) => {
                 let found = live.advance();
                 match (&found, filling.take()) {
-                    (Ok(true), Some(mut cells)) => *filling = cells.add(live)?.then_some(cells),
+                    // What cannot be copied is not cached.
+                    (Ok(true), Some(mut cells)) => {
+                        *filling = cells.add(live).unwrap_or(false).then_some(cells)
+                    }
                     (Ok(false), Some(cells)) => cells.finish(live.times_ms()),
                     _ => {}
                 }
