@@ -47,6 +47,11 @@ const ROWS_BYTES_MAX: usize = 4 << 20;
 /// So many entries are looked at, of rows that are asked for and of others.
 const ENTRIES_MAX: usize = 2 * ROWS_MAX;
 
+/// Of a read that shows a number of rows: for each of them so many entries, and some for all. If there are more, a scan finds
+/// these rows soon.
+const ENTRIES_OF_ROW: u64 = 16;
+const ENTRIES_OF_ALL: u64 = 1000;
+
 /// What an index is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Of {
@@ -348,14 +353,22 @@ pub(crate) fn lookups(schema: &Schema, read: &Read) -> Option<Vec<Lookup>> {
     })
 }
 
-/// The rows of `spans`, which are sorted and apart, that the lookups find. `None`: they are too many.
-pub(crate) fn find(cursor: &mut Cursor, lookups: &[Lookup], spans: &[Span]) -> Result<Option<Vec<Span>>> {
+/// The rows of `spans`, which are sorted and apart, that the lookups find for a read that shows `rows_max` of them. `None`:
+/// they are too many.
+pub(crate) fn find(
+    cursor: &mut Cursor,
+    lookups: &[Lookup],
+    spans: &[Span],
+    rows_max: u64,
+) -> Result<Option<Vec<Span>>> {
     let (mut rows, mut bytes, mut looked_at) = (BTreeSet::new(), 0, 0);
+    let entries_max =
+        rows_max.saturating_mul(ENTRIES_OF_ROW).saturating_add(ENTRIES_OF_ALL).min(ENTRIES_MAX as u64);
     for lookup in lookups {
         let mut entries = Entries::of(cursor, lookup, spans)?;
         while let Some(found) = entries.next()? {
             looked_at += 1;
-            if looked_at > ENTRIES_MAX {
+            if looked_at > entries_max {
                 return Ok(None);
             }
             if lookup.qualifier.as_ref().is_some_and(|qualifier| *qualifier != found.qualifier) {

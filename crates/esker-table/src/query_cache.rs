@@ -540,7 +540,7 @@ impl Filling {
 
     /// Inserts the answer, if nothing of what it has read was written since it was asked for. It was made at `from_ms`, and
     /// something of it expires at `until_ms`.
-    pub(crate) fn finish(mut self: Box<Filling>, (from_ms, until_ms): (i64, i64)) {
+    pub(crate) fn finish(mut self, (from_ms, until_ms): (i64, i64)) {
         let cells = std::mem::take(&mut self.cells);
         let bytes = cells.size() + self.area.size();
         let (area, moment) = (self.area.clone(), self.moment);

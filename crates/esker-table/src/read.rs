@@ -158,8 +158,7 @@ impl Read {
         self
     }
 
-    /// What some cell of each row that shows something is like: any of these. `None`: what a row shows depends on others, or
-    /// the read does not say.
+    /// What cells each row has that shows something: one of each of these. `None`: what a row shows depends on other rows.
     pub(crate) fn wishes(&self) -> Option<Vec<Wish>> {
         match &self.filter {
             None => Some(Vec::new()),

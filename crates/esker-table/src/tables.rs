@@ -418,7 +418,8 @@ impl Tables {
     ///
     /// # Errors
     /// `Store` when the store cannot write; the table may have the new schema all the same, with some trees of dropped groups
-    /// left: the next opening drops these. `NoTable`; `SchemaChanged` when the table's schema has another version than the one that `schema` was made of; `Schema`
+    /// left: the next opening drops these. `Invalid` when a cell is too long for a new index, which is not used then. `NoTable`;
+    /// `SchemaChanged` when the table's schema has another version than the one that `schema` was made of; `Schema`
     /// when the table cannot become so: a family cannot go to another group.
     ///
     /// # Example
@@ -444,7 +445,7 @@ impl Tables {
 
     /// Builds the indexes of a table that lack what it had before.
     fn build_indexes(&self, table: &Table) -> Result<()> {
-        if table.schema().is_building() { self.rebuild(table) } else { Ok(()) }
+        if table.schema().is_building() { self.rebuild(table, false) } else { Ok(()) }
     }
 
     /// Enters into the indexes of a table what they lack, and removes what is of no use in them. Reads and writes of the table
@@ -455,15 +456,18 @@ impl Tables {
     /// `NoTable`, `Disabled`; `SchemaChanged` when somebody changes the schema again and again meanwhile; `Invalid` when a row and
     /// a qualifier are too long for an index; `Store`.
     pub fn rebuild_indexes(&self, name: &str) -> Result<()> {
-        self.rebuild(&self.table(name)?)
+        self.rebuild(&self.table(name)?, true)
     }
 
-    fn rebuild(&self, table: &Table) -> Result<()> {
+    /// Enters what the indexes of a table lack; with `removes`, also removes what is of no use in them.
+    fn rebuild(&self, table: &Table, removes: bool) -> Result<()> {
         let first = table.schema().version();
         for _ in 0..REBUILDS_MAX {
             let (schema, name) = (table.schema(), table.name());
             let is_same = |other: &Schema| (other.table, other.version()) == (schema.table, schema.version());
-            let built = table.enter_all(&schema).and_then(|()| table.remove_unused_entries(&schema));
+            let entered = table.enter_all(&schema);
+            let built =
+                if removes { entered.and_then(|()| table.remove_unused_entries(&schema)) } else { entered };
             let done = built.and_then(|()| {
                 self.inner.change(&name, |shape, _| match is_same(&shape.schema) {
                     true => Ok((shape.name.clone(), shape.schema.with_ready_indexes())),

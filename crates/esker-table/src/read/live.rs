@@ -170,7 +170,7 @@ fn found(snapshot: &Snapshot, shape: &Shape, read: &Read, spans: &[Span]) -> Res
         return Ok(None);
     };
     let Some(lookups) = index::lookups(&shape.schema, read) else { return Ok(None) };
-    let rows = index::find(&mut snapshot.cursor(tree)?, &lookups, spans)?;
+    let rows = index::find(&mut snapshot.cursor(tree)?, &lookups, spans, read.rows.end())?;
     Ok(rows.map(|rows| Span::intersection(spans.to_vec(), rows)))
 }
 

@@ -72,7 +72,7 @@ impl Scan {
                 match (&found, filling.take()) {
                     // What cannot be copied is not cached.
                     (Ok(true), Some(mut cells)) => {
-                        *filling = cells.add(live).unwrap_or(false).then_some(cells)
+                        *filling = cells.add(live).unwrap_or(false).then_some(cells);
                     }
                     (Ok(false), Some(cells)) => cells.finish(live.times_ms()),
                     _ => {}

@@ -245,3 +245,25 @@ fn what_a_run_was_told_nothing_of_is_looked_at_again_soon() {
     let mut run = Run::default();
     assert_eq!((run.judge(&context, &key), run.look_again_us()), (RuleDecision::Keep, Some(7000)));
 }
+
+#[test]
+fn what_is_beside_an_entry_that_never_expires_is_looked_at_again() {
+    use esker::rules::RuleRun;
+    let rules = crate::schema::Rules::of(Some(1), Some(1000));
+    let families = Families::new([(1, rules)].into(), 2, i64::MIN);
+    for with_removed in [false, true] {
+        let mut run = Run { families: Some(Arc::new(families.clone())), ..Run::default() };
+        let column = cell::column_prefix(&cell::row_prefix(b"\0\x01\0text"), 1, b"row\0\0q");
+        let mut entries: Entries =
+            [cell::entry_key(column, Kind::Put, Version { timestamp: 5000, sequence: 7 })].into();
+        if with_removed {
+            let other = cell::column_prefix(&cell::row_prefix(b"\0\x01\0other"), 1, b"row\0\0q");
+            let last = Version { timestamp: cell::TIMESTAMP_MAX, sequence: 7 };
+            entries.insert(cell::entry_key(other, Kind::DeleteColumn, last));
+        }
+        let part = Part { now_ms: 5500, entries: &entries, input: &entries, pinned: 0 };
+        entries.iter().for_each(|key| _ = run.judge(&part, key));
+        let again = run.look_again_us();
+        assert_eq!(again, Some(6_001_000), "{with_removed}");
+    }
+}

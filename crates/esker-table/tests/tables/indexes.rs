@@ -1,10 +1,11 @@
 //! Indexes: random changes of a table with indexes and of one without, of which the same reads must find the same.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use esker_table::{
-    Comparator, Comparison, Family, Filter, Read, RowMutation, Scan, Schema, Span, Table, Tables,
+    Comparator, Comparison, Error, Family, Filter, Read, RowMutation, Scan, Schema, Span, Table, Tables,
 };
 
 use crate::{Random, number};
@@ -262,4 +263,204 @@ fn a_row_that_is_twice_in_a_batch_stays_in_the_index() {
     let read = Read::all().filter(filter);
     assert!(table.index_of(&read).is_some());
     assert_eq!(shown(table.scan("", "", &read).unwrap()).len(), 1);
+}
+
+fn tables() -> Tables {
+    Tables::open_in_memory(esker::Options::default()).unwrap()
+}
+
+fn is(family: &str, value: &str) -> Read {
+    let equal = Comparison::Equal;
+    Read::all().filter(
+        Filter::family(equal, Comparator::binary(family))
+            .and(Filter::value(equal, Comparator::binary(value)))
+            .row_with(),
+    )
+}
+
+#[test]
+fn a_disabled_table_gets_its_index_when_it_is_enabled() {
+    let tables = tables();
+    let table = tables.create("t", Schema::new().group("a", [Family::new("f")])).unwrap();
+    table.mutate(&RowMutation::new("r").put("f", "q", "v")).unwrap();
+    tables.disable("t").unwrap();
+    let new = (*table.schema()).clone().with_rules_of(&Family::new("f").index_values(true));
+    tables.alter("t", new).unwrap();
+    assert_eq!(table.index_of(&is("f", "v")), None);
+    tables.enable("t").unwrap();
+    assert!(table.index_of(&is("f", "v")).is_some());
+}
+
+/// An index is made and removed, again and again, while a reader looks for a row that is always there.
+#[test]
+fn an_index_that_comes_while_a_reader_begins_is_not_used() {
+    let tables = tables();
+    let schema = Schema::new().group("a", [Family::new("f")]);
+    let table = tables.create("t", schema).unwrap();
+    table.mutate(&RowMutation::new("r").put("f", "q", "v")).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                let read = is("f", "v");
+                while !is_over.load(Ordering::Relaxed) {
+                    assert!(table.scan("", "", &read).unwrap().advance().unwrap());
+                }
+            });
+        }
+        for change in 0..100 {
+            let family = Family::new("f").index_values(change % 2 == 0);
+            tables.alter("t", (*table.schema()).clone().with_rules_of(&family)).unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Families change their names while an index is rebuilt.
+#[test]
+fn families_change_their_names_while_an_index_is_rebuilt() {
+    let tables = tables();
+    let families = ["f", "g"].map(|name| Family::new(name).index_values(true));
+    let table = tables.create("t", Schema::new().group("a", families)).unwrap();
+    for row in 0..200 {
+        let row = format!("r{row}");
+        table.mutate(&RowMutation::new(row).put("f", "q", "f").put("g", "q", "g")).unwrap();
+    }
+    let is_over = AtomicBool::new(false);
+    let mut lost = 0;
+    std::thread::scope(|scope| {
+        let rebuilder = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let rebuilt = tables.rebuild_indexes("t");
+                assert!(matches!(rebuilt, Ok(()) | Err(Error::SchemaChanged { .. })), "{rebuilt:?}");
+            }
+        });
+        let mut names = ["f", "g"];
+        for _ in 0..100 {
+            let swapped = (*table.schema())
+                .clone()
+                .with_family_renamed("f", "h")
+                .with_family_renamed("g", "f")
+                .with_family_renamed("h", "g");
+            tables.alter("t", swapped).unwrap();
+            names.swap(0, 1);
+            std::thread::yield_now();
+            for (family, value) in [(names[0], "f"), (names[1], "g")] {
+                let read = is(family, value);
+                if table.index_of(&read).is_none() {
+                    continue;
+                }
+                let mut scan = table.scan("", "", &read.limit_cells_per_row(1, 0)).unwrap();
+                let mut rows = 0;
+                while scan.advance().unwrap() {
+                    rows += 1;
+                }
+                lost += 200 - rows;
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        rebuilder.join().unwrap();
+    });
+    assert_eq!(lost, 0);
+}
+
+#[test]
+fn a_row_that_is_too_long_for_an_index_can_be_deleted() {
+    let tables = tables();
+    let table = tables.create("t", Schema::new().group("a", [Family::new("f")])).unwrap();
+    let mutation = RowMutation::new(vec![0; 32_000]).put("f", vec![1; 40_000], "v");
+    table.mutate(&mutation).unwrap();
+    let new = (*table.schema()).clone().with_rules_of(&Family::new("f").index_values(true));
+    assert!(matches!(tables.alter("t", new), Err(Error::Invalid(_))));
+    assert!(matches!(table.mutate(&mutation), Err(Error::Invalid(_))));
+    assert_eq!(table.index_of(&is("f", "v")), None);
+    table.mutate(&RowMutation::new(vec![0; 32_000]).delete_row()).unwrap();
+    tables.rebuild_indexes("t").unwrap();
+    assert!(table.index_of(&is("f", "v")).is_some());
+}
+
+/// Writers, rebuildings, changes of schemas, flushes and merges at once; then the index must find what a scan finds.
+#[test]
+fn writes_rebuildings_and_changes_of_schemas_meet() {
+    let options = || esker::Options::default().memtable_bytes(64 << 10);
+    for round in 0..2_u64 {
+        let tables = Tables::open_in_memory(options()).unwrap();
+        let family = |name: &str, is| Family::new(name).max_versions(2).index_values(is).index_qualifiers(is);
+        let table =
+            tables.create("t", Schema::new().group("a", [family("f", false), family("g", true)])).unwrap();
+        let is_over = AtomicBool::new(false);
+        let note = |done: esker_table::Result<()>| {
+            assert!(matches!(done, Ok(()) | Err(Error::SchemaChanged { .. })), "{done:?}");
+        };
+        std::thread::scope(|scope| {
+            for writer in 0..2_u64 {
+                let (table, is_over) = (&table, &is_over);
+                scope.spawn(move || {
+                    let mut random = Random(round * 100 + writer);
+                    while !is_over.load(Ordering::Relaxed) {
+                        let mut mutation = RowMutation::new(format!("{}", random.below(30)));
+                        for _ in 0..random.of(&[1, 1, 2]) {
+                            let (family, qualifier) = (random.of(&["f", "g"]), random.of(&["p", "q"]));
+                            let (time, value) = (random.below(50) as i64, format!("{}", random.below(6)));
+                            mutation = match random.below(12) {
+                                0 => mutation.delete_row_up_to(time),
+                                1 => mutation.delete_family_up_to(family, time),
+                                2 => mutation.delete_column_up_to(family, qualifier, time),
+                                3 => mutation.delete_version(family, qualifier, time),
+                                _ => mutation.put_at(family, qualifier, time, value),
+                            };
+                        }
+                        table.mutate(&mutation).unwrap();
+                    }
+                });
+            }
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    note(tables.rebuild_indexes("t"));
+                }
+            });
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    tables.db().flush().unwrap();
+                    note(table.compact());
+                }
+            });
+            for change in 0..40 {
+                let family = family("f", change % 2 == 0);
+                note(tables.alter("t", (*table.schema()).clone().with_rules_of(&family)));
+            }
+            note(tables.alter("t", (*table.schema()).clone().with_rules_of(&family("f", true))));
+            is_over.store(true, Ordering::Relaxed);
+        });
+        for family in ["f", "g"] {
+            for value in 0..6 {
+                let value = format!("{value}");
+                for qualifier in ["p", "q"] {
+                    let equal = Comparison::Equal;
+                    let single = Filter::single_column_value(
+                        family,
+                        qualifier,
+                        equal,
+                        Comparator::binary(&*value),
+                        true,
+                        false,
+                    );
+                    let by_index = Read::all().versions(u32::MAX).filter(single.clone());
+                    let by_scan = Read::all()
+                        .versions(u32::MAX)
+                        .filter(Filter::any([single, Filter::row(Comparison::Less, Comparator::binary(""))]));
+                    assert!(table.index_of(&by_index).is_some() && table.index_of(&by_scan).is_none());
+                    let rows = |read: &Read| {
+                        let mut scan = table.scan("", "", read).unwrap();
+                        let mut rows = std::collections::BTreeSet::new();
+                        while scan.advance().unwrap() {
+                            rows.insert(scan.row().to_vec());
+                        }
+                        rows
+                    };
+                    assert_eq!(rows(&by_index), rows(&by_scan), "round {round} {family}:{qualifier} {value}");
+                }
+            }
+        }
+    }
 }

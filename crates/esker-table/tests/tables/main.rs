@@ -11,7 +11,9 @@
 mod crashes;
 mod filters;
 mod indexes;
+mod query_cache;
 mod threads;
+mod twins;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
