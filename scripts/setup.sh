@@ -113,16 +113,19 @@ need_esker() {
 }
 
 # Servers in the background, for tests; whoever starts them kills `servers` at the end. Each sets `port`.
-#   start_esker FOLDER [ARGUMENT...], start_redis FOLDER [ARGUMENT...]
-start_esker() {
+#   start_esker FOLDER [ARGUMENT...], start_thrift FOLDER [ARGUMENT...], start_redis FOLDER [ARGUMENT...]
+start_esker() { start_program "$1" serve --resp 127.0.0.1:0 "${@:2}"; }
+start_thrift() { start_program "$1" thrift --listen 127.0.0.1:0 "${@:2}"; }
+# start_program FOLDER COMMAND [ARGUMENT...]: on a new store. The port is the first that the command prints.
+start_program() {
   local folder=$1 server
   shift
   rm -rf "$folder" && mkdir -p "$folder"
-  "$ESKER_PROGRAM" --db "$folder/store.db" serve --resp 127.0.0.1:0 "$@" >"$folder/out" 2>&1 &
+  "$ESKER_PROGRAM" --db "$folder/store.db" "$@" >"$folder/out" 2>&1 &
   server=$!
   servers+=("$server")
   until grep -qs '^ready' "$folder/out"; do kill -0 "$server" 2>/dev/null || stop "esker did not begin: $folder/out"; sleep 0.1; done
-  port=$(sed -n 's/^resp .*:\([0-9]*\)$/\1/p' "$folder/out")
+  port=$(sed -nE 's/^(resp|thrift) .*:([0-9]+)$/\2/p' "$folder/out" | head -n 1)
 }
 start_redis() {
   local folder=$1 server
