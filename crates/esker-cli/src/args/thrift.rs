@@ -30,8 +30,8 @@ pub(crate) struct Thrift {
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub(crate) max_scanners: usize,
     /// Answer repeated reads from so much memory, of what --memory gives, until what they read is written
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size)]
-    pub(crate) query_cache: usize,
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) query_cache: Option<usize>,
     /// The form of the log on standard error
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,

@@ -16,7 +16,7 @@ pub(crate) fn run(global: &Global, args: &Thrift) -> Outcome {
     let _log = Log::start_server("thrift", global, args.log_format, args.log_level)?;
     let config = config(args);
     config.check().map_err(failure)?;
-    let tables = store::tables(global, args.query_cache)?;
+    let tables = store::tables(global, args.query_cache.unwrap_or(0))?;
     let server = Server::bind(tables.clone(), config).map_err(failure)?;
     end_by_signals(&server)?;
     print(&server).map_err(|error| Failure::output(&"standard output", &error))?;

@@ -40,7 +40,10 @@ impl Drop for Serving {
 
 pub(crate) fn serve(dir: &Path) -> Serving {
     let mut command = esker_in(dir);
-    command.args(["thrift", "--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+        .args(["thrift", "--listen", "127.0.0.1:0", "--query-cache", "1M"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let address = lines.next().unwrap().unwrap();
@@ -77,6 +80,7 @@ fn arguments_that_cannot_be_are_refused() {
         ("thrift --listen 0.0.0.0:0", "other machines"),
         ("thrift --listen somewhere", "invalid socket address"),
         ("thrift --max-message 10", "64K to 1G"),
+        ("--memory 64M thrift --query-cache 33M", "more than half of the memory"),
         ("--url redis://127.0.0.1:1 thrift", "works on the files of a store"),
     ] {
         let run = esker(dir.path(), arguments);
