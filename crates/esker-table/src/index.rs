@@ -97,8 +97,8 @@ struct Entering<'a, B> {
     /// `None`: the row is written several times at once, so nobody knows what counted before.
     before: Option<&'a B>,
     keys: &'a mut Vec<Vec<u8>>,
-    /// The columns and families that earlier writes have touched, and whether one of them was to the whole row. What counted
-    /// before them does not count for sure any more.
+    /// What earlier writes have touched: columns, families of which they touched something, and families as a whole. What counted
+    /// there before does not count for sure any more.
     columns: BTreeSet<Vec<u8>>,
     families: BTreeSet<FamilyId>,
     whole_families: BTreeSet<FamilyId>,
