@@ -327,7 +327,7 @@ pub(crate) fn lookups(schema: &Schema, read: &Read) -> Option<Vec<Lookup>> {
         let (text, is_prefix) = wish.value.clone()?;
         (family.value_index == Index::Ready).then(|| {
             let described = format!(
-                "index of the values of {}: {} \"{}\"",
+                "index of the values of {}, which {} \"{}\"",
                 family.name(),
                 if is_prefix { "begin with" } else { "are" },
                 beginning(&text).escape_ascii()
@@ -342,7 +342,7 @@ pub(crate) fn lookups(schema: &Schema, read: &Read) -> Option<Vec<Lookup>> {
             let qualifier = qualifier.filter(|_| family.qualifier_index == Index::Ready)?;
             let (text, family_name) = (qualifier.to_vec(), family.name());
             let described = format!(
-                "index of the qualifiers of {family_name}: are \"{}\"",
+                "index of the qualifiers of {family_name}, which are \"{}\"",
                 beginning(qualifier).escape_ascii()
             );
             let (family, of) = (family.id, Of::Qualifiers);

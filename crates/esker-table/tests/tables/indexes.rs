@@ -103,9 +103,10 @@ fn some_read(random: &mut Random) -> Read {
     }
 }
 
+/// Row, family, qualifier, timestamp and value of a cell.
 type Shown = (Vec<u8>, String, Vec<u8>, i64, Vec<u8>);
 
-fn shown(mut scan: Scan) -> Vec<Shown> {
+pub(crate) fn shown(mut scan: Scan) -> Vec<Shown> {
     let mut cells = Vec::new();
     while scan.advance().unwrap() {
         let cell = scan.cell().unwrap().unwrap();

@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use esker::env::{Clock, Env};
-use esker_table::{
-    Comparator, Comparison, Family, Filter, Read, RowMutation, Scan, Schema, Span, Table, Tables,
-};
+use esker_table::{Comparator, Comparison, Family, Filter, Read, RowMutation, Schema, Span, Table, Tables};
 
+use crate::indexes::shown;
 use crate::{Random, number};
 
 #[derive(Debug)]
@@ -160,17 +159,6 @@ fn some_read(random: &mut Random, names: &Names, now_ms: i64) -> Read {
         read = read.time(from..from + random.below(6) as i64);
     }
     if random.below(10) == 0 { read.keys_only() } else { read }
-}
-
-type Shown = (Vec<u8>, String, Vec<u8>, i64, Vec<u8>);
-
-fn shown(mut scan: Scan) -> Vec<Shown> {
-    let mut cells = Vec::new();
-    while scan.advance().unwrap() {
-        let cell = scan.cell().unwrap().unwrap();
-        cells.push((scan.row().to_vec(), cell.family, cell.qualifier, cell.timestamp, cell.value));
-    }
-    cells
 }
 
 fn some_family(random: &mut Random, name: &str) -> Family {
