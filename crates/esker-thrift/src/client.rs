@@ -22,6 +22,12 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 /// How many bytes a read asks for at least.
 const READ_LEN: usize = 64 << 10;
 
+/// How many bytes a read asks for at most, whatever the message says that it lacks.
+const READ_LEN_MAX: usize = 1 << 20;
+
+/// A longer message's memory is not kept.
+const MEMORY_KEPT: usize = 4 << 20;
+
 /// Why a call has failed.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -170,8 +176,10 @@ pub struct CellRef<'a> {
 pub struct Client {
     stream: TcpStream,
     sequence: i32,
-    /// Memory for messages.
-    buffer: Vec<u8>,
+    /// Memory for calls.
+    call: Vec<u8>,
+    /// Memory for replies, which keeps its length: clearing it for each reply would take as long as a short call.
+    reply: Vec<u8>,
     is_broken: bool,
 }
 
@@ -189,7 +197,13 @@ impl Client {
                     stream.set_nodelay(true)?;
                     rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
                     rustix::net::sockopt::set_tcp_keepidle(&stream, KEEPALIVE)?;
-                    return Ok(Client { stream, sequence: 0, buffer: Vec::new(), is_broken: false });
+                    return Ok(Client {
+                        stream,
+                        sequence: 0,
+                        call: Vec::new(),
+                        reply: Vec::new(),
+                        is_broken: false,
+                    });
                 }
                 Err(error) => last = error,
             }
@@ -499,48 +513,53 @@ impl Client {
             return Err(CallError::Broken("an earlier call has failed: connect again".to_owned()));
         }
         self.sequence = self.sequence.wrapping_add(1);
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
-        let mut sink = Sink::new(Protocol::Binary, buffer);
+        let mut call = std::mem::take(&mut self.call);
+        call.clear();
+        let mut sink = Sink::new(Protocol::Binary, call);
         sink.call_head(name.as_bytes(), self.sequence);
         write(&mut sink);
         sink.stop();
         // Whatever fails on the way leaves a reply, or a part of one, that nobody waits for.
         self.is_broken = true;
         self.stream.write_all(&sink.out)?;
-        let mut reply = sink.out;
-        reply.clear();
-        let end = self.receive(&mut reply)?;
-        let answer = answer(reply.get(..end).unwrap_or_default(), name, self.sequence, read);
-        self.is_broken = reply.len() > end || matches!(answer, Err(CallError::Io(_) | CallError::Broken(_)));
-        self.buffer = if reply.capacity() > 4 << 20 { Vec::new() } else { reply };
+        self.call = kept(sink.out);
+        let (end, filled) = self.receive()?;
+        let reply = self.reply.get(..end).unwrap_or_default();
+        let answer = answer(reply, name, self.sequence, read);
+        self.is_broken = filled > end || matches!(answer, Err(CallError::Io(_) | CallError::Broken(_)));
+        self.reply = kept(std::mem::take(&mut self.reply));
         answer
     }
 
-    /// Reads a message into `reply`. Returns its length.
-    fn receive(&mut self, reply: &mut Vec<u8>) -> CallResult<usize> {
-        let (mut measure, mut missing) = (Measure::default(), 0);
+    /// Reads a message to the beginning of `reply`. Returns its length, and how many bytes were read.
+    fn receive(&mut self) -> CallResult<(usize, usize)> {
+        let (mut measure, mut filled, mut missing) = (Measure::default(), 0, 0);
         loop {
-            if reply.len() + missing > REPLY_LEN_MAX {
+            if filled + missing > REPLY_LEN_MAX {
                 return Err(CallError::Broken(format!("a reply has more than {REPLY_LEN_MAX} bytes")));
             }
-            let start = reply.len();
-            reply.resize(start + missing.clamp(READ_LEN, 1 << 20), 0);
-            let read = self.stream.read(reply.get_mut(start..).unwrap_or_default());
-            reply.truncate(start + *read.as_ref().unwrap_or(&0));
-            match read {
+            let end = filled + missing.clamp(READ_LEN, READ_LEN_MAX);
+            if self.reply.len() < end {
+                self.reply.resize(end, 0);
+            }
+            match self.stream.read(self.reply.get_mut(filled..).unwrap_or_default()) {
                 Ok(0) => return Err(CallError::Io(io::ErrorKind::UnexpectedEof.into())),
-                Ok(_) => {}
+                Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(CallError::Io(error)),
             }
-            match measure.len(Protocol::Binary, reply) {
-                Ok(len) => return Ok(len),
+            match measure.len(Protocol::Binary, self.reply.get(..filled).unwrap_or_default()) {
+                Ok(len) => return Ok((len, filled)),
                 Err(Fault::Missing(bytes)) => missing = bytes,
                 Err(fault) => return Err(fault.into()),
             }
         }
     }
+}
+
+/// Memory for the next message, unless the last one was unusually long.
+fn kept(memory: Vec<u8>) -> Vec<u8> {
+    if memory.capacity() > MEMORY_KEPT { Vec::new() } else { memory }
 }
 
 /// What a reply says.
