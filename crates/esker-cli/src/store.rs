@@ -317,7 +317,11 @@ pub(crate) fn existing(global: &Global) -> Outcome<Db> {
 
 /// Opens the tables of the store, and creates it if it is absent.
 pub(crate) fn tables(global: &Global, query_cache: usize) -> Outcome<Tables> {
-    let mut options = options(global);
+    tables_with(global, options(global), query_cache)
+}
+
+/// As [`tables`], with options of the store.
+pub(crate) fn tables_with(global: &Global, mut options: Options, query_cache: usize) -> Outcome<Tables> {
     // The store needs the rest.
     if query_cache > options.memory_budget / 2 {
         let half = options.memory_budget / 2;

@@ -35,6 +35,7 @@ mod expiries;
 mod figures;
 mod files;
 mod free_memory;
+mod guard;
 mod handshakes;
 mod http;
 mod info;
@@ -64,6 +65,7 @@ mod wake;
 mod watches;
 mod why;
 
+pub use guard::Guard;
 pub use listen::{Address, AddressError};
 pub use security::{Password, Security, Tls};
 pub use syncs::StoreEvents;
@@ -167,6 +169,36 @@ pub struct Config {
     pub dir: PathBuf,
     /// Who may connect, and how.
     pub security: Security,
+    /// Another server in this process that serves the store too.
+    pub beside: Option<Beside>,
+}
+
+/// A server of another kind on the same store, in the same process. What it writes, [`Durability::Every`] is about as well.
+#[derive(Clone)]
+pub struct Beside {
+    /// Tells it of the users and the certificates.
+    pub guard: Guard,
+    /// Whether it uses the certificates.
+    pub uses_tls: bool,
+    /// Finds out its figures for `/metrics`, on any thread.
+    pub figures: Arc<dyn Fn() -> Vec<Figure> + Send + Sync>,
+}
+
+impl fmt::Debug for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Beside").field("uses_tls", &self.uses_tls).finish_non_exhaustive()
+    }
+}
+
+/// A figure for `/metrics`.
+#[derive(Debug, Clone, Copy)]
+pub struct Figure {
+    /// Its name, which gets `esker_` in front. That of a counter ends with `_total`.
+    pub name: &'static str,
+    /// What it is.
+    pub help: &'static str,
+    /// Its value.
+    pub value: u64,
 }
 
 impl Config {
@@ -189,6 +221,7 @@ impl Config {
             backups_kept: 7,
             dir: dir.as_ref().to_path_buf(),
             security: Security::default(),
+            beside: None,
         }
     }
 }
@@ -286,13 +319,18 @@ pub fn serve(
         .build()?;
     let local = LocalSet::new();
     let served: Result<(), ServeError> = local.block_on(&runtime, async move {
-        let mut users = Users::new(users::configured(&config.security).map_err(ServeError::Security)?);
+        let configured = users::configured(&config.security).map_err(ServeError::Security)?;
+        let guard = config.beside.as_ref().map(|beside| beside.guard.clone()).unwrap_or_default();
+        let mut users = Users::new(configured, guard.clone());
         let logins = Logins::new().map_err(|why| ServeError::Security(why.to_owned()))?;
         let certificates = config.certificates()?.map(Arc::new);
+        certificates.iter().for_each(|certificates| guard.certify(certificates));
         let resp = Listeners::bind(&config.resp, &config.security, &mut users).await;
         let resp = resp.map_err(ServeError::Address)?;
         let http = Listeners::bind_http(&config.http).await.map_err(ServeError::Address)?;
-        if config.security.tls.is_some() && !config.resp.iter().any(|address| matches!(address, Address::Tls(..))) {
+        let uses_tls = config.resp.iter().any(|address| matches!(address, Address::Tls(..)))
+            || config.beside.as_ref().is_some_and(|beside| beside.uses_tls);
+        if config.security.tls.is_some() && !uses_tls {
             tracing::warn!("there are certificates, and no address with TLS (tls://HOST:PORT): no connection is encrypted");
         }
         let seed = seed();
@@ -364,7 +402,7 @@ async fn sync_every(server: Rc<Server>, time: Duration) {
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         timer.tick().await;
-        if server.syncs.take_dirty() {
+        if server.syncs.take_dirty() || server.config.beside.is_some() {
             server.db.request_sync();
         }
     }

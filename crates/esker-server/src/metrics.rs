@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use esker::Db;
 
+use crate::Beside;
 use crate::clients::End;
 use crate::figures::{Calls, Times};
 use crate::info::REDIS_VERSION;
@@ -35,6 +36,7 @@ pub(crate) struct Snapshot {
     to_pool: Vec<(ToPool, u64)>,
     commands: BTreeMap<&'static str, Calls>,
     pool: PoolFigures,
+    beside: Option<Beside>,
 }
 
 impl Snapshot {
@@ -171,6 +173,7 @@ impl Snapshot {
             to_pool: figures.to_pool().collect(),
             commands: figures.by_command(),
             pool: server.pool.figures(),
+            beside: server.config.beside.clone(),
         }
     }
 
@@ -213,6 +216,9 @@ impl Snapshot {
         }
         self.pool(&mut text);
         self.commands(&mut text);
+        for figure in self.beside.iter().flat_map(|beside| (beside.figures)()) {
+            text.single(figure.name, figure.help, figure.value);
+        }
         process(&mut text);
         match db.stats() {
             Ok(stats) => {

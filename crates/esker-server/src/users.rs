@@ -9,6 +9,7 @@ use esker_redis::Spec;
 use esker_redis::acl::{self, Denied, Keeper, Rule, User};
 
 use crate::files;
+use crate::guard::Guard;
 use crate::passwords::Argon;
 use crate::security::Security;
 
@@ -66,11 +67,13 @@ pub(crate) struct Users {
     versions: u64,
     /// Whether others than this machine may connect, so that each user that is on has to need a password.
     needs_passwords: bool,
+    /// Hears of each change.
+    guard: Guard,
 }
 
 impl Users {
-    pub(crate) fn new(table: Table) -> Users {
-        let mut users = Users { by_name: BTreeMap::new(), versions: 0, needs_passwords: false };
+    pub(crate) fn new(table: Table, guard: Guard) -> Users {
+        let mut users = Users { by_name: BTreeMap::new(), versions: 0, needs_passwords: false, guard };
         table.into_iter().for_each(|(name, user)| users.put(&name, user));
         users
     }
@@ -115,6 +118,7 @@ impl Users {
 
     /// Makes `user` the one with this name.
     pub(crate) fn put(&mut self, name: &[u8], user: User) {
+        self.guard.put(name, &user);
         let Some(account) = self.by_name.get(name) else {
             self.versions += 1;
             let account = Account {
@@ -140,6 +144,7 @@ impl Users {
 
     /// Removes a user.
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Rc<Account>> {
+        self.guard.remove(name);
         self.by_name.remove(name)
     }
 

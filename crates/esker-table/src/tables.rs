@@ -12,6 +12,7 @@ use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use esker::{
@@ -92,6 +93,8 @@ struct Inner {
     catalog: Tree,
     sequences: Sequences,
     query_cache: Arc<QueryCache>,
+    /// Whether writes of cells return when they survive power loss, whatever the store's options say.
+    is_power_safe: AtomicBool,
     /// Equal to the catalog, except while `changing` is held.
     tables: RwLock<BTreeMap<String, Arc<State>>>,
     /// Held while the catalog changes.
@@ -265,6 +268,7 @@ impl Tables {
         let inner = Inner {
             sequences: Sequences::open(&catalog)?,
             query_cache: Arc::new(QueryCache::new()),
+            is_power_safe: AtomicBool::new(false),
             db,
             rule,
             catalog,
@@ -310,6 +314,12 @@ impl Tables {
         // A write that has not begun by the rules of the cache would not end by them.
         let _rows: Vec<MutexGuard<'_, ()>> = self.inner.rows.iter().map(lock).collect();
         self.inner.query_cache.set_capacity(bytes);
+    }
+
+    /// Has writes of cells return when they survive power loss. Otherwise they return as [`Options::durability`] says, which is
+    /// for all writers of a store: this is for tables beside others.
+    pub fn set_power_safe(&self, is_power_safe: bool) {
+        self.inner.is_power_safe.store(is_power_safe, Ordering::Relaxed);
     }
 
     /// What the query cache has done and holds.
@@ -968,7 +978,11 @@ impl Table {
         }
         let rows = mutations.iter().map(RowMutation::row);
         let writing = query_cache.is_on().then(|| query_cache.begin(schema.table, rows));
-        db.write(&batch)?;
+        if self.tables.is_power_safe.load(Ordering::Relaxed) {
+            db.write_with(&batch, Durability::Power)?;
+        } else {
+            db.write(&batch)?;
+        }
         drop(writing);
         Ok(Some(cells))
     }

@@ -9,12 +9,13 @@
 //! the bytes that have arrived, not with what they say of themselves, and all connections share a limit for it.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::fail::Fail;
 use crate::gateway::Gateway;
 use crate::idl::Call;
+use crate::stream::Stream;
 use crate::wire::{Fault, Head, Kind, Measure, Protocol, Purpose, Sink, Source};
 
 /// A connection has so many bytes for messages; more come from the room that all share.
@@ -78,7 +79,7 @@ impl From<Fault> for End {
 }
 
 pub(crate) struct Connection<'s> {
-    stream: &'s TcpStream,
+    stream: Stream<'s>,
     limits: &'s Limits,
     gateway: Gateway<'s>,
     form: Option<Form>,
@@ -98,7 +99,7 @@ impl Drop for Connection<'_> {
 }
 
 impl<'s> Connection<'s> {
-    pub(crate) fn new(stream: &'s TcpStream, limits: &'s Limits, gateway: Gateway<'s>) -> Connection<'s> {
+    pub(crate) fn new(stream: Stream<'s>, limits: &'s Limits, gateway: Gateway<'s>) -> Connection<'s> {
         Connection {
             stream,
             limits,
@@ -169,8 +170,7 @@ impl<'s> Connection<'s> {
                 None => Some(self.limits.lease_check),
             };
             self.set_timeout(timeout)?;
-            let mut stream = self.stream;
-            match stream.read(&mut self.bytes[self.filled..]) {
+            match self.stream.read(&mut self.bytes[self.filled..]) {
                 Ok(0) => return Err(End::Gone),
                 Ok(read) => {
                     self.filled += read;
@@ -299,8 +299,8 @@ impl<'s> Connection<'s> {
             let len = (self.reply.len() - 4) as u32;
             self.reply[..4].copy_from_slice(&len.to_be_bytes());
         }
-        let mut stream = self.stream;
-        Ok(stream.write_all(&self.reply)?)
+        self.stream.write_all(&self.reply)?;
+        Ok(self.stream.flush()?)
     }
 
     /// Tells the client why the connection ends, if it is known how.
@@ -317,9 +317,8 @@ impl<'s> Connection<'s> {
         } else if self.bytes.first().is_some_and(u8::is_ascii_uppercase) {
             let body = "This port speaks HBase's Thrift interface, not HTTP.\n";
             let len = body.len();
-            let mut stream = self.stream;
             let _ = write!(
-                stream,
+                self.stream,
                 "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n{body}"
             );
         }
@@ -331,13 +330,9 @@ impl<'s> Connection<'s> {
 
     /// Ends the sending side, and throws away for a moment what still comes: closing at once would take the answer back.
     fn drain(&mut self) {
-        let until = Instant::now() + DRAIN;
-        let mut waste = [0; 4096];
-        let mut stream = self.stream;
-        if stream.shutdown(Shutdown::Write).is_err() || stream.set_read_timeout(Some(DRAIN)).is_err() {
-            return;
+        if self.stream.end_sending().is_ok() {
+            self.stream.drain(Instant::now() + DRAIN);
         }
-        while Instant::now() < until && matches!(stream.read(&mut waste), Ok(read) if read > 0) {}
     }
 }
 
@@ -375,9 +370,14 @@ fn reply(
     let start = sink.out.len();
     sink.head(head.name, head.sequence, false);
     let result = sink.out.len();
+    gateway.figures.calls.fetch_add(1, Ordering::Relaxed);
     match gateway.answer(call, sink) {
         Ok(()) => sink.stop(),
         Err(fail) => {
+            gateway.figures.failed_calls.fetch_add(1, Ordering::Relaxed);
+            if matches!(fail, Fail::Denied(_)) {
+                gateway.figures.denied_calls.fetch_add(1, Ordering::Relaxed);
+            }
             let (id, message) = fail.thrown(throws);
             if throws == 0 {
                 sink.out.truncate(start);

@@ -13,6 +13,8 @@ pub(crate) enum Fail {
     Argument(String),
     /// `AlreadyExists`.
     Exists(String),
+    /// `IOError`: the client may not do this.
+    Denied(String),
 }
 
 impl From<Error> for Fail {
@@ -33,7 +35,9 @@ impl Fail {
         match self {
             Fail::Argument(message) if throws >= 2 => (2, message),
             Fail::Exists(message) if throws >= 3 => (3, message),
-            Fail::Io(message) | Fail::Argument(message) | Fail::Exists(message) => (1, message),
+            Fail::Io(message) | Fail::Argument(message) | Fail::Exists(message) | Fail::Denied(message) => {
+                (1, message)
+            }
         }
     }
 }

@@ -9,10 +9,12 @@ use esker_table::{
     AccessGroup, Check, Comparison, Family, Filter, ROW_LEN_MAX, Read, RowMutation, Schema, Table, Tables,
 };
 
+use crate::access::{Access, Action};
 use crate::fail::{Fail, Outcome};
 use crate::idl::{Append, BatchMutation, Call, ColumnDescriptor, Increment, Mutation, Scan};
 use crate::rows::{Rows, write_cells};
 use crate::scanners::Scanners;
+use crate::server::Counters;
 use crate::wire::{Kind, Sink};
 
 /// The timestamp that stands for the time of the call.
@@ -27,7 +29,12 @@ const REGION_VERSION: u8 = 1;
 /// The calls of a connection.
 pub(crate) struct Gateway<'s> {
     pub(crate) tables: &'s Tables,
+    /// `None`: each client may do everything.
+    pub(crate) access: Option<&'s dyn Access>,
+    /// The name in the client's certificate.
+    pub(crate) certificate: Option<Vec<u8>>,
     pub(crate) scanners: Scanners,
+    pub(crate) figures: &'s Counters,
     /// The address of the server, for regions.
     pub(crate) host: String,
     pub(crate) port: u16,
@@ -169,16 +176,28 @@ fn family_of(descriptor: &ColumnDescriptor<'_>) -> Outcome<Family> {
 }
 
 impl Gateway<'_> {
-    fn table(&self, name: &[u8]) -> Outcome<Table> {
+    /// Refuses what the client may not do with a table, whether there is one or not.
+    fn check(&self, action: Action, table: &str) -> Outcome<()> {
+        let Some(access) = self.access else { return Ok(()) };
+        access.check(self.certificate.as_deref(), action, table).map_err(Fail::Denied)
+    }
+
+    fn may_read(&self, table: &str) -> bool {
+        self.check(Action::Read, table).is_ok()
+    }
+
+    /// A table for which the client may do that.
+    fn table(&self, action: Action, name: &[u8]) -> Outcome<Table> {
         let Ok(name) = std::str::from_utf8(name) else {
             return Err(Fail::Io(format!("there is no table {:?}", name.escape_ascii().to_string())));
         };
+        self.check(action, name)?;
         Ok(self.tables.table(name)?)
     }
 
     /// The table that is meant by its name or by that of one of its regions: `table,start,number`.
-    fn table_or_region(&self, name: &[u8]) -> Outcome<Table> {
-        self.table(name.split(|byte| *byte == b',').next().unwrap_or_default())
+    fn table_or_region(&self, action: Action, name: &[u8]) -> Outcome<Table> {
+        self.table(action, name.split(|byte| *byte == b',').next().unwrap_or_default())
     }
 
     /// Does `call`, and writes the result's fields.
@@ -190,14 +209,15 @@ impl Gateway<'_> {
             Call::EnableTable { table } => self.set_enabled(table, true),
             Call::DisableTable { table } => self.set_enabled(table, false),
             Call::IsTableEnabled { table } => {
-                sink.field_bool(0, 0, self.table(table)?.is_enabled());
+                sink.field_bool(0, 0, self.table(Action::Read, table)?.is_enabled());
                 Ok(())
             }
             Call::Compact { name } | Call::MajorCompact { name } => {
-                Ok(self.table_or_region(name)?.compact()?)
+                Ok(self.table_or_region(Action::Admin, name)?.compact()?)
             }
             Call::GetTableNames {} => {
-                let names = self.tables.names();
+                let mut names = self.tables.names();
+                names.retain(|name| self.may_read(name));
                 sink.field(0, 0, Kind::List);
                 let count = sink.list(Kind::Bytes);
                 names.iter().for_each(|name| sink.bytes(name.as_bytes()));
@@ -212,21 +232,21 @@ impl Gateway<'_> {
             Call::GetTableRegions { table } => {
                 sink.field(0, 0, Kind::List);
                 let regions = sink.list(Kind::Struct);
-                if let Ok(table) = self.table(table) {
+                if let Ok(table) = self.table(Action::Read, table) {
                     self.region(&table.name(), sink);
                     sink.close(regions, 1);
                 }
                 Ok(())
             }
             Call::GetRegionInfo { row } => {
-                let table = self.table_or_region(row)?;
+                let table = self.table_or_region(Action::Read, row)?;
                 sink.field(0, 0, Kind::Struct);
                 self.region(&table.name(), sink);
                 Ok(())
             }
             Call::CreateTable { table, families } => self.create(table, &families),
             Call::DeleteTable { table } => {
-                let table = self.table(table)?;
+                let table = self.table(Action::Admin, table)?;
                 if table.is_enabled() {
                     let name = table.name();
                     return Err(Fail::Io(format!("the table {name:?} is enabled: disable it first")));
@@ -265,7 +285,7 @@ impl Gateway<'_> {
             Call::AtomicIncrement { table, row, column, amount } => {
                 let (family, qualifier) = parse_column(column)?;
                 let qualifier = qualifier.unwrap_or_default();
-                let sum = self.table(table)?.increment(row, &family, qualifier, amount)?;
+                let sum = self.table(Action::Update, table)?.increment(row, &family, qualifier, amount)?;
                 sink.field(0, 0, Kind::I64);
                 sink.i64(sum);
                 Ok(())
@@ -281,23 +301,23 @@ impl Gateway<'_> {
                     None => Check::absent(&family, qualifier),
                 };
                 let put = add(RowMutation::new(row), &[Mutation { is_delete: false, ..put }], false, LATEST)?;
-                sink.field_bool(0, 0, self.table(table)?.check_and_mutate(&[check], &put)?);
+                sink.field_bool(0, 0, self.table(Action::Update, table)?.check_and_mutate(&[check], &put)?);
                 Ok(())
             }
-            Call::DeleteAll { table, row, column } => {
-                Ok(self.table(table)?.mutate(&delete(RowMutation::new(row), column, LATEST)?)?)
-            }
-            Call::DeleteAllTs { table, row, column, timestamp } => {
-                Ok(self.table(table)?.mutate(&delete(RowMutation::new(row), column, timestamp)?)?)
-            }
+            Call::DeleteAll { table, row, column } => Ok(self
+                .table(Action::Write, table)?
+                .mutate(&delete(RowMutation::new(row), column, LATEST)?)?),
+            Call::DeleteAllTs { table, row, column, timestamp } => Ok(self
+                .table(Action::Write, table)?
+                .mutate(&delete(RowMutation::new(row), column, timestamp)?)?),
             Call::DeleteAllRow { table, row } => {
-                Ok(self.table(table)?.mutate(&RowMutation::new(row).delete_row())?)
+                Ok(self.table(Action::Write, table)?.mutate(&RowMutation::new(row).delete_row())?)
             }
             Call::DeleteAllRowTs { table, row, timestamp } => {
                 let row = RowMutation::new(row);
                 let row =
                     if timestamp == LATEST { row.delete_row() } else { row.delete_row_up_to(timestamp) };
-                Ok(self.table(table)?.mutate(&row)?)
+                Ok(self.table(Action::Write, table)?.mutate(&row)?)
             }
             Call::ScannerOpenWithScan { table, scan } => self.open_scan(table, &given(scan)?, sink),
             Call::ScannerOpen { table, start, columns } => {
@@ -343,12 +363,14 @@ impl Gateway<'_> {
                 sink.bytes(b"esker");
                 Ok(())
             }
-            Call::Grant {} | Call::Revoke {} => Err(Fail::Io("this server has no users".to_owned())),
+            Call::Grant {} | Call::Revoke {} => {
+                Err(Fail::Io("rights are not given by this interface".to_owned()))
+            }
         }
     }
 
     fn set_enabled(&self, table: &[u8], is_enabled: bool) -> Outcome<()> {
-        let table = self.table(table)?;
+        let table = self.table(Action::Admin, table)?;
         let name = table.name();
         match (table.is_enabled(), is_enabled) {
             (true, true) => Err(Fail::Io(format!("the table {name:?} is enabled"))),
@@ -359,8 +381,9 @@ impl Gateway<'_> {
     }
 
     fn table_states(&self, sink: &mut Sink) {
-        let tables: Vec<Table> =
-            self.tables.names().iter().filter_map(|name| self.tables.table(name).ok()).collect();
+        let names = self.tables.names();
+        let readable = names.iter().filter(|name| self.may_read(name));
+        let tables: Vec<Table> = readable.filter_map(|name| self.tables.table(name).ok()).collect();
         sink.field(0, 0, Kind::Map);
         if tables.is_empty() {
             return sink.no_pairs(Kind::Bytes, Kind::Bool);
@@ -374,7 +397,7 @@ impl Gateway<'_> {
     }
 
     fn column_descriptors(&self, table: &[u8], sink: &mut Sink) -> Outcome<()> {
-        let schema = self.table(table)?.schema();
+        let schema = self.table(Action::Read, table)?.schema();
         let families: Vec<&Family> = schema.groups().iter().flat_map(AccessGroup::families).collect();
         sink.field(0, 0, Kind::Map);
         if families.is_empty() {
@@ -429,6 +452,7 @@ impl Gateway<'_> {
 
     fn create(&self, table: &[u8], descriptors: &[ColumnDescriptor<'_>]) -> Outcome<()> {
         let name = text("the table's name", table)?;
+        self.check(Action::Admin, &name)?;
         if self.tables.table(&name).is_ok() {
             return Err(Fail::Exists("table name already in use".to_owned()));
         }
@@ -452,7 +476,7 @@ impl Gateway<'_> {
         let versions = u32::try_from(versions).ok().filter(|versions| *versions > 0);
         let versions = versions.ok_or_else(|| Fail::Io("maxVersions must be positive".to_owned()))?;
         let read = read_of(Some(&[column]), timestamp)?.versions(versions);
-        let scan = self.scan_row(&self.table(table)?, row, &read)?;
+        let scan = self.scan_row(&self.table(Action::Read, table)?, row, &read)?;
         sink.field(0, 0, Kind::List);
         let cells = sink.list(Kind::Struct);
         let count = write_cells(scan, sink, self.reply_len_max)?;
@@ -472,7 +496,7 @@ impl Gateway<'_> {
         timestamp: i64,
         sink: &mut Sink,
     ) -> Outcome<()> {
-        let (table, read) = (self.table(table)?, read_of(columns, timestamp)?);
+        let (table, read) = (self.table(Action::Read, table)?, read_of(columns, timestamp)?);
         sink.field(0, 0, Kind::List);
         let results = sink.list(Kind::Struct);
         let mut count = 0;
@@ -493,7 +517,7 @@ impl Gateway<'_> {
         timestamp: i64,
     ) -> Outcome<()> {
         let deletes = add(RowMutation::new(row), mutations, true, timestamp)?;
-        Ok(self.table(table)?.mutate(&add(deletes, mutations, false, timestamp)?)?)
+        Ok(self.table(Action::Write, table)?.mutate(&add(deletes, mutations, false, timestamp)?)?)
     }
 
     /// Of several rows, the puts come first.
@@ -506,13 +530,14 @@ impl Gateway<'_> {
                 }
             }
         }
-        Ok(self.table(table)?.mutate_rows(&rows)?)
+        Ok(self.table(Action::Write, table)?.mutate_rows(&rows)?)
     }
 
     fn increment(&self, increments: &[Increment<'_>]) -> Outcome<()> {
         for increment in increments {
             let (family, qualifier) = whole_column(increment.column)?;
-            self.table(increment.table)?.increment(increment.row, &family, qualifier, increment.amount)?;
+            let table = self.table(Action::Update, increment.table)?;
+            table.increment(increment.row, &family, qualifier, increment.amount)?;
         }
         Ok(())
     }
@@ -527,7 +552,7 @@ impl Gateway<'_> {
             let (family, qualifier) = whole_column(column)?;
             row = row.append(&family, qualifier, *value);
         }
-        let cells = self.table(append.table)?.update(&row)?;
+        let cells = self.table(Action::Update, append.table)?.update(&row)?;
         sink.field(0, 0, Kind::List);
         let count = sink.list(Kind::Struct);
         for cell in &cells {
@@ -543,8 +568,9 @@ impl Gateway<'_> {
 
     fn open(&mut self, table: &[u8], span: &Span<'_>, sink: &mut Sink) -> Outcome<()> {
         let read = read_of(span.columns, span.timestamp)?;
-        let scan = self.table(table)?.scan(span.start, span.stop, &read)?;
-        self.lease(Rows::new(scan), sink)
+        let table = self.table(Action::Read, table)?;
+        let scan = table.scan(span.start, span.stop, &read)?;
+        self.lease(&table, Rows::new(scan), sink)
     }
 
     fn open_scan(&mut self, table: &[u8], scan: &Scan<'_>, sink: &mut Sink) -> Outcome<()> {
@@ -552,18 +578,18 @@ impl Gateway<'_> {
         if let Some(filter) = scan.filter {
             read = read.filter(Filter::parse(filter)?);
         }
-        let table = self.table(table)?;
+        let table = self.table(Action::Read, table)?;
         let rows = if scan.is_reversed {
             table.scan_reversed(scan.start, scan.stop, &read)?
         } else {
             table.scan(scan.start, scan.stop, &read)?
         };
         let in_parts = Rows::new(rows).in_parts(u32::try_from(scan.batch).unwrap_or(0));
-        self.lease(in_parts.sorted(scan.sorts_columns), sink)
+        self.lease(&table, in_parts.sorted(scan.sorts_columns), sink)
     }
 
-    fn lease(&mut self, rows: Rows, sink: &mut Sink) -> Outcome<()> {
-        let id = self.scanners.add(rows).ok_or_else(|| {
+    fn lease(&mut self, table: &Table, rows: Rows, sink: &mut Sink) -> Outcome<()> {
+        let id = self.scanners.add(table.clone(), rows).ok_or_else(|| {
             Fail::Io("the connection has too many open scanners: close those that are read".to_owned())
         })?;
         sink.field(0, 0, Kind::I32);
@@ -572,6 +598,11 @@ impl Gateway<'_> {
     }
 
     fn next_rows(&mut self, id: i32, rows: u32, sink: &mut Sink) -> Outcome<()> {
+        if self.access.is_some() {
+            // The client's rights may have changed since it was opened.
+            let table = self.scanners.table(id).ok_or_else(|| no_scanner(id))?.name();
+            self.check(Action::Read, &table)?;
+        }
         let scanner = self.scanners.get(id).ok_or_else(|| no_scanner(id))?;
         sink.field(0, 0, Kind::List);
         let results = sink.list(Kind::Struct);

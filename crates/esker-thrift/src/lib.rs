@@ -9,6 +9,7 @@
 //! arrive, within limits, and what cannot be read ends that client's connection and nothing else. `docs/thrift.md` is for
 //! users.
 
+mod access;
 mod client;
 mod connection;
 mod fail;
@@ -19,10 +20,12 @@ mod idl;
 mod rows;
 mod scanners;
 mod server;
+mod stream;
 mod wire;
 
+pub use access::{Access, Action, Certificates};
 pub use client::{
     CallError, CallResult, CellRef, Change, Client, FamilyDescription, REPLY_LEN_MAX, RowCell, RowCells,
     RowChanges, ScanRequest, Thrown,
 };
-pub use server::{Config, Error, Server, Stopper};
+pub use server::{Config, Error, Figures, Server, Stopper};

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use esker_table::Table;
+
 use crate::rows::Rows;
 
 pub(crate) struct Scanners {
@@ -14,6 +16,7 @@ pub(crate) struct Scanners {
 }
 
 struct Leased {
+    table: Table,
     rows: Rows,
     used: Instant,
 }
@@ -33,8 +36,8 @@ impl Scanners {
         self.open.retain(|_, leased| now.duration_since(leased.used) < lease);
     }
 
-    /// Keeps a scanner, and gives it a number. `None`: there are too many.
-    pub(crate) fn add(&mut self, rows: Rows) -> Option<i32> {
+    /// Keeps a scanner of `table`, and gives it a number. `None`: there are too many.
+    pub(crate) fn add(&mut self, table: Table, rows: Rows) -> Option<i32> {
         self.end_leases();
         if self.open.len() >= self.open_max {
             return None;
@@ -44,8 +47,13 @@ impl Scanners {
         }
         let id = self.next;
         self.next = self.next.wrapping_add(1) & i32::MAX;
-        self.open.insert(id, Leased { rows, used: Instant::now() });
+        self.open.insert(id, Leased { table, rows, used: Instant::now() });
         Some(id)
+    }
+
+    /// The table of the scanner with this number.
+    pub(crate) fn table(&self, id: i32) -> Option<&Table> {
+        self.open.get(&id).map(|leased| &leased.table)
     }
 
     /// The scanner with this number, whose lease begins anew.

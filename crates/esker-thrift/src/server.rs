@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use esker_table::Tables;
 
+use crate::access::{Access, Certificates};
 use crate::connection::{Connection, Limits};
 use crate::gateway::Gateway;
 use crate::scanners::Scanners;
+use crate::stream::Stream;
 
 /// How much a thread's stack may grow; memory is taken as it does.
 const STACK: usize = 1 << 20;
@@ -25,8 +27,14 @@ const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// How a server of tables behaves.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where it listens. Only clients of this machine can be served: they have no users and no passwords.
+    /// Where it listens.
     pub listen: SocketAddr,
+    /// What clients may do; `None`: everything.
+    pub access: Option<Arc<dyn Access>>,
+    /// Encrypts connections.
+    pub certificates: Option<Arc<dyn Certificates>>,
+    /// Whether other machines may reach the address: `access` then must let nobody do anything who is unknown.
+    pub is_public: bool,
     /// The most connections at once; one more is closed at once.
     pub connections_max: usize,
     /// The longest message of a client, and the longest answer, in bytes.
@@ -47,6 +55,9 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9090)),
+            access: None,
+            certificates: None,
+            is_public: false,
             connections_max: 1000,
             message_len_max: 64 << 20,
             messages_len_max: 256 << 20,
@@ -63,12 +74,12 @@ impl Config {
     /// # Errors
     /// `Address` when other machines could reach the address.
     pub fn check(&self) -> Result<(), Error> {
-        if self.listen.ip().is_loopback() {
+        if self.listen.ip().is_loopback() || (self.is_public && self.access.is_some()) {
             return Ok(());
         }
         let listen = self.listen;
         Err(Error::Address(format!(
-            "{listen} can be reached from other machines, and clients of this interface have no users: \
+            "{listen} can be reached from other machines, and nothing tells who their clients are: \
              listen at 127.0.0.1 or [::1]"
         )))
     }
@@ -116,10 +127,42 @@ pub struct Stopper {
     listener: Arc<TcpListener>,
 }
 
+/// What a server has done since its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Figures {
+    /// Connections that are open.
+    pub open_connections: u64,
+    /// Connections that were served, open ones too.
+    pub connections: u64,
+    /// Connections closed because there were too many.
+    pub refused_connections: u64,
+    /// TLS handshakes that have failed.
+    pub failed_handshakes: u64,
+    /// Calls of known methods.
+    pub calls: u64,
+    /// Those of them that threw something.
+    pub failed_calls: u64,
+    /// Those of them that the client's rights did not allow.
+    pub denied_calls: u64,
+}
+
+/// What is counted for [`Figures`].
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) connections: AtomicU64,
+    pub(crate) refused_connections: AtomicU64,
+    pub(crate) failed_handshakes: AtomicU64,
+    pub(crate) calls: AtomicU64,
+    pub(crate) failed_calls: AtomicU64,
+    pub(crate) denied_calls: AtomicU64,
+}
+
 struct Shared {
     tables: Tables,
     config: Config,
     limits: Limits,
+    figures: Counters,
     is_ending: AtomicBool,
     connections: Mutex<BTreeMap<u64, Arc<TcpStream>>>,
     fewer: Condvar,
@@ -142,7 +185,8 @@ impl Shared {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(&self, stream: &TcpStream, address: SocketAddr) {
+    fn serve(&self, socket: &TcpStream, address: SocketAddr) {
+        let stream = socket;
         let prepared = stream
             .set_nodelay(true)
             .and_then(|()| stream.set_write_timeout(Some(self.config.message_time)))
@@ -151,8 +195,22 @@ impl Shared {
         if prepared.is_err() {
             return;
         }
+        let (stream, certificate) = match &self.config.certificates {
+            None => (Stream::Plain(stream), None),
+            Some(certificates) => match Stream::tls(stream, &**certificates) {
+                Ok(begun) => begun,
+                Err(error) => {
+                    self.figures.failed_handshakes.fetch_add(1, Ordering::Relaxed);
+                    tracing::debug!(error = error.to_string(), "a TLS handshake has failed");
+                    return;
+                }
+            },
+        };
         let gateway = Gateway {
             tables: &self.tables,
+            access: self.config.access.as_deref(),
+            certificate,
+            figures: &self.figures,
             scanners: Scanners::new(self.config.scanners_max, self.config.scanner_lease),
             host: address.ip().to_string(),
             port: address.port(),
@@ -161,7 +219,7 @@ impl Shared {
         };
         if let Some(why) = Connection::new(stream, &self.limits, gateway).run() {
             let client =
-                stream.peer_addr().map_or_else(|_| "unknown".to_owned(), |client| client.to_string());
+                socket.peer_addr().map_or_else(|_| "unknown".to_owned(), |client| client.to_string());
             tracing::warn!(client, why, "closed a connection");
         }
     }
@@ -203,6 +261,7 @@ impl Server {
             tables,
             config,
             limits,
+            figures: Counters::default(),
             is_ending: AtomicBool::new(false),
             connections: Mutex::default(),
             fewer: Condvar::new(),
@@ -251,10 +310,12 @@ impl Server {
         {
             let mut connections = self.shared.connections();
             if connections.len() >= self.shared.config.connections_max {
+                self.shared.figures.refused_connections.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(connections = connections.len(), "closed a connection: there are too many");
                 return;
             }
             connections.insert(number, Arc::clone(&stream));
+            self.shared.figures.connections.fetch_add(1, Ordering::Relaxed);
         }
         let entry = Entry { shared: Arc::clone(&self.shared), number };
         let address = self.address;
@@ -296,6 +357,21 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 impl Stopper {
+    /// What the server has done.
+    pub fn figures(&self) -> Figures {
+        let counters = &self.shared.figures;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Figures {
+            open_connections: self.shared.connections().len() as u64,
+            connections: read(&counters.connections),
+            refused_connections: read(&counters.refused_connections),
+            failed_handshakes: read(&counters.failed_handshakes),
+            calls: read(&counters.calls),
+            failed_calls: read(&counters.failed_calls),
+            denied_calls: read(&counters.denied_calls),
+        }
+    }
+
     /// Tells the server to end.
     pub fn stop(&self) {
         self.shared.is_ending.store(true, Ordering::Release);

@@ -28,6 +28,16 @@ pub(crate) struct Serve {
     /// Serve /metrics, /health and /ready here. May be given several times. Without --resp and --http: 127.0.0.1:8080
     #[arg(long, value_name = "ADDR", value_delimiter = ' ')]
     pub(crate) http: Vec<Address>,
+    /// Serve the store's tables to HBase's Thrift clients here: HOST:PORT, or tls://HOST:PORT with the certificates below
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) thrift: Option<Address>,
+    /// HBase's clients are this user of ACL, unless their certificate names one. Without it, only clients of this machine can
+    /// come without a certificate; they are the user `default`, if that needs no password
+    #[arg(long, value_name = "NAME")]
+    pub(crate) thrift_user: Option<String>,
+    /// Answer repeated reads of tables from so much memory, of what --memory gives, until what they read is written
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) query_cache: Option<usize>,
     /// What the reply to a write promises: `process` (it survives the death of the process), `power` (and power loss),
     /// or `every=10ms` (and power loss after this time)
     #[arg(long, value_name = "WHEN", default_value = "process")]

@@ -1,7 +1,10 @@
-//! `serve`: serves the store to Redis clients until it is told to end.
+//! `serve`: serves the store to Redis clients, and its tables to HBase's, until it is told to end.
+
+mod tables;
 
 use std::cell::RefCell;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -23,24 +26,40 @@ const ENDS_WITHIN: Duration = Duration::from_secs(15);
 
 pub(crate) fn run(global: &Global, args: &Serve) -> Outcome {
     let _log = Log::start_server("serve", global, args.log_format, args.log_level)?;
-    let config = config(global, args)?;
+    let mut config = config(global, args)?;
     config.check().map_err(failure)?;
+    let plan = tables::Plan::of(args)?;
     let events = StoreEvents::default();
-    let opened = store::patiently(global, || {
-        Ok(Db::open(&global.db, store::options(global).listener(events.clone())))
-    })?;
-    let db = opened.map_err(|error| store::opening(global, error))?;
+    let options = store::options(global).listener(events.clone());
+    let (db, bound) = match plan {
+        None => {
+            let opened = store::patiently(global, || Ok(Db::open(&global.db, options.clone())))?;
+            (opened.map_err(|error| store::opening(global, error))?, None)
+        }
+        Some(plan) => {
+            let tables = store::tables_with(global, options, args.query_cache.unwrap_or(0))?;
+            let bound = plan.bind(&tables, config.durability)?;
+            config.beside = Some(bound.beside(&tables));
+            (tables.db().clone(), Some(bound))
+        }
+    };
+    let thrift = bound.as_ref().map(tables::Bound::address);
     let mut printed = Ok(());
+    let mut started = None;
     let signals = Rc::new(RefCell::new(None));
     let ready = |addresses: &Addresses| {
         // Whoever hears that the server is ready may end it.
         *signals.borrow_mut() = signal(SignalKind::terminate())
             .and_then(|term| Ok((term, signal(SignalKind::interrupt())?)))
             .ok();
-        printed = print(addresses);
+        started = bound.map(tables::Bound::start);
+        printed = print(addresses, thrift);
         supervisor::tell("READY=1");
     };
     let served = serve(&db, &events, config, ready, end(Rc::clone(&signals)));
+    if let Some(serving) = started.transpose()? {
+        serving.end();
+    }
     printed.map_err(|error| Failure::output(&"standard output", &error))?;
     served.map_err(failure)?;
     db.close()?;
@@ -58,7 +77,8 @@ fn failure(error: ServeError) -> Failure {
 
 /// Fails if some settings contradict each other, or a password cannot be read.
 pub(crate) fn check(args: &Serve) -> Outcome<()> {
-    security(&args.security).map(drop)
+    security(&args.security)?;
+    tables::Plan::of(args).map(drop)
 }
 
 fn config(global: &Global, args: &Serve) -> Outcome<Config> {
@@ -82,10 +102,11 @@ fn config(global: &Global, args: &Serve) -> Outcome<Config> {
 }
 
 /// Says where the server listens.
-fn print(addresses: &Addresses) -> std::io::Result<()> {
+fn print(addresses: &Addresses, thrift: Option<SocketAddr>) -> std::io::Result<()> {
     let resp = addresses.resp.iter().map(|address| format!("resp {address}\n"));
     let http = addresses.http.iter().map(|address| format!("http {address}\n"));
-    let lines: String = resp.chain(http).collect();
+    let thrift = thrift.map(|address| format!("thrift {address}\n"));
+    let lines: String = resp.chain(http).chain(thrift).collect();
     let mut out = std::io::stdout().lock();
     out.write_all(format!("{lines}ready\n").as_bytes()).and_then(|()| out.flush())
 }

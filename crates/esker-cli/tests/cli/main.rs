@@ -27,6 +27,7 @@ mod readme;
 mod serve;
 mod serve_chaos;
 mod serve_histories;
+mod serve_tables;
 mod server_docs;
 mod sessions;
 mod shell;

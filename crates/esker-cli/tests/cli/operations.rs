@@ -19,7 +19,7 @@ fn ops(name: &str) -> PathBuf {
 }
 
 /// The body of the answer to `GET path`.
-fn get(serving: &Serving, path: &str) -> String {
+pub(crate) fn get(serving: &Serving, path: &str) -> String {
     let Address::Tcp(host, port) = &serving.http[0] else { panic!("{:?}", serving.http) };
     let mut stream = TcpStream::connect((host.as_str(), *port)).unwrap();
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -20,6 +21,8 @@ pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) addresses: Vec<Address>,
     pub(crate) http: Vec<Address>,
+    /// Where tables are served.
+    pub(crate) thrift: Option<SocketAddr>,
 }
 
 impl Drop for Serving {
@@ -44,7 +47,7 @@ pub(crate) fn serve_by(mut command: Command, dir: &Path, options: &str) -> Servi
 /// Runs `command`, which serves at a port and a Unix socket.
 pub(crate) fn serving(dir: &Path, mut command: Command) -> Serving {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    let (mut addresses, mut http) = (Vec::new(), Vec::new());
+    let (mut addresses, mut http, mut thrift) = (Vec::new(), Vec::new(), None);
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
         if line == "ready" {
@@ -54,13 +57,17 @@ pub(crate) fn serving(dir: &Path, mut command: Command) -> Serving {
             http.push(address.parse().unwrap());
             continue;
         }
+        if let Some(address) = line.strip_prefix("thrift ") {
+            thrift = Some(address.parse().unwrap());
+            continue;
+        }
         addresses.push(match line.strip_prefix("resp ").unwrap().parse().unwrap() {
             Address::Unix(path) => Address::Unix(dir.join(path)),
             address => address,
         });
     }
     assert!(addresses.len() >= 2, "the server has ended");
-    Serving { child, addresses, http }
+    Serving { child, addresses, http, thrift }
 }
 
 impl Serving {

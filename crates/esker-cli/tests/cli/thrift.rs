@@ -11,7 +11,7 @@ use crate::support::{esker, esker_in};
 
 #[path = "../../../esker-thrift/tests/gateway/client.rs"]
 #[allow(dead_code, reason = "the gateway's own tests use the rest")]
-mod client;
+pub(crate) mod client;
 
 pub(crate) struct Serving {
     child: Child,

@@ -159,8 +159,8 @@ fn tables_are_made_listed_disabled_and_dropped() {
         }
         assert_eq!(client.call("getThriftServerType", &[]), Ok(Some(Value::I32(1))));
         assert_eq!(client.call("getClusterId", &[]), Ok(Some(text("esker"))));
-        thrown(client.call("grant", &[]), IO, "no users");
-        thrown(client.call("revoke", &[]), IO, "no users");
+        thrown(client.call("grant", &[]), IO, "rights are not given");
+        thrown(client.call("revoke", &[]), IO, "rights are not given");
     }
 }
 

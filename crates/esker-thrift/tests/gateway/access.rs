@@ -1,0 +1,317 @@
+//! Rights, and connections through TLS.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use esker_table::Tables;
+use esker_thrift::{Access, Action, Certificates, Config, Server};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+
+use crate::client::{Client, FORMS, Value, message, text, texts};
+use crate::{Serving, serve_with};
+
+/// What is allowed, of all tables but `secret`; and what was asked.
+#[derive(Debug, Default)]
+struct Rights {
+    allowed: Mutex<Vec<Action>>,
+    asked: Mutex<Vec<(Option<Vec<u8>>, Action)>>,
+}
+
+impl Rights {
+    fn allow(&self, actions: &[Action]) {
+        *self.allowed.lock().unwrap() = actions.to_vec();
+    }
+}
+
+impl Access for Rights {
+    fn check(&self, certificate: Option<&[u8]>, action: Action, table: &str) -> Result<(), String> {
+        self.asked.lock().unwrap().push((certificate.map(<[u8]>::to_vec), action));
+        let is_allowed = table != "secret" && self.allowed.lock().unwrap().contains(&action);
+        if is_allowed { Ok(()) } else { Err(format!("not allowed: {action:?} {table}")) }
+    }
+}
+
+const ALL: [Action; 4] = [Action::Read, Action::Write, Action::Update, Action::Admin];
+
+fn guarded() -> (Arc<Rights>, Serving) {
+    let rights = Arc::new(Rights::default());
+    let access: Arc<dyn Access> = rights.clone();
+    (rights, serve_with(&Config { access: Some(access), ..Config::default() }))
+}
+
+fn record(fields: &[(i16, Value)]) -> Value {
+    Value::Struct(fields.to_vec())
+}
+
+/// A method, what it does, and arguments.
+type Method = (&'static str, Action, Vec<(i16, Value)>);
+
+/// Each method that is about a table, with arguments for the table `t`.
+fn methods() -> Vec<Method> {
+    let (table, row, column) = (text("t"), text("r"), text("f:q"));
+    let list = |value: &Value| Value::List(vec![value.clone()]);
+    let put = record(&[(2, column.clone()), (3, text("1"))]);
+    let increment = record(&[(1, table.clone()), (2, row.clone()), (3, text("f:n")), (4, Value::I64(1))]);
+    let batch = record(&[(1, row.clone()), (2, list(&put))]);
+    let append = record(&[(1, table.clone()), (2, row.clone()), (3, list(&column)), (4, list(&text("x")))]);
+    let with = |more: &[(i16, Value)]| [&[(1, table.clone())], more].concat();
+    let of_row = |more: &[(i16, Value)]| with(&[&[(2, row.clone())], more].concat());
+    let rows = |more: &[(i16, Value)]| with(&[&[(2, list(&row))], more].concat());
+    let (columns, now) = (list(&column), Value::I64(i64::MAX));
+    use Action::{Admin, Read, Update, Write};
+    vec![
+        ("createTable", Admin, with(&[(2, list(&record(&[(1, text("f:"))])))])),
+        ("isTableEnabled", Read, with(&[])),
+        ("getColumnDescriptors", Read, with(&[])),
+        ("getRegionInfo", Read, vec![(1, text("t,,1"))]),
+        ("mutateRow", Write, of_row(&[(3, list(&put))])),
+        ("mutateRowTs", Write, of_row(&[(3, list(&put)), (4, now.clone())])),
+        ("mutateRows", Write, with(&[(2, list(&batch))])),
+        ("mutateRowsTs", Write, with(&[(2, list(&batch)), (3, now.clone())])),
+        ("get", Read, of_row(&[(3, column.clone())])),
+        ("getVer", Read, of_row(&[(3, column.clone()), (4, Value::I32(1))])),
+        ("getVerTs", Read, of_row(&[(3, column.clone()), (4, now.clone()), (5, Value::I32(1))])),
+        ("getRow", Read, of_row(&[])),
+        ("getRowWithColumns", Read, of_row(&[(3, columns.clone())])),
+        ("getRowTs", Read, of_row(&[(3, now.clone())])),
+        ("getRowWithColumnsTs", Read, of_row(&[(3, columns.clone()), (4, now.clone())])),
+        ("getRows", Read, rows(&[])),
+        ("getRowsWithColumns", Read, rows(&[(3, columns.clone())])),
+        ("getRowsTs", Read, rows(&[(3, now.clone())])),
+        ("getRowsWithColumnsTs", Read, rows(&[(3, columns.clone()), (4, now.clone())])),
+        ("atomicIncrement", Update, of_row(&[(3, text("f:n")), (4, Value::I64(1))])),
+        ("increment", Update, vec![(1, increment.clone())]),
+        ("incrementRows", Update, vec![(1, list(&increment))]),
+        ("append", Update, vec![(1, append)]),
+        ("checkAndPut", Update, of_row(&[(3, column.clone()), (5, text("1")), (6, put)])),
+        ("scannerOpenWithScan", Read, with(&[(2, record(&[]))])),
+        ("scannerOpen", Read, with(&[(2, text(""))])),
+        ("scannerOpenWithStop", Read, with(&[(2, text("")), (3, text("z"))])),
+        ("scannerOpenWithPrefix", Read, with(&[(2, text("r"))])),
+        ("scannerOpenTs", Read, with(&[(2, text("")), (4, now.clone())])),
+        ("scannerOpenWithStopTs", Read, with(&[(2, text("")), (3, text("z")), (5, now.clone())])),
+        ("deleteAll", Write, of_row(&[(3, column.clone())])),
+        ("deleteAllTs", Write, of_row(&[(3, column), (4, now.clone())])),
+        ("deleteAllRow", Write, of_row(&[])),
+        ("deleteAllRowTs", Write, of_row(&[(3, now)])),
+        ("compact", Admin, with(&[])),
+        ("majorCompact", Admin, with(&[])),
+        ("disableTable", Admin, with(&[])),
+        ("enableTable", Admin, with(&[])),
+        ("disableTable", Admin, with(&[])),
+        ("deleteTable", Admin, with(&[])),
+    ]
+}
+
+#[test]
+fn each_method_needs_the_right_to_do_what_it_does_and_no_other() {
+    let (rights, serving) = guarded();
+    let mut client = Client::new(serving.address, FORMS[0]);
+    let mut names = BTreeSet::new();
+    for (name, action, arguments) in methods() {
+        names.insert(name);
+        rights.allow(&ALL.into_iter().filter(|other| *other != action).collect::<Vec<_>>());
+        let refused = client.call(name, &arguments);
+        assert_eq!(refused, Err((1, format!("not allowed: {action:?} t"))), "{name}");
+        rights.allow(&[action]);
+        let allowed = client.call(name, &arguments);
+        assert!(allowed.is_ok(), "{name}: {allowed:?}");
+    }
+    // The others: four about scanners and their numbers, three that list tables, four that are about none.
+    assert_eq!(names.len() + 3 + 3 + 4, 49);
+}
+
+#[test]
+fn what_may_not_be_read_is_not_listed_and_scanners_stop_when_a_right_is_taken() {
+    let (rights, serving) = guarded();
+    rights.allow(&ALL);
+    let mut client = Client::new(serving.address, FORMS[0]);
+    for (name, _, arguments) in methods().into_iter().take(5) {
+        assert!(client.call(name, &arguments).is_ok(), "{name}");
+    }
+    assert_eq!(client.call("getTableNames", &[]), Ok(Some(texts(["t"]))));
+    let Ok(Some(Value::List(regions))) = client.call("getTableRegions", &[(1, text("t"))]) else { panic!() };
+    assert_eq!(regions.len(), 1);
+    let id = client.call("scannerOpen", &[(1, text("t"))]).unwrap().unwrap();
+    rights.allow(&[Action::Write, Action::Update, Action::Admin]);
+    assert_eq!(client.call("getTableNames", &[]), Ok(Some(Value::List(vec![]))));
+    assert_eq!(client.call("getTableNamesWithIsTableEnabled", &[]), Ok(Some(Value::Map(vec![]))));
+    assert_eq!(client.call("getTableRegions", &[(1, text("t"))]), Ok(Some(Value::List(vec![]))));
+    for name in ["scannerGet", "scannerGetList"] {
+        let refused = client.call(name, &[(1, id.clone()), (2, Value::I32(1))]);
+        assert_eq!(refused, Err((1, "not allowed: Read t".to_owned())));
+    }
+    rights.allow(&ALL);
+    let Ok(Some(Value::List(rows))) = client.call("scannerGet", &[(1, id)]) else { panic!() };
+    assert_eq!(rows.len(), 1);
+    // Nothing tells whether there is a table that may not be touched.
+    for name in ["createTable", "deleteTable", "getColumnDescriptors", "deleteAllRow"] {
+        let Err((1, message)) = client.call(name, &[(1, text("secret")), (2, Value::List(vec![]))]) else {
+            panic!()
+        };
+        assert!(message.contains("not allowed"), "{name}: {message}");
+    }
+    let figures = serving.stopper.figures();
+    assert_eq!((figures.denied_calls, figures.open_connections), (6, 1));
+}
+
+/// Certificates of an authority.
+#[derive(Debug)]
+struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    server: Arc<ServerConfig>,
+    provider: Arc<CryptoProvider>,
+}
+
+fn named(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
+}
+
+impl Authority {
+    fn new() -> Arc<Authority> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut params = named("authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(issuer.der().clone()).unwrap();
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+        let verifier = verifier.allow_unauthenticated().build().unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate = named("server").signed_by(&key, &issuer).unwrap();
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let server = builder
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![certificate.der().clone()], key_of(&key))
+            .unwrap();
+        Arc::new(Authority { issuer, server: Arc::new(server), provider })
+    }
+
+    /// A connection, with a certificate for `name` if there is one.
+    fn connect(&self, serving: &Serving, name: Option<&str>) -> StreamOwned<ClientConnection, TcpStream> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.issuer.der().clone()).unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider));
+        let builder = builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+        let config = match name {
+            None => builder.with_no_client_auth(),
+            Some(name) => {
+                let key = KeyPair::generate().unwrap();
+                let certificate = named(name).signed_by(&key, &self.issuer).unwrap();
+                builder.with_client_auth_cert(vec![certificate.der().clone()], key_of(&key)).unwrap()
+            }
+        };
+        let name = ServerName::try_from("localhost").unwrap();
+        let session = ClientConnection::new(Arc::new(config), name).unwrap();
+        let stream = TcpStream::connect(serving.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        StreamOwned::new(session, stream)
+    }
+}
+
+fn key_of(key: &KeyPair) -> PrivateKeyDer<'static> {
+    PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap()
+}
+
+impl Certificates for Authority {
+    fn config(&self) -> Option<Arc<ServerConfig>> {
+        Some(Arc::clone(&self.server))
+    }
+
+    /// Enough for a test: the certificate holds the name as it is.
+    fn name_of_client(&self, session: &ServerConnection) -> Option<Vec<u8>> {
+        let certificate = session.peer_certificates()?.first()?;
+        let has = |name: &str| certificate.windows(name.len()).any(|part| part == name.as_bytes());
+        ["ann", "bob"].into_iter().find(|name| has(name)).map(|name| name.as_bytes().to_vec())
+    }
+}
+
+fn encrypted() -> (Arc<Authority>, Arc<Rights>, Serving) {
+    let (authority, rights) = (Authority::new(), Arc::new(Rights::default()));
+    let (access, certificates): (Arc<dyn Access>, Arc<dyn Certificates>) =
+        (rights.clone(), authority.clone());
+    let config = Config { access: Some(access), certificates: Some(certificates), ..Config::default() };
+    (authority, rights, serve_with(&config))
+}
+
+/// Asks for a row of a table that there is not, and returns whether the answer has come.
+fn asks(stream: &mut (impl Read + Write)) -> bool {
+    let call = message(FORMS[1], "getRow", 1, &[(1, text("none")), (2, Value::Bytes(vec![b'r'; 60_000]))]);
+    let mut len = [0; 4];
+    if stream.write_all(&call).is_err() || stream.read_exact(&mut len).is_err() {
+        return false;
+    }
+    let mut answer = vec![0; u32::from_be_bytes(len) as usize];
+    stream.read_exact(&mut answer).unwrap();
+    answer.windows(16).any(|part| part == b"there is no tabl")
+}
+
+#[test]
+fn the_name_in_a_certificate_is_who_a_client_is() {
+    let (authority, rights, serving) = encrypted();
+    rights.allow(&ALL);
+    let known = [Some("ann"), Some("bob"), None];
+    for name in known {
+        let mut stream = authority.connect(&serving, name);
+        assert!((0..3).all(|_| asks(&mut stream)), "{name:?}");
+        // The server says that it ends, too.
+        stream.conn.send_close_notify();
+        stream.flush().unwrap();
+        stream.sock.shutdown(std::net::Shutdown::Write).unwrap();
+    }
+    let asked: BTreeSet<Option<Vec<u8>>> =
+        rights.asked.lock().unwrap().iter().map(|(name, _)| name.clone()).collect();
+    assert_eq!(asked, known.map(|name| name.map(|name| name.as_bytes().to_vec())).into());
+}
+
+#[test]
+fn what_is_no_handshake_hurts_nobody_else() {
+    let (authority, rights, serving) = encrypted();
+    rights.allow(&ALL);
+    let mut silent = TcpStream::connect(serving.address).unwrap();
+    silent.write_all(&[0x16, 3, 1]).unwrap();
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &message(FORMS[0], "getTableNames", 1, &[]), &[0x16; 5000]]
+    {
+        let mut stream = TcpStream::connect(serving.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let _ = stream.write_all(bytes);
+        // It ends, whatever it says before.
+        let _ = stream.read_to_end(&mut Vec::new());
+        assert!(asks(&mut authority.connect(&serving, None)));
+    }
+    let until = Instant::now() + Duration::from_secs(20);
+    while serving.stopper.figures().failed_handshakes < 3 {
+        assert!(Instant::now() < until, "{:?}", serving.stopper.figures());
+        std::thread::yield_now();
+    }
+    // One within a handshake does not keep the server from ending.
+    let mut serving = serving;
+    let begun = Instant::now();
+    serving.end();
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    drop(silent);
+}
+
+#[test]
+fn other_machines_reach_only_a_server_that_knows_its_clients() {
+    let access: Arc<dyn Access> = Arc::new(Rights::default());
+    let listen = "0.0.0.0:0".parse().unwrap();
+    for (is_public, access, is_allowed) in
+        [(true, Some(access.clone()), true), (false, Some(access), false), (true, None, false)]
+    {
+        let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
+        let bound = Server::bind(tables, Config { listen, access, is_public, ..Config::default() });
+        assert_eq!(bound.is_ok(), is_allowed, "{bound:?}");
+    }
+}
