@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use esker_table::{Check, RowMutation, Scan, Schema};
+use esker_table::{Check, DeleteKind, RowMutation, Scan, ScanCounts, Schema};
 
 use crate::error::{Error, Result};
-use crate::plan::{Plan, check_families};
+use crate::plan::{Plan, ShownDeletes, check_families};
 use crate::statement::{Action, Column, Columns, Condition, Delete, DeleteTime, NewCell, Qualifiers, Select};
 use crate::tables::{Cells, Tables};
 
@@ -101,7 +101,8 @@ impl Tables for esker_table::Tables {
         } else {
             opened.scan_spans(spans, &read)?
         };
-        Ok(Box::new(Scanned(scan)))
+        let deletes = ShownDeletes::of(select)?;
+        Ok(Box::new(Scanned { scan, deletes }))
     }
 
     fn explain(&self, table: &str, select: &Select) -> Result<Vec<String>> {
@@ -124,31 +125,53 @@ impl Tables for esker_table::Tables {
 }
 
 /// The cells of a scan.
-struct Scanned(Scan);
+struct Scanned {
+    scan: Scan,
+    /// The filter is not asked about deletes.
+    deletes: ShownDeletes,
+}
 
 impl Cells for Scanned {
     fn advance(&mut self) -> Result<bool> {
-        Ok(self.0.advance()?)
+        while self.scan.advance()? {
+            let Scanned { scan, deletes } = &*self;
+            if scan.delete().is_none_or(|kind| deletes.has(kind, scan.family(), scan.qualifier())) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn count(&mut self) {
+        self.scan.count();
+    }
+
+    fn counts(&self) -> Option<ScanCounts> {
+        Some(self.scan.counts())
+    }
+
+    fn delete(&self) -> Option<DeleteKind> {
+        self.scan.delete()
     }
 
     fn row(&self) -> &[u8] {
-        self.0.row()
+        self.scan.row()
     }
 
     fn family(&self) -> &str {
-        self.0.family()
+        self.scan.family()
     }
 
     fn qualifier(&self) -> &[u8] {
-        self.0.qualifier()
+        self.scan.qualifier()
     }
 
     fn timestamp(&self) -> i64 {
-        self.0.timestamp()
+        self.scan.timestamp()
     }
 
     fn value(&self) -> Result<Cow<'_, [u8]>> {
-        match self.0.value() {
+        match self.scan.value() {
             Some(value) => Ok(value.bytes()?),
             None => Ok(Cow::default()),
         }

@@ -355,8 +355,10 @@ impl<'a> Parser<'a> {
             b"CHECK" => self.check(),
             b"SELECT" => self.select().map(|select| Statement::Select(Box::new(select))),
             b"EXPLAIN" => {
+                let is_analyzed = self.eat("ANALYZE")?;
                 self.need(&["SELECT"])?;
-                self.select().map(|select| Statement::Explain(Box::new(select)))
+                let select = Box::new(self.select()?);
+                Ok(Statement::Explain { select, is_analyzed })
             }
             b"LOAD" => self.load(),
             b"DUMP" => self.dump(),

@@ -10,7 +10,7 @@
 use core::ops::Range;
 use std::collections::BTreeSet;
 
-use esker_table::{AccessGroup, Comparator, Comparison, Family, Filter, Read, Schema, Span};
+use esker_table::{AccessGroup, Comparator, Comparison, DeleteKind, Family, Filter, Read, Schema, Span};
 
 use crate::error::{Error, Result};
 use crate::print::quoted;
@@ -51,6 +51,60 @@ pub(crate) fn regexp(pattern: &[u8], patterns: &mut usize) -> Result<Comparator>
     let text = std::str::from_utf8(pattern)
         .map_err(|_| Error::Impossible(format!("the regular expression {} is not UTF-8", quoted(pattern))))?;
     Ok(Comparator::regex(text)?)
+}
+
+/// Columns, and the expression of their qualifiers if there is one.
+pub(crate) struct Tested {
+    pub(crate) columns: Columns,
+    pattern: Option<Comparator>,
+}
+
+impl Tested {
+    pub(crate) fn new(columns: &Columns, patterns: &mut usize) -> Result<Tested> {
+        let pattern = match &columns.qualifiers {
+            Qualifiers::Regexp(pattern) => Some(regexp(pattern, patterns)?),
+            _ => None,
+        };
+        Ok(Tested { columns: columns.clone(), pattern })
+    }
+
+    /// Whether a column is one of them.
+    pub(crate) fn has(&self, family: &str, qualifier: &[u8]) -> bool {
+        self.columns.family == family
+            && match (&self.columns.qualifiers, &self.pattern) {
+                (_, Some(pattern)) => pattern.is_match(qualifier),
+                (Qualifiers::Exactly(exactly), _) => *exactly == qualifier,
+                (Qualifiers::Prefix(prefix), _) => qualifier.starts_with(prefix),
+                (Qualifiers::All | Qualifiers::Regexp(_), _) => true,
+            }
+    }
+}
+
+/// Which deletes a query shows, of those in the rows that it shows.
+pub(crate) struct ShownDeletes {
+    /// None: those of all columns.
+    columns: Vec<Tested>,
+    /// Whether it asks for values, which deletes do not have.
+    asks_values: bool,
+}
+
+impl ShownDeletes {
+    pub(crate) fn of(select: &Select) -> Result<ShownDeletes> {
+        let mut patterns = 0;
+        let columns = select.columns.iter().map(|columns| Tested::new(columns, &mut patterns));
+        let asks_values = select.terms.iter().any(|term| matches!(term, Term::ValueRegexp(_)));
+        Ok(ShownDeletes { columns: columns.collect::<Result<_>>()?, asks_values })
+    }
+
+    /// Whether it shows a delete: if there may be a cell among those that it asks for that the delete hides.
+    pub(crate) fn has(&self, kind: DeleteKind, family: &str, qualifier: &[u8]) -> bool {
+        let has = |tested: &Tested| match kind {
+            DeleteKind::Row => true,
+            DeleteKind::Family => tested.columns.family == family,
+            DeleteKind::Column | DeleteKind::Version => tested.has(family, qualifier),
+        };
+        !self.asks_values && (self.columns.is_empty() || self.columns.iter().any(has))
+    }
 }
 
 /// The part of `time` that is in the interval.
@@ -214,6 +268,9 @@ impl Plan {
         }
         if select.options.keys_only {
             read = read.keys_only();
+        }
+        if select.options.return_deletes {
+            read = read.with_deletes();
         }
         Ok(Plan { spans, read, is_reversed: select.options.reversed, families, places, tests, time })
     }

@@ -11,12 +11,13 @@ use crate::statement::{
 };
 
 /// The words of the language that may stand where a name may, or that a shell completes.
-pub const KEYWORDS: [&str; 97] = [
+pub const KEYWORDS: [&str; 98] = [
     "ABSENT",
     "ACCESS",
     "ADD",
     "ALL",
     "ALTER",
+    "ANALYZE",
     "AND",
     "APPEND",
     "ASC",
@@ -527,7 +528,9 @@ impl Display for Statement {
             }
             Statement::Delete(delete) => delete.fmt(f),
             Statement::Select(select) => select.fmt(f),
-            Statement::Explain(select) => write!(f, "EXPLAIN {select}"),
+            Statement::Explain { select, is_analyzed } => {
+                write!(f, "EXPLAIN {}{select}", if *is_analyzed { "ANALYZE " } else { "" })
+            }
             Statement::Increment { table, row, column, by } => {
                 write!(f, "INCREMENT {table} ROW {} COLUMN {column} BY '{by}'", Bytes(row))
             }

@@ -80,6 +80,14 @@ impl Remote {
         Ok(Remote { connection: Arc::new(Mutex::new(connection)) })
     }
 
+    /// What a query asks of the server.
+    fn request(&self, table: &str, select: &Select) -> Result<Request> {
+        if select.options.return_deletes {
+            return Err(cannot("show deletes (RETURN_DELETES)"));
+        }
+        Request::of(select, &self.schema(table)?, table)
+    }
+
     fn call<T>(&self, call: impl FnOnce(&mut Client) -> CallResult<T>) -> Result<T> {
         Ok(call(locked(&self.connection).client()?)?)
     }
@@ -240,12 +248,12 @@ impl Tables for Remote {
     }
 
     fn select(&self, table: &str, select: &Select) -> Result<Box<dyn Cells>> {
-        let request = Request::of(select, &self.schema(table)?, table)?;
+        let request = self.request(table, select)?;
         Ok(Box::new(RemoteCells::new(Arc::clone(&self.connection), table, request)))
     }
 
     fn explain(&self, table: &str, select: &Select) -> Result<Vec<String>> {
-        let request = Request::of(select, &self.schema(table)?, table)?;
+        let request = self.request(table, select)?;
         let mut lines = vec![format!("table {table}, by HBase's Thrift interface")];
         lines.extend(request.describe());
         Ok(lines)

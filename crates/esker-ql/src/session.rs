@@ -8,6 +8,7 @@
 //! A session does not open files: `LOAD DATA`, `DUMP TABLE`, `INTO FILE` and `SOURCE` are handed to the caller, who knows which
 //! files may be opened.
 
+mod analysis;
 mod limits;
 mod schemas;
 
@@ -221,7 +222,7 @@ impl Session {
                 tables.check(&self.whole(&table), &row, &conditions, then).map(Answer::Truth)
             }
             Statement::Select(select) => Ok(Answer::Cells { cells: Box::new(self.select(&select)?), select }),
-            Statement::Explain(select) => self.explain(&select),
+            Statement::Explain { select, is_analyzed } => self.explain(&select, is_analyzed),
             Statement::LoadData(load) => Ok(Answer::Load { table: self.whole(&load.table), load }),
             Statement::DumpTable(dump) => {
                 let (columns, table) = (dump.columns.clone(), dump.table.clone());
@@ -246,25 +247,16 @@ impl Session {
     }
 
     fn select(&self, select: &Select) -> Result<Limited> {
-        if select.options.return_deletes {
-            return Err(Error::Impossible("RETURN_DELETES: deletes are not shown yet".to_owned()));
-        }
         let cells = self.tables.select(&self.whole(&select.table), select)?;
         Ok(Limited::new(cells, &select.options))
     }
 
-    /// Says what a query reads, runs it, and counts what it shows.
-    fn explain(&self, select: &Select) -> Result<Answer> {
+    /// Says what a query reads; with `is_analyzed`, also runs it and counts what it has read and shown.
+    fn explain(&self, select: &Select, is_analyzed: bool) -> Result<Answer> {
         let mut lines = self.tables.explain(&self.whole(&select.table), select)?;
-        let (mut cells, mut row, mut count, mut rows) = (self.select(select)?, Vec::new(), 0_u64, 0_u64);
-        while cells.advance()? {
-            if count == 0 || row != cells.row() {
-                cells.row().clone_into(&mut row);
-                rows += 1;
-            }
-            count += 1;
+        if is_analyzed {
+            lines.extend(analysis::of(self.select(select)?)?);
         }
-        lines.push(format!("shows rows: {rows}, cells: {count}"));
         Ok(Answer::Names(lines))
     }
 

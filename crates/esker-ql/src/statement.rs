@@ -111,8 +111,13 @@ pub enum Statement {
     Delete(Delete),
     /// `SELECT ...`
     Select(Box<Select>),
-    /// `EXPLAIN SELECT ...`
-    Explain(Box<Select>),
+    /// `EXPLAIN [ANALYZE] SELECT ...`
+    Explain {
+        /// The query.
+        select: Box<Select>,
+        /// Whether it is run, and what it reads counted.
+        is_analyzed: bool,
+    },
     /// `INCREMENT t ROW r COLUMN c [BY n]`
     Increment {
         /// The table.

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use esker_table::Schema;
+use esker_table::{DeleteKind, ScanCounts, Schema};
 
 use crate::error::Result;
 use crate::statement::{Action, Column, Condition, Delete, NewCell, Select};
@@ -73,13 +73,23 @@ pub trait Tables {
     fn explain(&self, table: &str, select: &Select) -> Result<Vec<String>>;
 }
 
-/// Cells, one after the other.
+/// Cells, one after the other, and deletes among them if the query asks for them.
 pub trait Cells {
     /// Goes to the next cell. `false`: there is none.
     ///
     /// # Errors
     /// The tables' own. There are no cells behind.
     fn advance(&mut self) -> Result<bool>;
+
+    /// Counts from now on what is read: [`Cells::counts`].
+    fn count(&mut self);
+
+    /// What was read until now. `None`: the tables do not tell.
+    fn counts(&self) -> Option<ScanCounts>;
+
+    /// What kind of delete it is at. `None`: it is at a cell. Only a query with `RETURN_DELETES` shows deletes. That of a row has no
+    /// family, and that of a family no qualifier; none has a value.
+    fn delete(&self) -> Option<DeleteKind>;
 
     /// The cell's row.
     fn row(&self) -> &[u8];

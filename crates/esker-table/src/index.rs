@@ -21,12 +21,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use esker::{Cursor, KEY_LEN_MAX};
+use esker::KEY_LEN_MAX;
 
 use crate::canary;
 use crate::cell::{self, Entry, FamilyId, Kind, NO_FAMILY, ROW_LEN_MAX, TIMESTAMP_MAX, Version};
 use crate::error::{Error, Result};
-use crate::read::{Cell, Live, Read};
+use crate::read::{Cell, Counted, Live, Read};
 use crate::schema::{Family, Index, Schema};
 use crate::span::Span;
 use crate::write::{PutValue, Write, WriteValue};
@@ -321,6 +321,10 @@ pub(crate) struct Lookup {
 
 /// The lookups that find all rows of which `read` may show something. `None`: no index knows.
 pub(crate) fn lookups(schema: &Schema, read: &Read) -> Option<Vec<Lookup>> {
+    // A row may have deletes and nothing that an index knows.
+    if read.shows_deletes() {
+        return None;
+    }
     let wishes = read.wishes()?;
     let by_value = wishes.iter().find_map(|wish| {
         let (_, family) = schema.family(std::str::from_utf8(wish.family.as_deref()?).ok()?)?;
@@ -356,7 +360,7 @@ pub(crate) fn lookups(schema: &Schema, read: &Read) -> Option<Vec<Lookup>> {
 /// The rows of `spans`, which are sorted and apart, that the lookups find for a read that shows `rows_max` of them. `None`:
 /// they are too many.
 pub(crate) fn find(
-    cursor: &mut Cursor,
+    cursor: &mut Counted,
     lookups: &[Lookup],
     spans: &[Span],
     rows_max: u64,
@@ -426,7 +430,7 @@ impl Found {
 
 /// The entries of an index, each column once.
 pub(crate) struct Entries<'c> {
-    cursor: &'c mut Cursor,
+    cursor: &'c mut Counted,
     /// How their keys begin.
     prefix: Vec<u8>,
     /// The column that was read, and until when its entries are deleted.
@@ -437,11 +441,11 @@ pub(crate) struct Entries<'c> {
 
 impl<'c> Entries<'c> {
     /// All entries of all indexes.
-    pub(crate) fn all(cursor: &'c mut Cursor) -> Result<Entries<'c>> {
+    pub(crate) fn all(cursor: &'c mut Counted) -> Result<Entries<'c>> {
         Entries::from(cursor, Vec::new(), &[])
     }
 
-    fn of(cursor: &'c mut Cursor, lookup: &Lookup, spans: &[Span]) -> Result<Entries<'c>> {
+    fn of(cursor: &'c mut Counted, lookup: &Lookup, spans: &[Span]) -> Result<Entries<'c>> {
         let mut prefix = row_of(lookup.family, lookup.of, &lookup.text);
         if lookup.is_prefix {
             prefix.truncate(prefix.len() - 2);
@@ -457,7 +461,7 @@ impl<'c> Entries<'c> {
         Entries::from(cursor, prefix, &from)
     }
 
-    fn from(cursor: &'c mut Cursor, prefix: Vec<u8>, from: &[u8]) -> Result<Entries<'c>> {
+    fn from(cursor: &'c mut Counted, prefix: Vec<u8>, from: &[u8]) -> Result<Entries<'c>> {
         cursor.seek(from)?;
         Ok(Entries { cursor, prefix, column: Vec::new(), deleted_until: 0, is_found: false })
     }

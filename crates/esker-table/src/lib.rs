@@ -34,7 +34,7 @@ pub use cell::{ROW_LEN_MAX, TIMESTAMP_MAX};
 pub use error::{Error, Result};
 pub use filter::{Comparator, Comparison, Filter};
 pub use query_cache::QueryCacheStats;
-pub use read::{Cell, CellValue, Read, Scan};
+pub use read::{Cell, CellValue, DeleteKind, IndexCounts, Read, Scan, ScanCounts, TreeCounts};
 pub use schema::{AccessGroup, Family, NAME_LEN_MAX, Schema, VERSIONS_DEFAULT};
 pub use span::Span;
 pub use tables::{CellWriter, Table, Tables};

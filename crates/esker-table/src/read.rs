@@ -5,8 +5,10 @@
 //! Judge   those that the filter lets through, up to so many versions of a column        (filter)
 //! Live    limits and offsets, and what is shown of a value                              (live)
 //! Scan    those, or what the query cache has of an earlier scan                         (scan)
+//!         what was read for it                                                          (counts)
 //! ```
 
+mod counts;
 mod live;
 mod scan;
 mod walk;
@@ -19,6 +21,8 @@ use esker::{Value, ValueRef};
 use crate::error::Result;
 use crate::filter::{Filter, Wish};
 
+pub(crate) use counts::Counted;
+pub use counts::{IndexCounts, ScanCounts, TreeCounts};
 pub(crate) use live::Live;
 pub use scan::Scan;
 
@@ -44,6 +48,7 @@ pub struct Read {
     cells_of_row: Window,
     cells_of_family: Window,
     is_keys_only: bool,
+    shows_deletes: bool,
 }
 
 /// Which of the things that are counted are shown: all but the first `offset`, and of these the first `limit`.
@@ -81,6 +86,7 @@ impl Read {
             cells_of_row: Window::ALL,
             cells_of_family: Window::ALL,
             is_keys_only: false,
+            shows_deletes: false,
         }
     }
 
@@ -158,6 +164,24 @@ impl Read {
         self
     }
 
+    /// Shows deletes among the cells, as far as merges have not removed them yet: [`Scan::delete`]. Those of a row come before
+    /// its cells, those of a family before the family's, and those of a column or version before the column's; the latest come
+    /// first. A read of some columns shows the deletes that may hide them.
+    ///
+    /// [`Read::time`] and the limits are about deletes as about cells, [`Read::versions`] and [`Read::limit_cells_per_family`]
+    /// are not. A filter decides about rows, and their deletes with them; it is not asked about single deletes. Neither
+    /// indexes nor the query cache are used.
+    #[must_use]
+    pub fn with_deletes(mut self) -> Read {
+        self.shows_deletes = true;
+        self
+    }
+
+    /// Whether it shows deletes too.
+    pub(crate) fn shows_deletes(&self) -> bool {
+        self.shows_deletes
+    }
+
     /// What cells each row has that shows something: one of each of these. `None`: what a row shows depends on other rows.
     pub(crate) fn wishes(&self) -> Option<Vec<Wish>> {
         match &self.filter {
@@ -177,6 +201,19 @@ impl Read {
         self.is_keys_only = true;
         self
     }
+}
+
+/// What a delete removes: cells with timestamps up to its own, or with its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeleteKind {
+    /// The cells of a row.
+    Row,
+    /// The cells of a family of a row.
+    Family,
+    /// The cells of a column of a row.
+    Column,
+    /// The version of a column of a row that has the delete's own timestamp.
+    Version,
 }
 
 /// A cell that was read.

@@ -24,7 +24,7 @@ use crate::cell::{FamilyId, check_row};
 use crate::error::{Error, Result};
 use crate::index::{self, Before, Old};
 use crate::query_cache::{QueryCache, QueryCacheStats};
-use crate::read::{Cell, Live, Read, Scan};
+use crate::read::{Cell, Counted, Live, Read, Scan};
 use crate::rule::{Families, RULE, TableRule};
 use crate::schema::{Family, Moment, Schema, check_name};
 use crate::sequences::Sequences;
@@ -1109,7 +1109,7 @@ impl Table {
         let Some(tree) = &shape.index else { return Ok(()) };
         let names: BTreeMap<FamilyId, &str> =
             schema.families().map(|(_, family)| (family.id, family.name())).collect();
-        let mut cursor = tree.cursor()?;
+        let mut cursor = Counted::new(tree.cursor()?);
         let mut entries = index::Entries::all(&mut cursor)?;
         while let Some(found) = entries.next()? {
             let Some(family) = names.get(&found.family) else { continue };

@@ -76,7 +76,7 @@ pub(super) fn run(tables: &dyn Tables, table: &str, load: &LoadData) -> Outcome 
     }
     let summary = Summary::start();
     let done = feed(Input::open(path(&load.file))?, false, &mut loading);
-    summary.print("cells", loading.stored, &[]);
+    summary.print(if loading.stored == 1 { "cell" } else { "cells" }, loading.stored, &[]);
     done
 }
 

@@ -20,6 +20,8 @@ use esker_ql::Session;
 
 use crate::args::{Global, Ql, QlFormat};
 use crate::exit::Outcome;
+use crate::output::Out;
+use complete::is_command;
 use runner::Runner;
 
 pub(crate) fn run(global: &Global, session: Session, args: &Ql) -> Outcome {
@@ -27,6 +29,7 @@ pub(crate) fn run(global: &Global, session: Session, args: &Ql) -> Outcome {
     let format = args.format.unwrap_or(if is_shown { QlFormat::Table } else { QlFormat::Tsv });
     let mut runner = Runner::new(global, session, format);
     match &args.execute {
+        Some(text) if is_command(text, "help") => Out::stdout()?.with(|out| out.line(terminal::HELP)),
         Some(text) => runner.read(text.as_bytes(), None),
         None if is_shown && io::stdin().is_terminal() => terminal::run(&mut runner, args),
         None => runner.read(io::stdin().lock(), None),

@@ -7,6 +7,7 @@ use std::io::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use esker_ql::{Cells, Select, Session};
+use esker_table::DeleteKind;
 
 use super::runner::failure;
 use crate::args::QlFormat;
@@ -27,6 +28,8 @@ pub(super) struct Shown {
     has_values: bool,
     is_escaped: bool,
     is_for_file: bool,
+    /// Whether there are deletes among the cells.
+    has_deletes: bool,
     /// Families whose values are numbers.
     counters: BTreeSet<String>,
 }
@@ -38,6 +41,7 @@ impl Shown {
         has_values: true,
         is_escaped: true,
         is_for_file: true,
+        has_deletes: false,
         counters: BTreeSet::new(),
     };
 
@@ -58,6 +62,7 @@ impl Shown {
             has_values: !options.keys_only,
             is_escaped: !options.no_escape,
             is_for_file: options.into_file.is_some(),
+            has_deletes: options.return_deletes,
             counters,
         }
     }
@@ -87,8 +92,9 @@ pub(super) fn cells(out: &mut Out, format: QlFormat, cells: Box<dyn Cells>, show
 
 /// Writes cells as `LOAD DATA` reads them: tab-separated, with a header.
 pub(super) fn file_cells(out: &mut Out, cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
+    let delete = if shown.has_deletes { "\tdelete" } else { "" };
     let value = if shown.has_values { "\tvalue" } else { "" };
-    out.line(&format!("#timestamp\trow\tcolumn{value}"))?;
+    out.line(&format!("#timestamp\trow\tcolumn{delete}{value}"))?;
     tab_separated(out, cells, shown)
 }
 
@@ -103,9 +109,22 @@ fn check_plain(cells: &dyn Cells, value: &[u8]) -> Outcome {
     }
 }
 
-/// `family:qualifier`.
+/// `family:qualifier`; of the delete of a family its name alone, of that of a row nothing.
 fn column(cells: &dyn Cells) -> Vec<u8> {
-    [cells.family().as_bytes(), b":", cells.qualifier()].concat()
+    match cells.delete() {
+        Some(DeleteKind::Row | DeleteKind::Family) => cells.family().as_bytes().to_vec(),
+        _ => [cells.family().as_bytes(), b":", cells.qualifier()].concat(),
+    }
+}
+
+/// What a delete deletes, in a word; nothing at a cell.
+fn deleted(cells: &dyn Cells) -> Option<&'static str> {
+    Some(match cells.delete()? {
+        DeleteKind::Row => "row",
+        DeleteKind::Family => "family",
+        DeleteKind::Column => "column",
+        DeleteKind::Version => "version",
+    })
 }
 
 fn tab_separated(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
@@ -126,8 +145,14 @@ fn tab_separated(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Out
         append(buffer, cells.row());
         buffer.push(b'\t');
         append(buffer, cells.family().as_bytes());
-        buffer.push(b':');
-        append(buffer, cells.qualifier());
+        if !matches!(cells.delete(), Some(DeleteKind::Row | DeleteKind::Family)) {
+            buffer.push(b':');
+            append(buffer, cells.qualifier());
+        }
+        if shown.has_deletes {
+            buffer.push(b'\t');
+            append(buffer, deleted(&*cells).unwrap_or_default().as_bytes());
+        }
         if shown.has_values {
             buffer.push(b'\t');
             append(buffer, &value);
@@ -141,6 +166,7 @@ fn tab_separated(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Out
 fn comma_separated(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
     let mut names = vec!["row", "column"];
     names.extend(shown.has_timestamps.then_some("timestamp"));
+    names.extend(shown.has_deletes.then_some("delete"));
     names.extend(shown.has_values.then_some("value"));
     out.line(&format!("{},base64", names.join(",")))?;
     while cells.advance().map_err(failure)? {
@@ -160,6 +186,9 @@ fn comma_separated(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> O
         if shown.has_timestamps {
             // Writing to memory cannot fail.
             let _ = write!(buffer, ",{}", cells.timestamp());
+        }
+        if shown.has_deletes {
+            let _ = write!(buffer, ",{}", deleted(&*cells).unwrap_or_default());
         }
         if shown.has_values {
             buffer.push(b',');
@@ -185,12 +214,19 @@ fn objects(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
         };
         buffer.push(b'{');
         append(buffer, "row", cells.row());
-        buffer.push(b',');
-        append(buffer, "family", cells.family().as_bytes());
-        buffer.push(b',');
-        append(buffer, "qualifier", cells.qualifier());
+        let delete = cells.delete();
+        if delete != Some(DeleteKind::Row) {
+            buffer.push(b',');
+            append(buffer, "family", cells.family().as_bytes());
+        }
+        if !matches!(delete, Some(DeleteKind::Row | DeleteKind::Family)) {
+            buffer.push(b',');
+            append(buffer, "qualifier", cells.qualifier());
+        }
         let _ = write!(buffer, ",\"timestamp\":{}", cells.timestamp());
-        if shown.has_values {
+        if let Some(delete) = deleted(&*cells) {
+            let _ = write!(buffer, ",\"delete\":\"{delete}\"");
+        } else if shown.has_values {
             buffer.push(b',');
             append(buffer, "value", &value);
         }
@@ -211,10 +247,18 @@ fn elements(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Outcome 
         let buffer = out.buffer();
         buffer.extend_from_slice(b"  <cell");
         attribute(buffer, "row", cells.row());
-        attribute(buffer, "family", cells.family().as_bytes());
-        attribute(buffer, "qualifier", cells.qualifier());
+        let delete = cells.delete();
+        if delete != Some(DeleteKind::Row) {
+            attribute(buffer, "family", cells.family().as_bytes());
+        }
+        if !matches!(delete, Some(DeleteKind::Row | DeleteKind::Family)) {
+            attribute(buffer, "qualifier", cells.qualifier());
+        }
         attribute(buffer, "timestamp", cells.timestamp().to_string().as_bytes());
-        if shown.has_values {
+        if let Some(delete) = deleted(&*cells) {
+            attribute(buffer, "delete", delete.as_bytes());
+        }
+        if shown.has_values && delete.is_none() {
             match xml_text(&value) {
                 Some(text) => {
                     buffer.push(b'>');
@@ -272,8 +316,9 @@ fn append_xml(out: &mut Vec<u8>, text: &str) {
 
 /// Columns side by side, as wide as the first cells need.
 fn table(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
-    let names: &[&str] =
-        if shown.has_timestamps { &["row", "column", "timestamp"] } else { &["row", "column"] };
+    let mut names = vec!["row", "column"];
+    names.extend(shown.has_timestamps.then_some("timestamp"));
+    names.extend(shown.has_deletes.then_some("delete"));
     let mut first: Vec<Vec<String>> = Vec::new();
     let (mut has_more, mut bytes) = (false, 0);
     while first.len() < MEASURED && bytes < MEASURED_BYTES {
@@ -324,6 +369,7 @@ fn fields(cells: &dyn Cells, shown: &Shown) -> Outcome<Vec<String>> {
     };
     let mut fields = vec![text(cells.row()), text(&column(cells))];
     fields.extend(shown.has_timestamps.then(|| cells.timestamp().to_string()));
+    fields.extend(shown.has_deletes.then(|| deleted(cells).unwrap_or_default().to_owned()));
     fields.push(if shown.has_values { text(&shown.value(cells)?) } else { String::new() });
     Ok(fields)
 }

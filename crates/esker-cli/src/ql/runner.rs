@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
+use std::time::Instant;
 
-use esker_ql::{Answer, Error, STATEMENT_LEN_MAX, Session, statements};
+use esker_ql::{Answer, Error, STATEMENT_LEN_MAX, Session, Statement, statements};
 
 use esker_thrift::CallError;
 
@@ -138,9 +139,16 @@ impl Runner {
         Ok(text.len())
     }
 
-    fn execute(&mut self, statement: esker_ql::Statement) -> Outcome {
+    fn execute(&mut self, statement: Statement) -> Outcome {
+        let is_analysis = matches!(statement, Statement::Explain { is_analyzed: true, .. });
+        let begun = Instant::now();
         match self.session.execute(statement).map_err(failure)? {
-            Answer::Names(names) => lines(names.iter().map(String::as_bytes)),
+            Answer::Names(mut names) => {
+                names.extend(
+                    is_analysis.then(|| format!("time: {:.3} ms", begun.elapsed().as_secs_f64() * 1e3)),
+                );
+                lines(names.iter().map(String::as_bytes))
+            }
             Answer::Text(text) => lines(text.lines().map(str::as_bytes)),
             Answer::Number(number) => lines([number.to_string().as_bytes()]),
             Answer::Truth(is_so) => lines([is_so.to_string().as_bytes()]),

@@ -15,9 +15,9 @@ use crate::interrupt;
 use crate::output::Out;
 
 /// What `help` prints.
-const HELP: &str = "\
+pub(super) const HELP: &str = "\
 Statements end with `;`, and may have several lines. Tab completes words, tables and columns.
-  SHOW TABLES;  DESCRIBE TABLE t;  SELECT * FROM t LIMIT 10;  EXPLAIN SELECT * FROM t;
+  SHOW TABLES;  DESCRIBE TABLE t;  SELECT * FROM t LIMIT 10;  EXPLAIN ANALYZE SELECT * FROM t;
   SOURCE 'file';    runs the statements of a file
   exit              ends, as Ctrl-D does; Ctrl-C drops what is typed, or stops the statement that runs
 docs/eskerql.md describes the language.";

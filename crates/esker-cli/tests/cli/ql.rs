@@ -83,6 +83,101 @@ fn cells_are_printed_in_each_format() {
 }
 
 #[test]
+fn deletes_are_printed_in_each_format() {
+    let dir = tempfile::tempdir().unwrap();
+    prints(
+        dir.path(),
+        "CREATE TABLE t (f, n COUNTER); INSERT INTO t VALUES (5, 'r', f:x, 'DELETE ROW'), (5, 's', n:c, x'0000000000000007'); \
+         DELETE * FROM t WHERE ROW = 'r' TIMESTAMP 1; DELETE f FROM t WHERE ROW = 'r' TIMESTAMP 2; \
+         DELETE f:x FROM t WHERE ROW = 'r' TIMESTAMP 3; DELETE f:'' FROM t WHERE ROW = 's' VERSION 4",
+    );
+    let query = "SELECT * FROM t RETURN_DELETES DISPLAY_TIMESTAMPS";
+    let shows = |format: &str, statements: &str| {
+        let done = ql_with(dir.path(), &["--format", format], statements);
+        assert_eq!(done.code, 0, "{}", done.stderr());
+        done.stdout()
+    };
+    assert_eq!(
+        shows("table", query),
+        "row  column  timestamp  delete   value\n---  ------  ---------  -------  -----\nr            1          row\n\
+         r    f       2          family\nr    f:x     3          column\nr    f:x     5                   DELETE ROW\n\
+         s    f:      4          version\ns    n:c     5                   7\n"
+    );
+    let lines = "1\tr\t\trow\t\n2\tr\tf\tfamily\t\n3\tr\tf:x\tcolumn\t\n5\tr\tf:x\t\tDELETE ROW\n4\ts\tf:\tversion\t\n";
+    assert_eq!(shows("tsv", query), format!("{lines}5\ts\tn:c\t\t7\n"));
+    assert_eq!(
+        shows("csv", query),
+        "row,column,timestamp,delete,value,base64\nr,,1,row,,\nr,f,2,family,,\nr,f:x,3,column,,\n\
+         r,f:x,5,,DELETE ROW,\ns,f:,4,version,,\ns,n:c,5,,7,\n"
+    );
+    assert_eq!(
+        shows("jsonl", query),
+        r#"{"row":"r","timestamp":1,"delete":"row"}
+{"row":"r","family":"f","timestamp":2,"delete":"family"}
+{"row":"r","family":"f","qualifier":"x","timestamp":3,"delete":"column"}
+{"row":"r","family":"f","qualifier":"x","timestamp":5,"value":"DELETE ROW"}
+{"row":"s","family":"f","qualifier":"","timestamp":4,"delete":"version"}
+{"row":"s","family":"n","qualifier":"c","timestamp":5,"value":"7"}
+"#
+    );
+    assert_eq!(
+        shows("xml", query),
+        r#"<cells>
+  <cell row="r" timestamp="1" delete="row"/>
+  <cell row="r" family="f" timestamp="2" delete="family"/>
+  <cell row="r" family="f" qualifier="x" timestamp="3" delete="column"/>
+  <cell row="r" family="f" qualifier="x" timestamp="5">DELETE ROW</cell>
+  <cell row="s" family="f" qualifier="" timestamp="4" delete="version"/>
+  <cell row="s" family="n" qualifier="c" timestamp="5">7</cell>
+</cells>
+"#
+    );
+    assert_eq!(shows("tsv", "SELECT f FROM t LIMIT 1 KEYS_ONLY RETURN_DELETES CELL_LIMIT 1"), "r\t\trow\n");
+    // A file says that it has deletes, so nobody loads them as cells.
+    let file = dir.path().join("deletes.tsv").display().to_string();
+    prints(dir.path(), &format!("SELECT f FROM t RETURN_DELETES INTO FILE '{file}'"));
+    let written = fs::read_to_string(&file).unwrap();
+    assert_eq!(written, format!("#timestamp\trow\tcolumn\tdelete\tvalue\n{lines}"));
+    fails(
+        &ql(dir.path(), &format!("LOAD DATA INFILE '{file}' INTO TABLE t")),
+        2,
+        "has no column family \"row\"",
+    );
+}
+
+/// What helps at a terminal helps from arguments too.
+#[test]
+fn small_answers_are_clear() {
+    let dir = tempfile::tempdir().unwrap();
+    prints(dir.path(), SAMPLE);
+    for help in ["help", " HELP; "] {
+        assert!(prints(dir.path(), help).contains("docs/eskerql.md describes the language"));
+    }
+    let shown = prints(dir.path(), "EXPLAIN ANALYZE SELECT f FROM t WHERE ROW = 'r2'");
+    let lines: Vec<&str> = shown.lines().collect();
+    let [.., read, looked, shows, time] = &lines[..] else { panic!("{shown}") };
+    assert!(read.starts_with("read of access group default: seeks: "), "{shown}");
+    assert_eq!(
+        (*looked, *shows),
+        ("looked at rows: 1, cells: 1; filters left out rows: 0, cells: 0", "shows rows: 1, cells: 1")
+    );
+    assert!(time.starts_with("time: ") && time.ends_with(" ms"), "{shown}");
+    assert!(!prints(dir.path(), "EXPLAIN SELECT f FROM t").contains("time"));
+    // Standard output, and not a file in its place.
+    let cells = "#timestamp\trow\tcolumn\tvalue\n1\trow\tf:q\tvalue\n";
+    let query = "SHOW TABLES; SELECT f FROM t WHERE ROW = 'row' INTO FILE '/dev/stdout'; SHOW TABLES";
+    assert_eq!(prints(dir.path(), query), format!("t\n{cells}t\n"));
+    let out = fs::File::create(dir.path().join("out")).unwrap();
+    let mut command = esker_in(dir.path());
+    command.args(["ql", "-e", query]).stdout(out);
+    assert!(command.status().unwrap().success());
+    assert_eq!(fs::read_to_string(dir.path().join("out")).unwrap(), format!("t\n{cells}t\n"));
+    fs::write(dir.path().join("one.tsv"), "#row\tcolumn\tvalue\na\tf:x\t1\n").unwrap();
+    let done = ql(dir.path(), "LOAD DATA INFILE 'one.tsv' INTO TABLE t");
+    assert!(done.stderr().starts_with("1 cell in "), "{}", done.stderr());
+}
+
+#[test]
 fn what_fails_says_where_and_ends_it() {
     let dir = tempfile::tempdir().unwrap();
     let done = ql(dir.path(), "CREATE TABLE t (f); SELECT * FORM t; CREATE TABLE u (f)");

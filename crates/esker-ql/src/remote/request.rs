@@ -5,7 +5,7 @@ use core::ops::Range;
 use esker_table::{AccessGroup, Comparator, Schema};
 
 use crate::error::{Error, Result};
-use crate::plan::{check_families, narrowed, regexp};
+use crate::plan::{Tested, check_families, narrowed, regexp};
 use crate::print::quoted;
 use crate::statement::{Bound, CellPlace, Columns, Interval, Qualifiers, Rows, Select, Term, ValueTest};
 
@@ -38,38 +38,12 @@ pub(super) struct Request {
     is_keys_only: bool,
 }
 
-/// Columns, and the expression of their qualifiers if there is one.
-struct Tested {
-    columns: Columns,
-    pattern: Option<Comparator>,
-}
-
 /// A cell as a server sends it.
 pub(super) struct Received {
     pub(super) family: String,
     pub(super) qualifier: Vec<u8>,
     pub(super) timestamp: i64,
     pub(super) value: Vec<u8>,
-}
-
-impl Tested {
-    fn new(columns: &Columns, patterns: &mut usize) -> Result<Tested> {
-        let pattern = match &columns.qualifiers {
-            Qualifiers::Regexp(pattern) => Some(regexp(pattern, patterns)?),
-            _ => None,
-        };
-        Ok(Tested { columns: columns.clone(), pattern })
-    }
-
-    fn has(&self, cell: &Received) -> bool {
-        self.columns.family == cell.family
-            && match (&self.columns.qualifiers, &self.pattern) {
-                (_, Some(pattern)) => pattern.is_match(&cell.qualifier),
-                (Qualifiers::Exactly(qualifier), _) => *qualifier == cell.qualifier,
-                (Qualifiers::Prefix(prefix), _) => cell.qualifier.starts_with(prefix),
-                (Qualifiers::All | Qualifiers::Regexp(_), _) => true,
-            }
-    }
 }
 
 impl Request {
@@ -201,13 +175,13 @@ impl Request {
                 && self.cells.iter().all(|intervals| intervals.iter().any(is_in))
         });
         let meets = |(tested, comparator): &(Tested, Comparator)| {
-            cells.iter().any(|cell| tested.has(cell) && comparator.is_match(&cell.value))
+            cells.iter().any(|cell| has(tested, cell) && comparator.is_match(&cell.value))
         };
         if !self.conditions.iter().all(meets) {
             return cells.clear();
         }
         cells.retain(|cell| {
-            (self.shown.is_empty() || self.shown.iter().any(|tested| tested.has(cell)))
+            (self.shown.is_empty() || self.shown.iter().any(|tested| has(tested, cell)))
                 && self.values.iter().all(|pattern| pattern.is_match(&cell.value))
         });
         if self.is_keys_only {
@@ -235,6 +209,10 @@ impl Request {
         lines.push("what the server does not decide is decided here".to_owned());
         lines
     }
+}
+
+fn has(tested: &Tested, cell: &Received) -> bool {
+    tested.has(&cell.family, &cell.qualifier)
 }
 
 /// Whether a place that compares like this with the bounds is between them.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 
+use esker_table::{DeleteKind, ScanCounts};
 use esker_thrift::{RowCell, RowCells, ScanRequest};
 
 use super::request::{Received, Request, RowRange};
@@ -168,6 +169,17 @@ impl Cells for RemoteCells {
                 return Ok(false);
             }
         }
+    }
+
+    fn count(&mut self) {}
+
+    /// The interface has no call for it.
+    fn counts(&self) -> Option<ScanCounts> {
+        None
+    }
+
+    fn delete(&self) -> Option<DeleteKind> {
+        None
     }
 
     fn row(&self) -> &[u8] {

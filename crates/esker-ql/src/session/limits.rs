@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use esker_table::{DeleteKind, ScanCounts};
+
 use crate::error::Result;
 use crate::statement::SelectOptions;
 use crate::tables::Cells;
@@ -80,6 +82,18 @@ impl Cells for Limited {
             }
         }
         Ok(false)
+    }
+
+    fn count(&mut self) {
+        self.cells.count();
+    }
+
+    fn counts(&self) -> Option<ScanCounts> {
+        self.cells.counts()
+    }
+
+    fn delete(&self) -> Option<DeleteKind> {
+        self.cells.delete()
     }
 
     fn row(&self) -> &[u8] {

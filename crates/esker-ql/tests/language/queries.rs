@@ -2,19 +2,22 @@
 //!
 //! ```text
 //! random cells --INSERT, DELETE--> tables
-//!        '-----> list                 |
+//!        '-----> lists                |
 //! random query ---text--> SELECT ...: the cells are the same
 //! ```
 //! `ESKER_SEED` chooses the cells and the queries, `ESKER_CASES` the number of queries (default 20,000 in this process, and
 //! 2,000 on a server, of which the latest versions are asked). `ESKER_HBASE_THRIFT` is the address of a server to ask, such as
 //! the gateway of an HBase; without it, one of Esker's is begun.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use esker_ql::{
     Answer, Bound, CellPlace, Column, Columns, Interval, NewCell, Qualifiers, Rows, Select, SelectOptions,
     Session, Statement, TableName, Term, ValueTest, statements,
 };
+
+use esker_table::DeleteKind;
 
 use crate::random::{Random, seed};
 use crate::server::with_server;
@@ -38,13 +41,46 @@ const QUERIES_PER_TABLE: u64 = 500;
 
 /// The versions of each column, by their timestamps.
 type Place = (Vec<u8>, &'static str, Vec<u8>);
-type Stored = BTreeMap<Place, BTreeMap<i64, Vec<u8>>>;
+#[derive(Default)]
+struct Stored {
+    cells: BTreeMap<Place, BTreeMap<i64, Vec<u8>>>,
+    /// All of them, in the order in which they were written. `None`: merges have removed some.
+    deletes: Option<Vec<Cell>>,
+}
 
+/// A cell; or a delete, whose place has no family or no qualifier (they are empty) if it is of a row or family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cell {
     place: Place,
     timestamp: i64,
     value: Vec<u8>,
+    delete: Option<DeleteKind>,
+}
+
+impl Cell {
+    /// Where it is in the order of the table.
+    fn at(&self) -> (Vec<u8>, Option<String>, Option<Vec<u8>>) {
+        let (row, family, qualifier) = self.place.clone();
+        let (family, qualifier) = (Some(family.to_owned()), Some(qualifier));
+        match self.delete {
+            Some(DeleteKind::Row) => (row, None, None),
+            Some(DeleteKind::Family) => (row, family, None),
+            _ => (row, family, qualifier),
+        }
+    }
+
+    /// Whether it is a delete of the cell of this place and time.
+    fn deletes(&self, place: &Place, timestamp: i64) -> bool {
+        let (row, family, qualifier) = self.at();
+        row == place.0
+            && family.is_none_or(|family| family == place.1)
+            && qualifier.is_none_or(|qualifier| qualifier == place.2)
+            && match self.delete {
+                None => false,
+                Some(DeleteKind::Version) => timestamp == self.timestamp,
+                Some(_) => timestamp <= self.timestamp,
+            }
+    }
 }
 
 fn holds(pattern: &[u8], bytes: &[u8]) -> bool {
@@ -66,15 +102,15 @@ fn has_row(rows: &Rows, row: &[u8]) -> bool {
     }
 }
 
-fn has_place(interval: &Interval<CellPlace>, place: &Place) -> bool {
+fn has_place(interval: &Interval<CellPlace>, cell: &Cell) -> bool {
     let bound = |bound: &Bound<CellPlace>| {
         let CellPlace { row, column } = &bound.at;
-        let at = (row.clone(), column.family.clone(), column.qualifier.clone());
+        let at = (row.clone(), Some(column.family.clone()), Some(column.qualifier.clone()));
         Bound { at, is_included: bound.is_included }
     };
     let interval =
         Interval { low: interval.low.as_ref().map(bound), high: interval.high.as_ref().map(bound) };
-    is_within(&interval, &(place.0.clone(), place.1.to_owned(), place.2.clone()))
+    is_within(&interval, &cell.at())
 }
 
 fn has_column(columns: &Columns, place: &Place) -> bool {
@@ -95,12 +131,38 @@ fn meets(test: &ValueTest, value: &[u8]) -> bool {
     }
 }
 
-/// What `select` shows of the cells.
+/// Whether `columns` has the cell, or cells that the delete may hide.
+fn has_cell(columns: &Columns, cell: &Cell) -> bool {
+    match cell.delete {
+        Some(DeleteKind::Row) => true,
+        Some(DeleteKind::Family) => columns.family == cell.place.1,
+        _ => has_column(columns, &cell.place),
+    }
+}
+
+/// What `select` shows of the cells and deletes.
 ///
 /// With `is_latest`, only the latest version of a column is there, among those below the upper bound of the time.
 fn expected(stored: &Stored, select: &Select, is_latest_only: bool) -> Vec<Cell> {
-    let mut rows: BTreeMap<&[u8], Vec<Cell>> = BTreeMap::new();
-    for (place, versions) in stored {
+    let mut rows: BTreeMap<Vec<u8>, Vec<Cell>> = BTreeMap::new();
+    let is_asked = |cell: &Cell| {
+        select.terms.iter().all(|term| match term {
+            Term::Rows(rows) => rows.iter().any(|rows| has_row(rows, &cell.place.0)),
+            Term::Cells(cells) => cells.iter().any(|interval| has_place(interval, cell)),
+            Term::Time(interval) => is_within(interval, &cell.timestamp),
+            Term::Column { .. } | Term::ValueRegexp(_) => true,
+        })
+    };
+    if select.options.return_deletes {
+        let mut deletes: Vec<&Cell> = stored.deletes.iter().flatten().collect();
+        // The last one first, where they are alike.
+        deletes.reverse();
+        deletes.sort_by_key(|delete| (delete.at(), delete.delete, Reverse(delete.timestamp)));
+        for delete in deletes.into_iter().filter(|delete| is_asked(delete)) {
+            rows.entry(delete.place.0.clone()).or_default().push(delete.clone());
+        }
+    }
+    for (place, versions) in &stored.cells {
         let is_below = |timestamp: i64| {
             select.terms.iter().all(|term| match term {
                 Term::Time(interval) => {
@@ -111,28 +173,26 @@ fn expected(stored: &Stored, select: &Select, is_latest_only: bool) -> Vec<Cell>
         };
         let seen = versions.iter().rev().filter(|(timestamp, _)| is_below(**timestamp));
         for (timestamp, value) in seen.take(if is_latest_only { 1 } else { usize::MAX }) {
-            let is_met = select.terms.iter().all(|term| match term {
-                Term::Rows(rows) => rows.iter().any(|rows| has_row(rows, &place.0)),
-                Term::Cells(cells) => cells.iter().any(|interval| has_place(interval, place)),
-                Term::Time(interval) => is_within(interval, timestamp),
-                Term::Column { .. } | Term::ValueRegexp(_) => true,
-            });
-            if is_met {
-                let cell = Cell { place: place.clone(), timestamp: *timestamp, value: value.clone() };
-                rows.entry(&place.0).or_default().push(cell);
+            let cell =
+                Cell { place: place.clone(), timestamp: *timestamp, value: value.clone(), delete: None };
+            if is_asked(&cell) {
+                rows.entry(place.0.clone()).or_default().push(cell);
             }
         }
     }
     let mut rows: Vec<Vec<Cell>> = rows.into_values().collect();
+    // Deletes are in front of what they may hide.
+    rows.iter_mut().for_each(|cells| cells.sort_by_key(Cell::at));
     if select.options.reversed {
         rows.reverse();
     }
     let is_latest = |cells: &[Cell], at: usize| at == 0 || cells[at - 1].place != cells[at].place;
     rows.retain(|cells| {
+        let cells: Vec<Cell> = cells.iter().filter(|cell| cell.delete.is_none()).cloned().collect();
         select.terms.iter().all(|term| match term {
             Term::Column { columns, test } => (0..cells.len()).any(|at| {
                 let cell = &cells[at];
-                is_latest(cells, at) && has_column(columns, &cell.place) && meets(test, &cell.value)
+                is_latest(&cells, at) && has_column(columns, &cell.place) && meets(test, &cell.value)
             }),
             _ => true,
         })
@@ -142,11 +202,11 @@ fn expected(stored: &Stored, select: &Select, is_latest_only: bool) -> Vec<Cell>
     let (mut shown, mut row_count, mut cell_count) = (Vec::new(), 0, 0);
     for mut cells in rows {
         cells.retain(|cell| {
-            let is_selected = select.columns.is_empty()
-                || select.columns.iter().any(|columns| has_column(columns, &cell.place));
+            let is_selected =
+                select.columns.is_empty() || select.columns.iter().any(|columns| has_cell(columns, cell));
             is_selected
                 && select.terms.iter().all(|term| match term {
-                    Term::ValueRegexp(pattern) => holds(pattern, &cell.value),
+                    Term::ValueRegexp(pattern) => cell.delete.is_none() && holds(pattern, &cell.value),
                     _ => true,
                 })
         });
@@ -159,7 +219,7 @@ fn expected(stored: &Stored, select: &Select, is_latest_only: bool) -> Vec<Cell>
         let is_shown = row_count > offset && row_count <= offset + options.limit.unwrap_or(1 << 60);
         for mut cell in cells {
             let of_column = of_columns.entry(cell.place.clone()).or_insert(0);
-            *of_column += 1;
+            *of_column += u64::from(cell.delete.is_none());
             if *of_column > versions_max {
                 continue;
             }
@@ -263,25 +323,38 @@ fn execute(session: &mut Session, text: &str) -> Answer {
 /// Makes a table with random cells, of which its families keep all, or as many as `schema` says.
 fn fill(random: &mut Random, session: &mut Session, schema: &str, keeps_all: bool) -> Stored {
     execute(session, &format!("DROP TABLE IF EXISTS t; CREATE TABLE t ({schema})"));
-    let mut stored = Stored::new();
+    let mut stored = Stored { deletes: Some(Vec::new()), ..Stored::default() };
     for _ in 0..random.below(120) {
         let CellPlace { row, column } = random.place();
         let family = FAMILIES.into_iter().find(|family| *family == column.family).unwrap();
         let place = (row.clone(), family, column.qualifier.clone());
         let timestamp = random.below(6) as i64;
         // On HBase, a delete hides what is put later with an earlier timestamp.
-        if random.below(10) == 0 && std::env::var_os("ESKER_HBASE_THRIFT").is_none() {
-            let text = format!("DELETE {column} FROM t WHERE ROW = x'{}' TIMESTAMP {timestamp}", hex(&row));
-            execute(session, &text);
-            if let Some(versions) = stored.get_mut(&place) {
-                versions.retain(|at, _| *at > timestamp);
+        if random.below(7) == 0 && std::env::var_os("ESKER_HBASE_THRIFT").is_none() {
+            // The server's interface has no deletes of versions.
+            let kinds = [DeleteKind::Column, DeleteKind::Family, DeleteKind::Row, DeleteKind::Version];
+            let kind = kinds[random.below(if keeps_all { 1 } else { 4 }) as usize];
+            let (what, place) = match kind {
+                DeleteKind::Row => ("*".to_owned(), (row.clone(), "", Vec::new())),
+                DeleteKind::Family => (family.to_owned(), (row.clone(), family, Vec::new())),
+                _ => (column.to_string(), place),
+            };
+            let until = if kind == DeleteKind::Version { "VERSION" } else { "TIMESTAMP" };
+            execute(
+                session,
+                &format!("DELETE {what} FROM t WHERE ROW = x'{}' {until} {timestamp}", hex(&row)),
+            );
+            let delete = Cell { place, timestamp, value: Vec::new(), delete: Some(kind) };
+            for (place, versions) in &mut stored.cells {
+                versions.retain(|at, _| !delete.deletes(place, *at));
             }
+            stored.deletes.iter_mut().for_each(|deletes| deletes.push(delete.clone()));
             continue;
         }
         let value = random.of(&VALUES).to_vec();
         let cell = NewCell { timestamp: Some(timestamp), row, column, value: value.clone() };
         execute(session, &Statement::Insert { table: table(), cells: vec![cell] }.to_string());
-        let versions = stored.entry(place).or_default();
+        let versions = stored.cells.entry(place).or_default();
         versions.insert(timestamp, value);
         let kept = match family {
             _ if keeps_all => usize::MAX,
@@ -295,6 +368,7 @@ fn fill(random: &mut Random, session: &mut Session, schema: &str, keeps_all: boo
     }
     if random.flip() {
         execute(session, "COMPACT TABLE t");
+        stored.deletes = None;
     }
     stored
 }
@@ -307,7 +381,7 @@ fn hex(bytes: &[u8]) -> String {
 fn ask(session: &mut Session, schemas: &[&str], is_latest: bool, cases: u64) {
     let cases = std::env::var("ESKER_CASES").map_or(cases, |cases| cases.parse().unwrap());
     let mut random = Random(seed());
-    let (mut stored, mut shown_cells) = (Stored::new(), 0);
+    let (mut stored, mut shown_cells, mut shown_deletes) = (Stored::default(), 0, 0);
     for case in 0..cases {
         if case % QUERIES_PER_TABLE == 0 {
             let schema = schemas[(case / QUERIES_PER_TABLE) as usize % schemas.len()];
@@ -316,22 +390,29 @@ fn ask(session: &mut Session, schemas: &[&str], is_latest: bool, cases: u64) {
         let mut select = random.query();
         if is_latest {
             select.options.max_versions = Some(1);
+        } else {
+            select.options.return_deletes = stored.deletes.is_some() && random.flip();
         }
         let text = select.to_string();
         let Answer::Cells { mut cells, .. } = execute(session, &text) else { panic!("{text}") };
         let mut shown = Vec::new();
         while cells.advance().unwrap() {
-            let family = FAMILIES.into_iter().find(|family| *family == cells.family()).unwrap();
+            let families =
+                [""].into_iter().filter(|_| cells.delete() == Some(DeleteKind::Row)).chain(FAMILIES);
+            let family = families.into_iter().find(|family| *family == cells.family()).unwrap();
             shown.push(Cell {
                 place: (cells.row().to_vec(), family, cells.qualifier().to_vec()),
                 timestamp: cells.timestamp(),
                 value: cells.value().unwrap().to_vec(),
+                delete: cells.delete(),
             });
         }
-        shown_cells += shown.len() as u64;
+        let deletes = shown.iter().filter(|cell| cell.delete.is_some()).count() as u64;
+        (shown_cells, shown_deletes) = (shown_cells + shown.len() as u64 - deletes, shown_deletes + deletes);
         assert_eq!(shown, expected(&stored, &select, is_latest), "case {case}: {text}");
     }
     assert!(shown_cells > cases, "{cases} queries show only {shown_cells} cells");
+    assert!(is_latest || shown_deletes > cases / 5, "{cases} queries show only {shown_deletes} deletes");
 }
 
 #[test]

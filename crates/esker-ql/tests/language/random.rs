@@ -213,7 +213,7 @@ impl Random {
                 let (columns, time) = self.deleted();
                 Statement::Delete(Delete { columns, table, row: self.bytes(), time })
             }
-            16 => Statement::Explain(self.select()),
+            16 => Statement::Explain { select: self.select(), is_analyzed: self.flip() },
             17 => Statement::Increment { table, row: self.bytes(), column: self.column(), by: -self.time() },
             18 => Statement::Append { table, row: self.bytes(), column: self.column(), value: self.bytes() },
             19 => {

@@ -88,7 +88,10 @@ fn show_cells(mut cells: Box<dyn Cells>, has_timestamps: bool) -> esker_ql::Resu
             shown += &format!("{} ", cells.timestamp());
         }
         let (row, qualifier) = (cells.row().escape_ascii(), cells.qualifier().escape_ascii());
-        shown += &format!("{row} {}:{qualifier} {}\n", cells.family(), cells.value()?.escape_ascii());
+        shown += &match cells.delete() {
+            Some(kind) => format!("{row} {}:{qualifier} DELETE {kind:?}\n", cells.family()),
+            None => format!("{row} {}:{qualifier} {}\n", cells.family(), cells.value()?.escape_ascii()),
+        };
     }
     Ok(if shown.is_empty() { "nothing\n".to_owned() } else { shown })
 }

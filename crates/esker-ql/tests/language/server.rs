@@ -96,6 +96,20 @@ fn statements_run_on_a_server() {
         run(session, "DELETE a:y FROM u WHERE ROW = 's' TIMESTAMP 4; DELETE * FROM u WHERE ROW = 'r'")
             .unwrap();
         assert_eq!(cells(session, "SELECT a FROM u"), "s a:y \\x00\\xff;");
+        let Some(Answer::Names(lines)) =
+            run(session, "EXPLAIN ANALYZE SELECT a FROM u WHERE ROW = 's'").unwrap().pop()
+        else {
+            panic!()
+        };
+        let expected = [
+            "table u, by HBase's Thrift interface",
+            "scans 1 ranges of rows",
+            "columns 'a'",
+            "what the server does not decide is decided here",
+            "the server does not tell what it has read",
+            "shows rows: 1, cells: 1",
+        ];
+        assert_eq!(lines, expected);
         for (text, message) in [
             ("ALTER TABLE u ADD (c)", "cannot alter tables"),
             ("RENAME TABLE u TO w", "cannot rename tables"),
@@ -108,6 +122,8 @@ fn statements_run_on_a_server() {
             ("DROP TABLE v", "there is no table \"v\""),
             ("INSERT INTO v VALUES ('r', a:x, '1')", "there is no table \"v\""),
             ("SELECT a:/(/ FROM u", "unclosed group"),
+            ("SELECT a FROM u RETURN_DELETES", "cannot show deletes"),
+            ("EXPLAIN SELECT a FROM u RETURN_DELETES", "cannot show deletes"),
         ] {
             fails(session, text, message);
         }

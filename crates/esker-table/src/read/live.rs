@@ -12,12 +12,14 @@ use std::sync::Arc;
 
 use esker::{Db, Snapshot, Value};
 
+use super::counts::{Counted, IndexCounts, ScanCounts};
 use super::walk::{Group, Walk, Wanted};
-use super::{CellValue, Read, Shown, Window};
+use super::{CellValue, DeleteKind, Read, Shown, Window};
 use crate::cell::Version;
 use crate::error::{Error, Result};
 use crate::filter::{Code, Judge, Seen, Show};
 use crate::index;
+use crate::schema::{AccessGroup, Schema};
 use crate::span::Span;
 use crate::tables::{Shape, State};
 
@@ -63,6 +65,17 @@ pub(crate) struct Live {
     cells: u64,
     /// What is shown of the value.
     show: Show,
+    /// Whether the row is walked another time, and whether deletes are skipped: the filter has not decided about the row yet.
+    is_again: bool,
+    /// Whether cells are counted, or there are deletes among them.
+    is_watched: bool,
+    skips_deletes: bool,
+    /// The schema, what was read of the indexes, and the rest of [`ScanCounts`].
+    schema: Arc<Schema>,
+    index: Option<IndexCounts>,
+    rows_left_out: u64,
+    cells_seen: u64,
+    cells_left_out: u64,
 }
 
 /// How much is read.
@@ -73,6 +86,7 @@ struct Limits {
     of_row: Window,
     of_family: Window,
     is_keys_only: bool,
+    shows_deletes: bool,
 }
 
 /// A filter, and if it decides after the row: what it knew before the row, and what it knows behind it if some cells of the
@@ -104,6 +118,8 @@ struct Opened {
     groups: Vec<Group>,
     wanted: Vec<Wanted>,
     spans: Vec<Span>,
+    schema: Arc<Schema>,
+    index: Option<IndexCounts>,
 }
 
 impl Opened {
@@ -115,10 +131,15 @@ impl Opened {
             let before = state.shape();
             let snapshot = db.snapshot();
             let shape = state.shape();
-            let spans =
-                if Arc::ptr_eq(&before, &shape) { found(&snapshot, &shape, read, all) } else { Ok(None) };
-            let opened = spans
-                .and_then(|found| Opened::of(snapshot, &shape, read, found.unwrap_or_else(|| all.to_vec())));
+            let found = if Arc::ptr_eq(&before, &shape) {
+                find(&snapshot, &shape, read, all)
+            } else {
+                Ok(Found::default())
+            };
+            let opened = found.and_then(|Found { spans, counts }| {
+                let opened = Opened::of(snapshot, &shape, read, spans.unwrap_or_else(|| all.to_vec()))?;
+                Ok(Opened { index: counts, ..opened })
+            });
             match opened {
                 // A group was dropped in between.
                 Err(error) if state.has_lost_tree(&shape, &error) => {}
@@ -148,7 +169,8 @@ impl Opened {
                 Some(group) => group,
                 None => {
                     places.push(place);
-                    groups.push(Group::new(snapshot.cursor(&shape.trees[place])?));
+                    let cursor = snapshot.cursor(&shape.trees[place])?;
+                    groups.push(Group::new(Counted::new(cursor), place));
                     groups.len() - 1
                 }
             };
@@ -160,18 +182,32 @@ impl Opened {
             schema.families().try_for_each(|(_, family)| want(family.name(), None))?;
         }
         read.columns.iter().try_for_each(|(family, qualifier)| want(family, qualifier.as_ref()))?;
-        Ok(Opened { snapshot, now_ms, groups, wanted, spans })
+        let schema = Arc::clone(schema);
+        Ok(Opened { snapshot, now_ms, groups, wanted, spans, schema, index: None })
     }
 }
 
-/// The parts of `spans` that an index finds for the read. `None`: none finds fewer.
-fn found(snapshot: &Snapshot, shape: &Shape, read: &Read, spans: &[Span]) -> Result<Option<Vec<Span>>> {
+/// What the indexes say.
+#[derive(Default)]
+struct Found {
+    /// The parts of what is asked for that an index finds. `None`: none finds fewer.
+    spans: Option<Vec<Span>>,
+    /// `None`: no index was asked.
+    counts: Option<IndexCounts>,
+}
+
+/// Asks the indexes for the parts of `spans` that the read needs.
+fn find(snapshot: &Snapshot, shape: &Shape, read: &Read, spans: &[Span]) -> Result<Found> {
     let Some(tree) = shape.index.as_ref().filter(|_| !spans.iter().all(Span::is_row)) else {
-        return Ok(None);
+        return Ok(Found::default());
     };
-    let Some(lookups) = index::lookups(&shape.schema, read) else { return Ok(None) };
-    let rows = index::find(&mut snapshot.cursor(tree)?, &lookups, spans, read.rows.end())?;
-    Ok(rows.map(|rows| Span::intersection(spans.to_vec(), rows)))
+    let Some(lookups) = index::lookups(&shape.schema, read) else { return Ok(Found::default()) };
+    let mut cursor = Counted::new(snapshot.cursor(tree)?);
+    cursor.count();
+    let rows = index::find(&mut cursor, &lookups, spans, read.rows.end())?;
+    let counts = IndexCounts { tree: cursor.counts(), rows: rows.as_ref().map(|rows| rows.len() as u64) };
+    let spans = rows.map(|rows| Span::intersection(spans.to_vec(), rows));
+    Ok(Found { spans, counts: Some(counts) })
 }
 
 impl Live {
@@ -191,7 +227,8 @@ impl Live {
             }
         }
         let spans = Span::sorted(spans.into_iter().map(|span| span.and(&within)));
-        let Opened { snapshot, now_ms, groups, mut wanted, spans } = Opened::new(db, state, read, &spans)?;
+        let opened = Opened::new(db, state, read, &spans)?;
+        let Opened { snapshot, now_ms, groups, mut wanted, spans, schema, index } = opened;
         wanted.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         for qualifiers in wanted.iter_mut().filter_map(|wanted| wanted.qualifiers.as_mut()) {
             qualifiers.sort_unstable();
@@ -200,6 +237,9 @@ impl Live {
         let is_nothing = read.versions == 0 || time.is_empty();
         let mut walk = Walk::new(snapshot, groups, wanted, time, now_ms);
         walk.over(spans, is_reversed);
+        if read.shows_deletes {
+            walk.show_deletes();
+        }
         Ok(Live {
             walk,
             limits: Limits {
@@ -209,6 +249,7 @@ impl Live {
                 of_row: read.cells_of_row,
                 of_family: read.cells_of_family,
                 is_keys_only: read.is_keys_only,
+                shows_deletes: read.shows_deletes,
             },
             filter: read.filter.as_ref().map(|filter| Pushed {
                 judge: Judge::new(filter, is_reversed),
@@ -227,6 +268,14 @@ impl Live {
             rows: 0,
             cells: 0,
             show: Show::Value,
+            is_again: false,
+            is_watched: read.shows_deletes,
+            skips_deletes: false,
+            schema,
+            index,
+            rows_left_out: 0,
+            cells_seen: 0,
+            cells_left_out: 0,
         })
     }
 
@@ -251,6 +300,32 @@ impl Live {
     /// The name of the cell's column family.
     pub(crate) fn family(&self) -> &str {
         self.walk.family().1
+    }
+
+    /// The kind of the delete at which the scan is. `None`: it is at none.
+    pub(crate) fn delete(&self) -> Option<DeleteKind> {
+        self.walk.delete().filter(|_| self.at == At::Cell)
+    }
+
+    /// Counts what is read from now on.
+    pub(crate) fn count(&mut self) {
+        self.walk.count();
+        self.is_watched = true;
+    }
+
+    /// What was read until now.
+    pub(crate) fn counts(&self) -> ScanCounts {
+        let (rows, groups) = self.walk.counts();
+        let name = |place: usize| self.schema.groups().get(place).map_or("", AccessGroup::name);
+        ScanCounts {
+            is_cached: false,
+            index: self.index,
+            groups: groups.map(|(place, counts)| (name(place).to_owned(), counts)).collect(),
+            rows,
+            rows_left_out: self.rows_left_out,
+            cells: self.cells_seen,
+            cells_left_out: self.cells_left_out,
+        }
     }
 
     /// What names the cell's column in its family.
@@ -334,6 +409,7 @@ impl Live {
                 return Ok(false);
             }
             (self.of_row, self.is_counted) = (0, false);
+            (self.is_again, self.skips_deletes) = (false, false);
             self.begin_pass(Next::Cell);
             if self.filter.is_none() {
                 return Ok(true);
@@ -346,6 +422,7 @@ impl Live {
             let Some(Pushed { judge, .. }) = &mut self.filter else { return Ok(true) };
             if !judge.row(self.walk.row()) {
                 judge.reset();
+                self.rows_left_out += 1;
             } else if !judge.is_late() || self.is_row_shown()? {
                 return Ok(true);
             } else if !self.end_row() {
@@ -385,12 +462,14 @@ impl Live {
             before.note(judge);
         }
         let mut has_some = false;
+        self.skips_deletes = true;
         while self.next_included()? {
             has_some = true;
         }
         let Some(Pushed { judge, before, if_shown, if_not }) = &mut self.filter else { return Ok(true) };
         if_not.note(judge);
-        let is_shown = has_some && judge.end_row();
+        // A row may show deletes alone.
+        let is_shown = (has_some || self.limits.shows_deletes) && judge.end_row();
         if_shown.note(judge);
         judge.settle();
         let needs_more = is_shown || (has_some && if_shown != if_not);
@@ -404,6 +483,8 @@ impl Live {
                 self.of_row += u64::from(!self.is_removed());
             }
         }
+        self.skips_deletes = false;
+        self.rows_left_out += u64::from(!is_shown);
         Ok(is_shown)
     }
 
@@ -413,6 +494,7 @@ impl Live {
             judge.rewind();
         }
         self.walk.rewind();
+        self.is_again = true;
         self.begin_pass(Next::Cell);
     }
 
@@ -431,6 +513,7 @@ impl Live {
                 return Ok(false);
             }
             if self.is_removed() {
+                self.cells_left_out += 1;
                 continue;
             }
             self.of_row += 1;
@@ -484,6 +567,13 @@ impl Live {
             if next != Next::Here && !self.walk.next_cell()? {
                 return Ok(false);
             }
+            if self.is_watched {
+                match self.walk.delete() {
+                    Some(_) if self.skips_deletes => continue,
+                    Some(_) => return Ok(true),
+                    None => self.cells_seen += u64::from(!self.is_again),
+                }
+            }
             if self.column != self.walk.column_number() {
                 (self.column, self.of_column) = (self.walk.column_number(), 0);
                 let family = self.walk.family().0;
@@ -518,12 +608,14 @@ impl Live {
                     if self.of_family > self.limits.of_family.offset {
                         return Ok(true);
                     }
+                    continue;
                 }
                 Code::Skip => {}
                 Code::NextColumn => self.next = Next::Column,
                 Code::NextFamily => self.next = Next::Family,
                 Code::Hint => self.skip_to_hint()?,
             }
+            self.cells_left_out += u64::from(!self.is_again);
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use esker::{Db, Value};
 
-use super::{Cell, CellValue, Live, Read};
+use super::{Cell, CellValue, DeleteKind, Live, Read, ScanCounts};
 use crate::error::Result;
 use crate::query_cache::{Asked, Filling, Query, QueryCache, Replay};
 use crate::span::Span;
@@ -43,7 +43,8 @@ impl Scan {
         spans: impl IntoIterator<Item = Span>,
         is_reversed: bool,
     ) -> Result<Scan> {
-        if !cache.is_on() {
+        // A merge that removes deletes is no write that the cache would see.
+        if !cache.is_on() || read.shows_deletes {
             return Ok(Scan { source: Source::Live(Live::new(db, state, read, spans, is_reversed)?, None) });
         }
         let shape = state.shape();
@@ -79,6 +80,31 @@ impl Scan {
                 }
                 found
             }
+        }
+    }
+
+    /// Counts from now on what it reads: [`Scan::counts`].
+    pub fn count(&mut self) {
+        if let Source::Live(live, _) = &mut self.source {
+            live.count();
+        }
+    }
+
+    /// What it has read, and from where, if [`Scan::count`] was called before the first cell.
+    pub fn counts(&self) -> ScanCounts {
+        match &self.source {
+            Source::Live(live, _) => live.counts(),
+            Source::Cached(_) => ScanCounts { is_cached: true, ..ScanCounts::default() },
+        }
+    }
+
+    /// The kind of the delete at which the scan is, if the read shows them ([`Read::with_deletes`]). Its row, family, qualifier and
+    /// timestamp are those of the scan; a delete of a row has no family, and that of a family no qualifier. `None`: the scan is
+    /// at a cell, or nowhere.
+    pub fn delete(&self) -> Option<DeleteKind> {
+        match &self.source {
+            Source::Live(live, _) => live.delete(),
+            Source::Cached(_) => None,
         }
     }
 

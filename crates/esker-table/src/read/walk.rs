@@ -1,4 +1,4 @@
-//! A walk over the cells of a table that count, before filters and limits.
+//! A walk over the cells of a table that count, and over the deletes if they are shown, before filters and limits.
 //!
 //! ```text
 //! row by row        forward: the least row that one of the groups has, behind the last one; or the greatest one before it
@@ -9,10 +9,13 @@
 //! row anew. It holds one cursor for each access group that it reads. Only of a column that has to be replayed it holds the
 //! timestamps and sequence numbers of all puts. It allocates nothing for a cell or row once its buffers have grown.
 
+use core::cmp::Reverse;
 use core::ops::Range;
 
-use esker::{Cursor, Snapshot, ValueRef};
+use esker::{Snapshot, ValueRef};
 
+use super::DeleteKind;
+use super::counts::{Counted, TreeCounts};
 use crate::cell::{self, FamilyId, Kind, NO_FAMILY, Version};
 use crate::error::Result;
 use crate::schema::Rules;
@@ -24,6 +27,9 @@ const STEPS_BEFORE_SEEK: usize = 8;
 
 /// The cursor of a group is somewhere in the row.
 const SOMEWHERE: FamilyId = FamilyId::MAX;
+
+/// The place of no family: that of the delete of a row.
+const NOWHERE: usize = usize::MAX;
 
 /// What is read of a family.
 pub(super) struct Wanted {
@@ -38,7 +44,9 @@ pub(super) struct Wanted {
 
 /// What a walk has of an access group.
 pub(super) struct Group {
-    cursor: Cursor,
+    cursor: Counted,
+    /// Its place in the schema.
+    place: usize,
     /// The deletes at the head of the row that is read, by families.
     heads: Heads,
     /// The cursor is at the first entry of the row that belongs to this family or a later one; `None`: the group has nothing
@@ -49,8 +57,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    pub(super) fn new(cursor: Cursor) -> Group {
-        Group { cursor, heads: Heads::default(), at: None, before: None }
+    pub(super) fn new(cursor: Counted, place: usize) -> Group {
+        Group { cursor, place, heads: Heads::default(), at: None, before: None }
     }
 }
 
@@ -67,6 +75,10 @@ enum At {
     Left,
     /// At that entry, which is a cell that counts.
     Cell,
+    /// At that entry, which is a delete that is shown.
+    Delete,
+    /// At a delete of the row, or of the family that is to come, that is shown.
+    Head,
     /// Behind the row.
     End,
 }
@@ -136,6 +148,15 @@ pub(super) struct Walk {
     /// The deletes above the column that is read.
     above: Deletes,
     timestamp: i64,
+    /// Whether it also stops at deletes; the kind of the one at which it is.
+    shows_deletes: bool,
+    delete: DeleteKind,
+    /// The deletes at the head of the row that are shown, and how many of them were: 0 for the row, or the place of the family
+    /// and 1.
+    heads: Vec<(usize, Version)>,
+    heads_shown: usize,
+    /// How many rows it came to.
+    rows: u64,
     /// When the first of the cells expires that it has stopped at; the greatest number: none does.
     expires_ms: i64,
     /// A key that is sought.
@@ -172,6 +193,11 @@ impl Walk {
             state: Column::default(),
             above: Deletes::default(),
             timestamp: 0,
+            shows_deletes: false,
+            delete: DeleteKind::Row,
+            heads: Vec::new(),
+            heads_shown: 0,
+            rows: 0,
             expires_ms: i64::MAX,
             sought: Vec::new(),
         }
@@ -180,6 +206,21 @@ impl Walk {
     /// Walks over these spans, which are sorted and apart.
     pub(super) fn over(&mut self, spans: Vec<Span>, is_reversed: bool) {
         (self.spans, self.is_reversed) = (spans, is_reversed);
+    }
+
+    /// Stops at deletes too.
+    pub(super) fn show_deletes(&mut self) {
+        self.shows_deletes = true;
+    }
+
+    /// Counts what it reads from now on.
+    pub(super) fn count(&mut self) {
+        self.groups.iter_mut().for_each(|group| group.cursor.count());
+    }
+
+    /// How many rows it came to, and what it has read of each group: the group's place in the schema, and the counts.
+    pub(super) fn counts(&self) -> (u64, impl Iterator<Item = (usize, TreeCounts)>) {
+        (self.rows, self.groups.iter().map(|group| (group.place, group.cursor.counts())))
     }
 
     pub(super) fn is_reversed(&self) -> bool {
@@ -208,6 +249,11 @@ impl Walk {
         self.timestamp
     }
 
+    /// The kind of the delete at which it is. `None`: it is at none.
+    pub(super) fn delete(&self) -> Option<DeleteKind> {
+        matches!(self.at, At::Delete | At::Head).then_some(self.delete)
+    }
+
     /// When the cell was written. `None`: the walk is at no cell.
     pub(super) fn version(&self) -> Option<Version> {
         let wanted = self.wanted.get(self.family).filter(|_| self.at == At::Cell)?;
@@ -231,6 +277,7 @@ impl Walk {
         self.at = At::End;
         let found = if self.is_reversed { self.find_row_before()? } else { self.find_row_behind()? };
         if found {
+            self.rows += 1;
             self.begin_row()?;
         }
         Ok(found)
@@ -331,6 +378,7 @@ impl Walk {
 
     /// Reads the deletes at the head of the row.
     fn begin_row(&mut self) -> Result<()> {
+        self.heads.clear();
         for group in &mut self.groups {
             group.heads.clear();
             if self.is_reversed && group.at.is_none() {
@@ -340,13 +388,45 @@ impl Walk {
             while is_in_row && cell::is_head(group.cursor.key(), self.keys.len()) {
                 let (family, version) = cell::head(group.cursor.key(), self.keys.len())?;
                 group.heads.add(family, version);
+                if self.shows_deletes && self.time.contains(&version.timestamp) {
+                    let wanted = self.wanted.iter().position(|wanted| wanted.id == family);
+                    let place = if family == NO_FAMILY { Some(0) } else { wanted.map(|place| place + 1) };
+                    self.heads.extend(place.map(|place| (place, version)));
+                }
                 group.cursor.next()?;
                 is_in_row = cell::begins_with(group.cursor.key(), &self.keys);
             }
             group.at = is_in_row.then_some(NO_FAMILY);
         }
-        self.go_to_family(0);
+        if !self.heads.is_empty() {
+            self.order_heads();
+        }
+        self.begin_again();
         Ok(())
+    }
+
+    /// Puts the deletes of the row's head into the order in which they are shown: those of the row, then those of each family, and
+    /// the latest first. Each group that the read knows has the deletes of the row.
+    fn order_heads(&mut self) {
+        let mut heads = std::mem::take(&mut self.heads);
+        heads.sort_unstable_by_key(|(place, version)| (*place, Reverse(*version)));
+        heads.dedup();
+        if !self.is_whole {
+            heads.retain(|(place, _)| {
+                let mut key = self.keys.clone();
+                if let Some(wanted) = place.checked_sub(1).and_then(|family| self.wanted.get(family)) {
+                    cell::push_escaped(&mut key, wanted.name.as_bytes());
+                }
+                let next = self.spans.partition_point(|span| span.ends_before(&key));
+                self.spans.get(next).is_some_and(|span| span.from <= key)
+            });
+        }
+        self.heads = heads;
+    }
+
+    fn begin_again(&mut self) {
+        self.heads_shown = 0;
+        self.go_to_family(0);
     }
 
     /// Begins the row anew.
@@ -354,7 +434,7 @@ impl Walk {
         for group in &mut self.groups {
             group.at = group.at.and(Some(SOMEWHERE));
         }
-        self.go_to_family(0);
+        self.begin_again();
     }
 
     fn go_to_family(&mut self, family: usize) {
@@ -362,19 +442,25 @@ impl Walk {
         self.column.clear();
     }
 
-    /// Goes to the next cell of the row that counts: the next version, or what is behind. `false`: there is none.
+    /// Goes to the next cell of the row that counts: the next version, or what is behind; or to a delete before it, if they are
+    /// shown. `false`: there is none.
     pub(super) fn next_cell(&mut self) -> Result<bool> {
         if self.at == At::Cell {
             self.cursor().next()?;
             self.at = At::Entry;
+        } else if self.shows_deletes {
+            self.leave_delete()?;
         }
         loop {
             match self.at {
-                At::Cell => return Ok(true),
+                At::Cell | At::Delete | At::Head => return Ok(true),
                 At::End => return Ok(false),
-                At::Family if self.family == self.wanted.len() => self.at = At::End,
                 At::Family => {
-                    if self.begin_family()? {
+                    if self.next_head() {
+                        return Ok(true);
+                    } else if self.family == self.wanted.len() {
+                        self.at = At::End;
+                    } else if self.begin_family()? {
                         self.at = At::First;
                     } else {
                         self.leave_asked();
@@ -383,6 +469,37 @@ impl Walk {
                 At::Entry | At::First | At::Left => self.look()?,
             }
         }
+    }
+
+    /// Leaves the delete at which it is, if it is at one.
+    fn leave_delete(&mut self) -> Result<()> {
+        if self.at == At::Delete {
+            self.cursor().next()?;
+            self.at = At::Entry;
+        }
+        if self.at == At::Head {
+            if self.delete == DeleteKind::Row {
+                self.family = 0;
+            }
+            self.at = At::Family;
+        }
+        Ok(())
+    }
+
+    /// Goes to the next delete of the row's head that is shown in front of the family. `false`: there is none.
+    fn next_head(&mut self) -> bool {
+        let next = self.heads.get(self.heads_shown).filter(|(place, _)| *place <= self.family + 1);
+        let Some((place, version)) = next else { return false };
+        (self.at, self.timestamp) = (At::Head, version.timestamp);
+        if *place == 0 {
+            (self.delete, self.family) = (DeleteKind::Row, NOWHERE);
+        } else {
+            self.delete = DeleteKind::Family;
+        }
+        // It has no qualifier.
+        self.qualifier.plain = Some(0..0);
+        self.heads_shown += 1;
+        true
     }
 
     /// Leaves the column at one of whose entries the cursor is.
@@ -431,7 +548,7 @@ impl Walk {
     }
 
     /// The cursor of the group of the family that is read.
-    fn cursor(&mut self) -> &mut Cursor {
+    fn cursor(&mut self) -> &mut Counted {
         let group = self.wanted[self.family].group;
         &mut self.groups[group].cursor
     }
@@ -511,6 +628,12 @@ impl Walk {
         let cursor = &mut self.groups[*group].cursor;
         if kind != Kind::Put {
             self.state.add(kind, version);
+            if self.shows_deletes && self.time.contains(&version.timestamp) {
+                (self.at, self.timestamp) = (At::Delete, version.timestamp);
+                self.delete =
+                    if kind == Kind::DeleteColumn { DeleteKind::Column } else { DeleteKind::Version };
+                return Ok(());
+            }
             cursor.next()?;
             return Ok(());
         }
@@ -559,7 +682,7 @@ impl Walk {
 }
 
 /// Moves a cursor that is at a key, or behind the last one, on to the first key that is not below `to`.
-fn seek_on(cursor: &mut Cursor, to: &[u8]) -> Result<()> {
+fn seek_on(cursor: &mut Counted, to: &[u8]) -> Result<()> {
     for _ in 0..STEPS_BEFORE_SEEK {
         if cursor.key().is_empty() || cursor.key() >= to {
             return Ok(());
@@ -573,7 +696,7 @@ fn seek_on(cursor: &mut Cursor, to: &[u8]) -> Result<()> {
 }
 
 /// Moves a cursor on, behind the keys that begin with `prefix`, which ends with the end of an escaped text.
-fn leave(cursor: &mut Cursor, prefix: &[u8], sought: &mut Vec<u8>) -> Result<()> {
+fn leave(cursor: &mut Counted, prefix: &[u8], sought: &mut Vec<u8>) -> Result<()> {
     for _ in 0..STEPS_BEFORE_SEEK {
         if !cell::begins_with(cursor.key(), prefix) {
             return Ok(());
@@ -588,7 +711,7 @@ fn leave(cursor: &mut Cursor, prefix: &[u8], sought: &mut Vec<u8>) -> Result<()>
 }
 
 /// The puts of the column whose keys begin with `column`, from the cursor's on.
-fn puts_of(cursor: &mut Cursor, column: &[u8]) -> Result<Vec<Version>> {
+fn puts_of(cursor: &mut Counted, column: &[u8]) -> Result<Vec<Version>> {
     let mut puts = Vec::new();
     while cell::begins_with(cursor.key(), column) {
         puts.push(cell::entry_of_column(cursor.key(), column.len())?.1);

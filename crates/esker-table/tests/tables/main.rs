@@ -8,6 +8,7 @@
     reason = "a test that cannot go on should stop; the model has a clock of its own"
 )]
 
+mod counts;
 mod crashes;
 mod filters;
 mod indexes;
@@ -129,6 +130,8 @@ struct Asked {
     filter: Option<(Vec<u8>, Box<dyn filters::Model>)>,
     is_reversed: bool,
     is_keys_only: bool,
+    /// Whether it shows deletes too, which these tests leave out again.
+    shows_deletes: bool,
     /// Offsets and limits of rows, cells, cells of each row, and cells of each family of a row.
     limits: [(u64, u64); 4],
 }
@@ -143,6 +146,7 @@ impl Asked {
             filter: None,
             is_reversed: false,
             is_keys_only: false,
+            shows_deletes: false,
             limits: [(0, u64::MAX); 4],
         }
     }
@@ -162,7 +166,10 @@ impl Asked {
             (offset, if random.below(8) == 0 { random.below(most) as u64 } else { u64::MAX })
         });
         let (versions, is_keys_only) = (random.of(&[1, 1, 2, 100]), random.below(10) == 0);
-        Asked { columns, versions, time, filter, is_reversed, is_keys_only, limits }
+        // Deletes count for limits, except those of families, and a filter may decide about a row that has nothing else.
+        let is_plain = filter.is_none() && limits[..3].iter().all(|limit| *limit == (0, u64::MAX));
+        let shows_deletes = is_plain && random.below(2) == 0;
+        Asked { columns, versions, time, filter, is_reversed, is_keys_only, shows_deletes, limits }
     }
 
     fn read(&self) -> Read {
@@ -182,6 +189,9 @@ impl Asked {
         }
         if let Some((text, _)) = &self.filter {
             read = read.filter(Filter::parse(text).unwrap());
+        }
+        if self.shows_deletes {
+            read = read.with_deletes();
         }
         if self.is_keys_only { read.keys_only() } else { read }
     }
@@ -258,7 +268,9 @@ fn schema() -> Schema {
 fn cells(mut scan: Scan) -> Vec<Found> {
     let mut found = Vec::new();
     while scan.advance().unwrap() {
-        found.push((scan.row().to_vec(), scan.cell().unwrap().unwrap()));
+        let cell = scan.cell().unwrap();
+        assert!(cell.is_none() == scan.delete().is_some());
+        found.extend(cell.map(|cell| (scan.row().to_vec(), cell)));
     }
     found
 }

@@ -1,0 +1,141 @@
+//! What scans say of what they have read, and the deletes that they show.
+
+use esker_table::{DeleteKind, Family, Filter, Read, RowMutation, Scan, ScanCounts, Schema, Table, Tables};
+
+fn tables() -> (Tables, Table) {
+    let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
+    let schema = Schema::new()
+        .group("small", [Family::new("a").index_values(true), Family::new("b")])
+        .group("large", [Family::new("c").max_versions(1)]);
+    let table = tables.create("t", schema).unwrap();
+    for row in 0..100 {
+        let row = format!("row-{row:02}");
+        let mutation = RowMutation::new(row.clone()).put("a", "x", row).put("b", "y", "v").put("c", "z", "w");
+        table.mutate(&mutation).unwrap();
+    }
+    (tables, table)
+}
+
+fn counted(mut scan: Scan) -> ScanCounts {
+    scan.count();
+    while scan.advance().unwrap() {}
+    scan.counts()
+}
+
+#[test]
+fn entries_are_counted_where_they_are_read() {
+    let (_tables, table) = tables();
+    let counts = counted(table.scan("", "", &Read::all()).unwrap());
+    let of = |place: usize| (counts.groups[place].0.as_str(), counts.groups[place].1.entries);
+    // Of a key: the row and its end, the family, the qualifier and its end, the kind and the version; and the value.
+    let bytes = 100 * (6 + 2 + 2 + 1 + 2 + 17);
+    assert_eq!((of(0), of(1)), (("small", 200), ("large", 100)));
+    assert_eq!(counts.groups[1].1.bytes, bytes + 100);
+    assert_eq!((counts.rows, counts.cells, counts.rows_left_out, counts.cells_left_out), (100, 300, 0, 0));
+    assert!(counts.index.is_none() && !counts.is_cached);
+
+    let counts = counted(table.scan("row-10", "row-20", &Read::family("c")).unwrap());
+    let [(name, large)] = &counts.groups[..] else { panic!("{counts:?}") };
+    // The scan comes to the first row behind those that it shows.
+    assert_eq!((name.as_str(), large.entries, large.seeks, counts.rows), ("large", 11, 1, 10));
+
+    let filter = Filter::parse(b"RowFilter(=, 'substring:7') AND QualifierFilter(=, 'binary:x')").unwrap();
+    let counts = counted(table.scan("", "", &Read::all().filter(filter)).unwrap());
+    assert_eq!((counts.rows, counts.rows_left_out), (100, 81));
+    assert_eq!((counts.cells, counts.cells_left_out), (3 * 19, 2 * 19));
+}
+
+#[test]
+fn nothing_is_counted_of_trees_unless_it_is_asked_for() {
+    let (_tables, table) = tables();
+    let mut scan = table.scan("", "", &Read::all()).unwrap();
+    while scan.advance().unwrap() {}
+    assert!(scan.counts().groups.iter().all(|(_, counts)| *counts == Default::default()));
+}
+
+#[test]
+fn what_an_index_finds_is_counted() {
+    let (_tables, table) = tables();
+    let read = |begins: &str| {
+        let text = format!("ColumnValueFilter('a', 'x', =, 'binaryprefix:{begins}')");
+        Read::all().filter(Filter::parse(text.as_bytes()).unwrap())
+    };
+    let counts = counted(table.scan("", "", &read("row-3")).unwrap());
+    let index = counts.index.unwrap();
+    assert_eq!((index.rows, index.tree.seeks, index.tree.entries), (Some(10), 1, 11));
+    assert_eq!(counts.rows, 10);
+    // It finds too much: the scan looks for its row itself.
+    for row in 0..2_000 {
+        table.mutate(&RowMutation::new(format!("z{row}")).put("a", "x", "many")).unwrap();
+    }
+    let counts = counted(table.scan("", "", &read("many").limit_rows(1, 0)).unwrap());
+    assert_eq!(counts.index.unwrap().rows, None);
+    assert_eq!(counts.rows, 101);
+}
+
+#[test]
+fn an_answer_of_the_query_cache_says_so() {
+    let (tables, table) = tables();
+    tables.set_query_cache(1 << 20);
+    let counts = [(); 4].map(|()| counted(table.scan("row-1", "row-2", &Read::all()).unwrap()));
+    assert!(!counts[0].is_cached && counts[0].rows == 10);
+    assert!(counts[3].is_cached && counts[3].rows == 0 && counts[3].groups.is_empty(), "{:?}", counts[3]);
+}
+
+fn shown(table: &Table, read: &Read) -> Vec<String> {
+    let mut scan = table.scan("", "", read).unwrap();
+    let mut shown = Vec::new();
+    while scan.advance().unwrap() {
+        let what = match scan.delete() {
+            Some(DeleteKind::Row) => "row",
+            Some(DeleteKind::Family) => "family",
+            Some(DeleteKind::Column) => "column",
+            Some(DeleteKind::Version) => "version",
+            None => "cell",
+        };
+        assert_eq!(scan.value().is_some(), what == "cell");
+        let (row, qualifier) = (scan.row().escape_ascii(), scan.qualifier().escape_ascii());
+        shown.push(format!("{what} {row} {}:{qualifier} {}", scan.family(), scan.timestamp()));
+    }
+    shown
+}
+
+/// Deletes go with merges, also where the query cache is on.
+#[test]
+fn deletes_are_shown_until_a_merge_removes_them() {
+    let (tables, table) = (Tables::open_in_memory(esker::Options::default()).unwrap(), "t");
+    let family = |name| Family::new(name).max_versions(None);
+    let schema = Schema::new().group("g", [family("a"), family("b")]).group("h", [family("c")]);
+    let table = tables.create(table, schema).unwrap();
+    tables.set_query_cache(1 << 20);
+    let old = RowMutation::new("r").put_at("a", "\0", 1, "").put_at("a", "\0", 5, "").put_at("c", "q", 1, "");
+    table.mutate(&old).unwrap();
+    let deletes = RowMutation::new("r")
+        .delete_row_up_to(2)
+        .delete_row_up_to(3)
+        .delete_family_up_to("c", 7)
+        .delete_column_up_to("a", "\0", 4)
+        .delete_version("a", "\0", 5);
+    table.mutate(&deletes).unwrap();
+    table.mutate(&RowMutation::new("r").put_at("a", "\0", 2, "")).unwrap();
+    let all = Read::all().versions(u32::MAX).with_deletes();
+    let expected = [
+        "row r : 3",
+        "row r : 2",
+        "column r a:\\x00 4",
+        "version r a:\\x00 5",
+        "cell r a:\\x00 2",
+        "family r c: 7",
+    ];
+    for _ in 0..4 {
+        assert_eq!(shown(&table, &all), expected);
+    }
+    // The deletes of the row are in both groups.
+    let of_c = Read::family("c").with_deletes();
+    assert_eq!(shown(&table, &of_c), ["row r : 3", "row r : 2", "family r c: 7"]);
+    assert_eq!(shown(&table, &of_c.clone().time(3..7)), ["row r : 3"]);
+    assert_eq!(shown(&table, &of_c.limit_cells(1, 1)), ["row r : 2"]);
+    tables.db().flush().unwrap();
+    table.compact().unwrap();
+    assert_eq!(shown(&table, &all), ["cell r a:\\x00 2"]);
+}
