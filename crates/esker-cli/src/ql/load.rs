@@ -117,6 +117,9 @@ impl Loading<'_> {
         match names.as_slice() {
             [b"row", b"column", b"value"] => return Ok(Layout::Cell { has_timestamp: false }),
             [b"timestamp", b"row", b"column", b"value"] => return Ok(Layout::Cell { has_timestamp: true }),
+            [b"timestamp", b"row", b"column", b"delete", ..] => {
+                return Err("the file has deletes (RETURN_DELETES), which cannot be loaded".to_owned());
+            }
             _ => {}
         }
         let place = |name: &[u8]| names.iter().position(|other| *other == name);
