@@ -65,10 +65,10 @@ pub(crate) struct Live {
     cells: u64,
     /// What is shown of the value.
     show: Show,
-    /// Whether the row is walked another time, and whether deletes are skipped: the filter has not decided about the row yet.
-    is_again: bool,
     /// Whether cells are counted, or there are deletes among them.
     is_watched: bool,
+    /// Whether the row is walked another time, and whether deletes are skipped: the filter has not decided about the row yet.
+    is_again: bool,
     skips_deletes: bool,
     /// The schema, what was read of the indexes, and the rest of [`ScanCounts`].
     schema: Arc<Schema>,
