@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! RowMutation --mutate--> entries of the groups' trees, one batch       (write)
-//! cursor of each group --> row, family, column --> which puts count     (read, versions)
+//! cursor of each group, over its parts --> row, family, column          (parts, read)
+//! entries of a column --> which puts count                              (versions)
 //! cells that count --> which of them are shown                          (filter, read)
 //! values and qualifiers --> rows                                        (index)
 //! what whole reads have returned, until it is written                  (query_cache)
@@ -20,6 +21,7 @@ mod cell;
 mod error;
 mod filter;
 mod index;
+mod parts;
 mod query_cache;
 mod read;
 mod rule;

@@ -3,30 +3,34 @@
 //! ```text
 //! tree "tables"        "table " name -> schema (XML)   "namespace " name -> nothing
 //!                      "next table" -> number          "sequence bound" -> number
+//!                      "part 7.2.1" -> row
 //! tree "table 7.2"     the cells of the table with the number 7 in its access group 2
+//! tree "table 7.2.1"   those from the row of that part on                (parts)
 //! ```
 //! A table exists while the catalog names it. Its trees are made before and dropped after; an opening drops those that no
 //! table has, which a crash has left.
 
 use core::ops::Bound;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use esker::{
-    Batch, Db, Durability, Options, ScanRange, StoredValue, Tree, TreeOptions, Value, ValueWriter, keys,
+    Batch, Db, Durability, ErrorKind, Options, ScanRange, StoredValue, Tree, TreeOptions, Value, ValueWriter,
+    keys,
 };
 
 use crate::canary;
-use crate::cell::{FamilyId, check_row};
+use crate::cell::{self, FamilyId, check_row};
 use crate::error::{Error, Result};
 use crate::index::{self, Before, Old};
+use crate::parts::{Division, Parts, part_name};
 use crate::query_cache::{QueryCache, QueryCacheStats};
 use crate::read::{Cell, Counted, Live, Read, Scan};
 use crate::rule::{Families, RULE, TableRule};
-use crate::schema::{Family, Moment, Schema, check_name};
+use crate::schema::{Family, Moment, Rules, Schema, check_name};
 use crate::sequences::Sequences;
 use crate::span::Span;
 use crate::write::{Check, Latest, PutValue, RowMutation, Stamp, View, WriteValue, mutate};
@@ -40,6 +44,7 @@ const TREES: &str = "table ";
 
 const TABLE_KEYS: &str = "table ";
 const NAMESPACE_KEYS: &str = "namespace ";
+const PART_KEYS: &str = "part ";
 const NEXT_TABLE_KEY: &str = "next table";
 
 /// The namespace of tables that name none.
@@ -109,6 +114,8 @@ struct Inner {
 pub(crate) struct State {
     /// Changes while `changing` is held, after the catalog.
     shape: RwLock<Arc<Shape>>,
+    /// Held from the split of a tree until the table has that shape.
+    splitting: Mutex<()>,
 }
 
 /// What a table is like at a moment. It does not change; the table gets another one.
@@ -116,9 +123,9 @@ pub(crate) struct Shape {
     pub(crate) name: String,
     pub(crate) schema: Arc<Schema>,
     /// The trees of its groups, in the order of the schema.
-    pub(crate) trees: Vec<Tree>,
-    /// The tree of its indexes, if it has some.
-    pub(crate) index: Option<Tree>,
+    pub(crate) groups: Vec<Parts>,
+    /// The tree of its indexes, if it has some. It is not split: its keys have another order.
+    pub(crate) index: Option<Parts>,
 }
 
 /// Writes the value of a cell, piece by piece; [`Table::writer`] begins one. If it is dropped, nothing is left.
@@ -184,8 +191,52 @@ fn full_name(name: &str) -> Result<String> {
     }
 }
 
+/// Fails if a tree that is in one piece is not.
+fn check_whole(tree: &Tree) -> Result<()> {
+    if tree.key_range() == ScanRange::all() {
+        return Ok(());
+    }
+    Err(Error::Damaged(format!(
+        "the tree {:?} was split: the rest of its keys is in another tree",
+        tree.name()
+    )))
+}
+
 fn table_key(name: &str) -> String {
     format!("{TABLE_KEYS}{name}")
+}
+
+/// How the catalog's keys of the parts of a table begin, or of one of its groups.
+fn part_keys(table: u64, group: Option<u16>) -> String {
+    group.map_or_else(|| format!("{PART_KEYS}{table}."), |group| format!("{PART_KEYS}{table}.{group}."))
+}
+
+/// The parts of a group that the catalog has, without the first one.
+fn divisions(catalog: &Tree, table: u64, group: u16) -> Result<Vec<Division>> {
+    let prefix = part_keys(table, Some(group));
+    let mut divisions = Vec::new();
+    for pair in catalog.scan(ScanRange::prefix(&prefix))? {
+        let (key, row) = pair?;
+        let number = std::str::from_utf8(&key[prefix.len()..]).ok().and_then(|number| number.parse().ok());
+        match number.filter(|_| check_row(&row).is_ok()) {
+            Some(number) => divisions.push(Division { number, row }),
+            None => {
+                let key = key.escape_ascii();
+                return Err(Error::Damaged(format!(
+                    "the catalog's entry \"{key}\" is that of no part of a table"
+                )));
+            }
+        }
+    }
+    Ok(divisions)
+}
+
+/// Deletes the keys of the catalog that begin with `prefix`.
+fn delete_all(catalog: &Tree, prefix: &str, batch: &mut Batch) -> esker::Result<()> {
+    for pair in catalog.scan(ScanRange::prefix(prefix).keys_only())? {
+        batch.delete(catalog, pair?.0)?;
+    }
+    Ok(())
 }
 
 fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
@@ -240,6 +291,7 @@ impl Tables {
                 return Err(Error::Damaged(message));
             }
         }
+        check_whole(&catalog)?;
         let (mut tables, mut numbers) = (BTreeMap::new(), BTreeSet::new());
         for pair in catalog.scan(ScanRange::prefix(TABLE_KEYS))? {
             let (key, text) = pair?;
@@ -253,7 +305,7 @@ impl Tables {
             if !schema.is_numbered() || !numbers.insert(schema.table) {
                 return Err(of_table("its schema lacks numbers, or has those of another table".to_owned()));
             }
-            let shape = Shape::open(&db, name, schema)?;
+            let shape = Shape::open(&db, &catalog, name, schema, None)?;
             shape.tell(&rule, i64::MIN);
             tables.insert(name.to_owned(), Arc::new(State::new(shape)));
         }
@@ -410,7 +462,7 @@ impl Tables {
             batch.put(catalog, table_key(name), &text)?;
             batch.put(catalog, NEXT_TABLE_KEY, keys::u64(number.saturating_add(1)))
         })?;
-        let shape = Shape::open(db, name, schema)?;
+        let shape = Shape::open(db, catalog, name, schema, None)?;
         shape.tell(rule, i64::MIN);
         let state = Arc::new(State::new(shape));
         let mut tables = self.inner.tables.write().unwrap_or_else(PoisonError::into_inner);
@@ -548,7 +600,10 @@ impl Tables {
         let Inner { db, rule, .. } = &*self.inner;
         let _changing = lock(&self.inner.changing);
         let shape = self.inner.find(name)?.shape();
-        self.inner.write_catalog(|catalog, batch| batch.delete(catalog, table_key(&shape.name)))?;
+        self.inner.write_catalog(|catalog, batch| {
+            delete_all(catalog, &part_keys(shape.schema.table, None), batch)?;
+            batch.delete(catalog, table_key(&shape.name))
+        })?;
         self.inner.tables.write().unwrap_or_else(PoisonError::into_inner).remove(&shape.name);
         for tree in shape.all_trees() {
             db.drop_tree(tree.name())?;
@@ -616,7 +671,7 @@ impl Inner {
                 return Err(error);
             }
         };
-        *state.shape.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
+        state.set_shape(Arc::clone(&new));
         if new.name != old.name {
             let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
             tables.remove(&old.name);
@@ -643,9 +698,13 @@ impl Inner {
         if schema.has_index() && !old.schema.has_index() {
             create_tree(&self.db, &tree_name(schema.table, INDEXES))?;
         }
-        let shape = Shape::open(&self.db, &name, schema)?;
+        let shape = Shape::open(&self.db, &self.catalog, &name, schema, Some(old))?;
         let text = shape.schema.to_xml()?;
+        let is_dropped = |id| shape.schema.groups().iter().all(|group| group.id != id);
         self.write_catalog(|catalog, batch| {
+            for group in old.schema.groups().iter().filter(|group| is_dropped(group.id)) {
+                delete_all(catalog, &part_keys(shape.schema.table, Some(group.id)), batch)?;
+            }
             if name != old.name {
                 batch.delete(catalog, table_key(&old.name))?;
             }
@@ -664,36 +723,60 @@ impl Inner {
 
 impl State {
     fn new(shape: Shape) -> State {
-        State { shape: RwLock::new(Arc::new(shape)) }
+        State { shape: RwLock::new(Arc::new(shape)), splitting: Mutex::new(()) }
     }
 
     pub(crate) fn shape(&self) -> Arc<Shape> {
         Arc::clone(&self.shape.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether the error is that a tree of `shape` was dropped, which is not the table's shape any more.
+    fn set_shape(&self, shape: Arc<Shape>) {
+        *self.shape.write().unwrap_or_else(PoisonError::into_inner) = shape;
+    }
+
+    /// Whether the error is that a tree of `shape` was dropped or split, which is not the table's shape any more. Waits for a
+    /// split that is under way.
     pub(crate) fn has_lost_tree(&self, shape: &Arc<Shape>, error: &Error) -> bool {
-        let is_dropped =
-            matches!(error, Error::Store(error) if error.kind() == esker::ErrorKind::TreeDropped);
-        is_dropped && !Arc::ptr_eq(shape, &self.shape())
+        let Error::Store(error) = error else { return false };
+        match error.kind() {
+            ErrorKind::TreeDropped => {}
+            ErrorKind::KeyMoved => drop(lock(&self.splitting)),
+            _ => return false,
+        }
+        !Arc::ptr_eq(shape, &self.shape())
     }
 }
 
 impl Shape {
-    /// Opens the trees of a table.
-    fn open(db: &Db, name: &str, schema: Schema) -> Result<Shape> {
-        let open = |number: u16| -> Result<Tree> {
-            let tree = tree_name(schema.table, number);
-            let lost = || Error::Damaged(format!("the table {name:?} has lost its tree {tree:?}"));
-            db.open_tree(&tree)?.ok_or_else(lost)
+    /// Opens the trees of a table. It had the shape `old`, if it is not new.
+    fn open(db: &Db, catalog: &Tree, name: &str, schema: Schema, old: Option<&Shape>) -> Result<Shape> {
+        let of_table = |error| match error {
+            Error::Damaged(message) => Error::Damaged(format!("the table {name:?}: {message}")),
+            error => error,
         };
-        let trees = schema.groups().iter().map(|group| open(group.id)).collect::<Result<_>>()?;
+        let open = |group: u16| -> Result<Parts> {
+            if let Some(parts) = old.and_then(|old| old.parts(group)) {
+                return Ok(parts.clone());
+            }
+            let divisions = divisions(catalog, schema.table, group)?;
+            Parts::open(db, &tree_name(schema.table, group), &divisions).map_err(of_table)
+        };
+        let groups = schema.groups().iter().map(|group| open(group.id)).collect::<Result<_>>()?;
         let index = schema.has_index().then(|| open(INDEXES)).transpose()?;
-        Ok(Shape { name: name.to_owned(), schema: Arc::new(schema), trees, index })
+        Ok(Shape { name: name.to_owned(), schema: Arc::new(schema), groups, index })
+    }
+
+    /// The trees of a group, by its number, or of the indexes.
+    fn parts(&self, group: u16) -> Option<&Parts> {
+        if group == INDEXES {
+            return self.index.as_ref();
+        }
+        let place = self.schema.groups().iter().position(|known| known.id == group)?;
+        self.groups.get(place)
     }
 
     fn all_trees(&self) -> impl Iterator<Item = &Tree> {
-        self.trees.iter().chain(&self.index)
+        self.groups.iter().chain(&self.index).flat_map(Parts::trees)
     }
 
     /// Fails if the table is disabled.
@@ -703,21 +786,25 @@ impl Shape {
 
     /// Tells the rule of the table, which readers of the time `since_ms` and of later ones know so.
     fn tell(&self, rule: &TableRule, since_ms: i64) {
-        for (group, tree) in self.schema.groups().iter().zip(&self.trees) {
-            let rules = group.families().iter().map(|family| (family.id, family.rules())).collect();
-            rule.tell(tree.name(), Families::new(rules, self.schema.next_family(), since_ms));
+        let tell = |parts: &Parts, rules: HashMap<FamilyId, Rules>| {
+            for tree in parts.trees() {
+                rule.tell(tree.name(), Families::new(rules.clone(), self.schema.next_family(), since_ms));
+            }
+        };
+        for (group, parts) in self.schema.groups().iter().zip(&self.groups) {
+            tell(parts, group.families().iter().map(|family| (family.id, family.rules())).collect());
         }
-        if let Some(tree) = &self.index {
+        if let Some(index) = &self.index {
             let families = self.schema.families().map(|(_, family)| family);
             let rules =
                 families.filter(|family| family.has_index()).map(|family| (family.id, family.rules()));
-            rule.tell(tree.name(), Families::new(rules.collect(), self.schema.next_family(), since_ms));
+            tell(index, rules.collect());
         }
     }
 
     /// The time, in milliseconds since 1970.
     pub(crate) fn now_ms(&self) -> i64 {
-        self.trees.first().map_or(0, |tree| i64::try_from(tree.time_us() / 1000).unwrap_or(i64::MAX))
+        self.all_trees().next().map_or(0, |tree| i64::try_from(tree.time_us() / 1000).unwrap_or(i64::MAX))
     }
 }
 
@@ -789,6 +876,104 @@ impl Table {
             }
         }
         Ok(())
+    }
+
+    /// Splits the table at `row`: in each access group, the rows from this one on lie in a tree of their own, up to the row at
+    /// which the table is split already. Trees are flushed, merged and counted apart. Reads and writes find what they did
+    /// before, and go on; writes wait while the store splits a tree ([`Db::split`]). It survives power loss when this returns.
+    ///
+    /// Trees of tables must not be split by other means: reads and writes, and openings of the tables, then fail.
+    ///
+    /// # Errors
+    /// `NoTable`; `Invalid` when the table cannot have such a row; `Store` when the store cannot split. Some groups may be
+    /// split then: the next opening splits the others.
+    ///
+    /// # Example
+    /// ```
+    /// use esker_table::{Family, Read, RowMutation, Schema, Tables};
+    ///
+    /// # fn main() -> esker_table::Result<()> {
+    /// let tables = Tables::open_in_memory(esker::Options::default())?;
+    /// let table = tables.create("t", Schema::new().group("a", [Family::new("f")]))?;
+    /// for row in ["ada", "zoe"] {
+    ///     table.mutate(&RowMutation::new(row).put("f", "", "1"))?;
+    /// }
+    /// table.split("m")?;
+    /// assert_eq!(table.split_rows(), [b"m"]);
+    /// let mut scan = table.scan("", "", &Read::all())?;
+    /// while scan.advance()? {
+    ///     println!("{:?}", scan.row());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn split(&self, row: impl AsRef<[u8]>) -> Result<()> {
+        let row = row.as_ref();
+        check_row(row)?;
+        let Inner { db, catalog, rule, .. } = &*self.tables;
+        let _changing = lock(&self.tables.changing);
+        let shape = self.state.shape();
+        self.check_there(&shape)?;
+        let (table, from) = (shape.schema.table, cell::row_prefix(row));
+        let (mut names, mut keys) = (Vec::new(), Vec::new());
+        for (place, group) in shape.schema.groups().iter().enumerate() {
+            if shape.groups[place].borders().any(|border| border == from) {
+                continue;
+            }
+            let first = tree_name(table, group.id);
+            let known = divisions(catalog, table, group.id)?;
+            let number = match known.iter().find(|known| known.row == row) {
+                // Of a split that has failed.
+                Some(known) => known.number,
+                None => {
+                    let mut number = known.iter().map(|known| known.number).max().unwrap_or(0);
+                    // A program may have made trees with such names for itself.
+                    loop {
+                        number = number
+                            .checked_add(1)
+                            .ok_or_else(|| Error::invalid("the table has too many parts"))?;
+                        if db.open_tree(&part_name(&first, number))?.is_none() {
+                            break number;
+                        }
+                    }
+                }
+            };
+            names.push((place, part_name(&first, number)));
+            keys.push(format!("{}{number}", part_keys(table, Some(group.id))));
+        }
+        self.tables
+            .write_catalog(|catalog, batch| keys.iter().try_for_each(|key| batch.put(catalog, key, row)))?;
+        for (place, tree) in names {
+            let _splitting = lock(&self.state.splitting);
+            let shape = self.state.shape();
+            let mut groups = shape.groups.clone();
+            groups[place] = groups[place].split(db, &from, &tree)?;
+            let (name, schema, index) = (shape.name.clone(), Arc::clone(&shape.schema), shape.index.clone());
+            let shape = Arc::new(Shape { name, schema, groups, index });
+            self.state.set_shape(Arc::clone(&shape));
+            shape.tell(rule, shape.now_ms().saturating_add(1));
+        }
+        Ok(())
+    }
+
+    /// The rows at which the table is split, in their order ([`Table::split`]).
+    pub fn split_rows(&self) -> Vec<Vec<u8>> {
+        let shape = self.state.shape();
+        let borders: BTreeSet<&[u8]> = shape.groups.iter().flat_map(Parts::borders).collect();
+        let row = |border: &[u8]| {
+            let mut row = Vec::new();
+            cell::unescape(border, &mut row);
+            row
+        };
+        borders.into_iter().map(row).collect()
+    }
+
+    /// Fails if the table was dropped: the catalog must not tell of it.
+    fn check_there(&self, shape: &Shape) -> Result<()> {
+        match Arc::ptr_eq(&self.tables.find(&shape.name)?, &self.state) {
+            true => Ok(()),
+            false => Err(Error::NoTable(shape.name.clone())),
+        }
     }
 
     /// Changes a row.
@@ -901,7 +1086,8 @@ impl Table {
             shape.check_enabled()?;
             let no_family = || Error::NoFamily { table: shape.name.clone(), family: family.to_owned() };
             let (group, _) = shape.schema.family(family).ok_or_else(no_family)?;
-            match shape.trees[group].unnamed_writer().map_err(Error::from) {
+            // Every part takes it.
+            match shape.groups[group].first().unnamed_writer().map_err(Error::from) {
                 // The family was dropped in between.
                 Err(error) if self.state.has_lost_tree(&shape, &error) => {}
                 writer => return writer.map(CellWriter),
@@ -929,9 +1115,25 @@ impl Table {
     /// Does `mutations` if their rows meet `checks`, which are then of the first one's row. Returns the cells that increments
     /// and appends have written, or `None` if a check did not hold.
     fn commit(&self, checks: &[Check], mutations: &[RowMutation]) -> Result<Option<Vec<Cell>>> {
-        let Inner { db, catalog, sequences, query_cache, .. } = &*self.tables;
         let _rows = self.tables.lock_rows(mutations.iter().map(RowMutation::row));
-        let shape = self.state.shape();
+        loop {
+            let shape = self.state.shape();
+            match self.commit_to(&shape, checks, mutations) {
+                // A tree was split in between: nothing was written.
+                Err(error) if self.state.has_lost_tree(&shape, &error) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// As [`Table::commit`], to a table of this shape. The rows are locked.
+    fn commit_to(
+        &self,
+        shape: &Shape,
+        checks: &[Check],
+        mutations: &[RowMutation],
+    ) -> Result<Option<Vec<Cell>>> {
+        let Inner { db, catalog, sequences, query_cache, .. } = &*self.tables;
         shape.check_enabled()?;
         check_rows_once(mutations)?;
         if let Some(mutation) = mutations.first() {
@@ -952,14 +1154,14 @@ impl Table {
         for mutation in mutations {
             let view = Row { db, state: &self.state, row: mutation.row() };
             let outcome = mutate(&shape.name, schema, mutation, stamp, &view)?;
-            if let Some(tree) = &shape.index {
+            if let Some(tree) = shape.index.as_ref().map(Parts::first) {
                 let before = is_alone.then_some(&view);
                 let mut keys = Vec::new();
                 index::enter(schema, mutation.row(), &outcome.writes, &outcome.cells, before, &mut keys)?;
                 keys.into_iter().try_for_each(|key| batch.put(tree, key, ""))?;
             }
             for write in outcome.writes {
-                let tree = &shape.trees[write.group];
+                let tree = shape.groups[write.group].tree_of(&write.key);
                 match write.value {
                     WriteValue::Nothing => batch.put(tree, write.key, "")?,
                     WriteValue::Put(PutValue::Bytes(bytes)) => batch.put(tree, write.key, bytes)?,
@@ -992,18 +1194,15 @@ impl Table {
     fn note_deleted_versions(&self, families: &BTreeSet<FamilyId>) -> Result<()> {
         let _changing = lock(&self.tables.changing);
         let shape = self.state.shape();
-        // Of a table that was dropped meanwhile, the catalog must not tell.
-        if !Arc::ptr_eq(&self.tables.find(&shape.name)?, &self.state) {
-            return Err(Error::NoTable(shape.name.clone()));
-        }
+        self.check_there(&shape)?;
         let schema = Arc::new(shape.schema.with_deleted_versions(families));
         let text = schema.to_xml()?;
         self.tables.write_catalog(|catalog, batch| batch.put(catalog, table_key(&shape.name), &text))?;
-        let (name, trees, index) = (shape.name.clone(), shape.trees.clone(), shape.index.clone());
-        let shape = Arc::new(Shape { name, schema, trees, index });
+        let (name, groups, index) = (shape.name.clone(), shape.groups.clone(), shape.index.clone());
+        let shape = Arc::new(Shape { name, schema, groups, index });
         shape.tell(&self.tables.rule, shape.now_ms().saturating_add(1));
         // Only now: who sees the schema relies on all of that.
-        *self.state.shape.write().unwrap_or_else(PoisonError::into_inner) = shape;
+        self.state.set_shape(shape);
         Ok(())
     }
 
@@ -1080,7 +1279,7 @@ impl Table {
         let [first, rest @ ..] = &names[..] else { return Ok(()) };
         let read = rest.iter().fold(Read::family(first), |read, family| read.family_too(family));
         let shape = self.state.shape();
-        let Some(tree) = &shape.index else { return Ok(()) };
+        let Some(tree) = shape.index.as_ref().map(Parts::first) else { return Ok(()) };
         let Inner { db, .. } = &*self.tables;
         let mut scan = Live::new(db, &self.state, &read.versions(u32::MAX), [Span::all()], false)?;
         // The scan names families by the schema of its beginning.
@@ -1106,10 +1305,10 @@ impl Table {
     fn remove_unused_entries(&self, schema: &Schema) -> Result<()> {
         let Inner { db, catalog, sequences, .. } = &*self.tables;
         let shape = self.state.shape();
-        let Some(tree) = &shape.index else { return Ok(()) };
+        let Some(index) = &shape.index else { return Ok(()) };
         let names: BTreeMap<FamilyId, &str> =
             schema.families().map(|(_, family)| (family.id, family.name())).collect();
-        let mut cursor = Counted::new(tree.cursor()?);
+        let mut cursor = Counted::new(index.cursor(&db.snapshot(), &[])?);
         let mut entries = index::Entries::all(&mut cursor)?;
         while let Some(found) = entries.next()? {
             let Some(family) = names.get(&found.family) else { continue };
@@ -1127,7 +1326,7 @@ impl Table {
             {
                 let sequence = sequences.take(db, catalog, 1)?;
                 let mut batch = Batch::new();
-                batch.put(tree, found.removed(sequence), "")?;
+                batch.put(index.first(), found.removed(sequence), "")?;
                 db.write(&batch)?;
             }
         }

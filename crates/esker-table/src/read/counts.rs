@@ -1,6 +1,9 @@
 //! What a scan has read, and from where.
 
-use esker::{Cursor, ValueRef};
+use esker::ValueRef;
+
+use crate::error::Result;
+use crate::parts::Cursor;
 
 /// What a scan has read until now, for people who ask why it takes so long: [`Scan::counts`](crate::Scan::counts).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -79,41 +82,41 @@ impl Counted {
 
     // A step of the cursor is inlined into each loop of a scan; a call of this would cost more than the step.
     #[inline(always)]
-    pub(crate) fn next(&mut self) -> esker::Result<bool> {
+    pub(crate) fn next(&mut self) -> Result<bool> {
         let moved = self.cursor.next();
         if self.is_counting {
-            self.note(moved.as_ref(), 0);
+            self.note(&moved, 0);
         }
         moved
     }
 
     #[inline]
-    pub(crate) fn seek(&mut self, key: impl AsRef<[u8]>) -> esker::Result<bool> {
+    pub(crate) fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let moved = self.cursor.seek(key);
         if self.is_counting {
-            self.note(moved.as_ref(), 1);
+            self.note(&moved, 1);
         }
         moved
     }
 
-    pub(crate) fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> esker::Result<bool> {
+    pub(crate) fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
         let moved = self.cursor.seek_for_prev(key);
         if self.is_counting {
-            self.note(moved.as_ref(), 1);
+            self.note(&moved, 1);
         }
         moved
     }
 
-    pub(crate) fn last(&mut self) -> esker::Result<bool> {
+    pub(crate) fn last(&mut self) -> Result<bool> {
         let moved = self.cursor.last();
         if self.is_counting {
-            self.note(moved.as_ref(), 1);
+            self.note(&moved, 1);
         }
         moved
     }
 
     #[cold]
-    fn note(&mut self, moved: Result<&bool, &esker::Error>, seeks: u64) {
+    fn note(&mut self, moved: &Result<bool>, seeks: u64) {
         self.counts.seeks += seeks;
         if matches!(moved, Ok(true)) {
             self.counts.entries += 1;

@@ -126,22 +126,20 @@ impl Opened {
     /// `all`: what is asked for, sorted and apart.
     fn new(db: &Db, state: &State, read: &Read, all: &[Span]) -> Result<Opened> {
         loop {
-            // First the snapshot: a merge that drops by another shape begins after it. An index may be ready by the shape behind
-            // the snapshot, and have nothing yet in the snapshot itself.
+            // A merge that drops by another shape begins after the snapshot. An index may be ready by the shape behind the
+            // snapshot, and have nothing yet in the snapshot itself; and a part may be no tree yet there.
             let before = state.shape();
             let snapshot = db.snapshot();
             let shape = state.shape();
-            let found = if Arc::ptr_eq(&before, &shape) {
-                find(&snapshot, &shape, read, all)
-            } else {
-                Ok(Found::default())
-            };
-            let opened = found.and_then(|Found { spans, counts }| {
+            if !Arc::ptr_eq(&before, &shape) {
+                continue;
+            }
+            let opened = find(&snapshot, &shape, read, all).and_then(|Found { spans, counts }| {
                 let opened = Opened::of(snapshot, &shape, read, spans.unwrap_or_else(|| all.to_vec()))?;
                 Ok(Opened { index: counts, ..opened })
             });
             match opened {
-                // A group was dropped in between.
+                // A tree was dropped or split in between.
                 Err(error) if state.has_lost_tree(&shape, &error) => {}
                 opened => return opened,
             }
@@ -169,7 +167,7 @@ impl Opened {
                 Some(group) => group,
                 None => {
                     places.push(place);
-                    let cursor = snapshot.cursor(&shape.trees[place])?;
+                    let cursor = shape.groups[place].cursor(&snapshot, &spans)?;
                     groups.push(Group::new(Counted::new(cursor), place));
                     groups.len() - 1
                 }
@@ -198,11 +196,11 @@ struct Found {
 
 /// Asks the indexes for the parts of `spans` that the read needs.
 fn find(snapshot: &Snapshot, shape: &Shape, read: &Read, spans: &[Span]) -> Result<Found> {
-    let Some(tree) = shape.index.as_ref().filter(|_| !spans.iter().all(Span::is_row)) else {
+    let Some(index) = shape.index.as_ref().filter(|_| !spans.iter().all(Span::is_row)) else {
         return Ok(Found::default());
     };
     let Some(lookups) = index::lookups(&shape.schema, read) else { return Ok(Found::default()) };
-    let mut cursor = Counted::new(snapshot.cursor(tree)?);
+    let mut cursor = Counted::new(index.cursor(snapshot, spans)?);
     cursor.count();
     let rows = index::find(&mut cursor, &lookups, spans, read.rows.end())?;
     let counts = IndexCounts { tree: cursor.counts(), rows: rows.as_ref().map(|rows| rows.len() as u64) };

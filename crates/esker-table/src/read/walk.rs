@@ -650,7 +650,7 @@ impl Walk {
                 self.expires_ms = self.expires_ms.min(rules.expires_ms(version.timestamp));
                 Ok(())
             }
-            Verdict::Counts | Verdict::DoesNot => Ok(cursor.next().map(drop)?),
+            Verdict::Counts | Verdict::DoesNot => cursor.next().map(drop),
         }
     }
 

@@ -139,7 +139,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
 fn an_entry_that_is_no_cell_is_damage_and_not_data() {
     let tables = Tables::open_in_memory(Options::default()).unwrap();
     let table = tables.create("t", schema()).unwrap();
-    table.state.shape().trees[0].put("no cell", "?").unwrap();
+    table.state.shape().groups[0].first().put("no cell", "?").unwrap();
     let mut scan = table.scan("", "", &Read::all()).unwrap();
     assert!(matches!(scan.advance(), Err(Error::Damaged(_))));
     assert!(matches!(scan.advance(), Ok(false)));
@@ -242,7 +242,7 @@ fn cells_expire_to_the_millisecond_and_their_space_is_given_back() {
         table.mutate(&RowMutation::new([row]).delete_row().put("f", "q", "v").put("g", "q", "v")).unwrap();
     }
     let cells = || table.get([7], &Read::all()).unwrap().len();
-    let entries = || table.state.shape().trees[0].count(..).unwrap();
+    let entries = || table.state.shape().groups[0].first().count(..).unwrap();
     let pass = |us| clock.0.fetch_add(us, Ordering::Relaxed);
     tables.db().flush().unwrap();
     pass(HOUR_US);
@@ -357,7 +357,7 @@ fn families_keep_their_cells_when_a_schema_changes() {
     assert!(tables.alter("t", Schema::new()).is_err() && tables.alter("none", schema()).is_err());
 
     // What was dropped is gone from the files, and the tree of a dropped group too.
-    let entries = || table.state.shape().trees[0].count(..).unwrap();
+    let entries = || table.state.shape().groups[0].first().count(..).unwrap();
     tables.db().compact().unwrap();
     assert_eq!(entries(), 1);
     let trees_before = trees(&tables).len();
@@ -415,7 +415,7 @@ fn what_a_stricter_rule_has_removed_does_not_come_back() {
     alter(&family().max_versions(1));
     assert_eq!(found(), [4]);
     table.compact().unwrap();
-    assert_eq!(table.state.shape().trees[0].count(..).unwrap(), 1);
+    assert_eq!(table.state.shape().groups[0].first().count(..).unwrap(), 1);
 }
 
 #[test]
@@ -603,4 +603,156 @@ fn reads_and_merges_go_on_while_groups_come_and_go() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
+}
+
+fn rows_of(table: &Table) -> Vec<Vec<u8>> {
+    let (mut scan, mut rows) = (table.scan("", "", &Read::all()).unwrap(), Vec::new());
+    while scan.advance().unwrap() {
+        if rows.last().map(Vec::as_slice) != Some(scan.row()) {
+            rows.push(scan.row().to_vec());
+        }
+    }
+    rows
+}
+
+#[test]
+fn a_table_that_is_split_is_the_same_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let mut tables = Tables::open(&path, Options::default()).unwrap();
+    let mut table = tables.create("t", schema()).unwrap();
+    let names: Vec<Vec<u8>> = (0..100_u8).map(|row| vec![row]).collect();
+    for row in &names {
+        table
+            .mutate(&RowMutation::new(row.as_slice()).put("f", "q", "v").put("h", "q", vec![7; 100]))
+            .unwrap();
+    }
+    // A value that was begun before the split is good for all parts behind it.
+    let mut writer = table.writer("f").unwrap();
+    writer.add(&[1; 100_000]).unwrap();
+    let value = writer.finish().unwrap();
+    let mut before = table.scan_reversed("", "", &Read::family("f")).unwrap();
+    assert!(before.advance().unwrap());
+    for row in [50, 20, 80, 20] {
+        table.split([row]).unwrap();
+    }
+    assert!(table.split("").is_err() && table.split(vec![1; crate::ROW_LEN_MAX + 1]).is_err());
+    let mut seen = 1;
+    while before.advance().unwrap() {
+        seen += 1;
+    }
+    assert_eq!(seen, 100);
+    drop(before);
+    let last = RowMutation::new([90]).put_stored("f", "large", value.clone());
+    table.mutate_rows(&[RowMutation::new([5]).put_stored("f", "large", value), last]).unwrap();
+    for _ in 0..2 {
+        assert_eq!(table.split_rows(), [[20], [50], [80]]);
+        assert_eq!(trees(&tables).len(), 8);
+        assert_eq!(rows_of(&table), names);
+        assert_eq!(table.get([90], &Read::column("f", "large")).unwrap()[0].value, vec![1; 100_000]);
+        let of_parts: Vec<u64> =
+            table.state.shape().groups[1].trees().map(|tree| tree.count(..).unwrap()).collect();
+        assert_eq!(of_parts, [20, 30, 30, 20]);
+        tables.db().compact().unwrap();
+        drop((table, tables));
+        tables = Tables::open(&path, Options::default()).unwrap();
+        table = tables.table("t").unwrap();
+    }
+    // A group that is dropped takes its parts along; a new one begins in one piece.
+    tables.alter("t", (*table.schema()).clone().without_family("h")).unwrap();
+    assert_eq!(trees(&tables).len(), 4);
+    tables.alter("t", (*table.schema()).clone().with_family("b", Family::new("h"))).unwrap();
+    assert_eq!(trees(&tables).len(), 5);
+    table.split([50]).unwrap();
+    table.mutate(&RowMutation::new([60]).put("h", "q", "v").delete_family("f")).unwrap();
+    assert_eq!((trees(&tables).len(), rows_of(&table)), (6, names));
+    tables.rename("t", "u").unwrap();
+    tables.drop_table("u").unwrap();
+    let parts = || tables.inner.catalog.count(ScanRange::prefix(PART_KEYS)).unwrap();
+    assert_eq!((trees(&tables), parts()), (Vec::new(), 0));
+    assert!(matches!(table.split([1]), Err(Error::NoTable(_))) && parts() == 0);
+}
+
+#[test]
+fn a_tree_that_others_have_split_hides_no_rows() {
+    // With the name of a part, with one that looks like it, and with another one.
+    for other in ["table 1.1.7", "table 1.1 b", "mine"] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        let tables = Tables::open(&path, Options::default()).unwrap();
+        let table = tables.create("t", schema()).unwrap();
+        let put = |row: &str| table.mutate(&RowMutation::new(row).put("f", "q", "v").put("h", "q", "v"));
+        ["a", "b"].into_iter().try_for_each(put).unwrap();
+        let tree = tables.db().tree("table 1.1").unwrap();
+        tables.db().split(&tree, cell::row_prefix(b"b"), other).unwrap();
+
+        let is_moved =
+            |error: Error| matches!(error, Error::Store(error) if error.kind() == ErrorKind::KeyMoved);
+        assert!(is_moved(table.scan("", "", &Read::all()).unwrap_err()));
+        assert!(is_moved(table.get("a", &Read::family("f")).unwrap_err()));
+        assert!(is_moved(put("b").unwrap_err()));
+        // The other group has all of its rows.
+        assert_eq!(table.get("b", &Read::family("h")).unwrap().len(), 1);
+        drop((table, tables, tree));
+
+        let is_refused = || match Tables::open(&path, Options::default()) {
+            Err(Error::Damaged(message)) => {
+                assert!(message.contains("\"t\"") && message.contains("\"table 1.1\""), "{message}");
+            }
+            other => panic!("{other:?}"),
+        };
+        is_refused();
+        is_refused();
+        let db = Db::open(&path, Options::default().compaction_rule(TableRule::default())).unwrap();
+        assert_eq!(db.open_tree(other).unwrap().unwrap().count(..).unwrap(), 1, "nothing was dropped");
+        // As the documents say.
+        db.tree(CATALOG).unwrap().put("part 1.1.7", "b").unwrap();
+        if other != "table 1.1.7" {
+            db.export_tree(other, dir.path().join("export")).unwrap();
+            db.import_tree(dir.path().join("export"), "table 1.1.7").unwrap();
+            db.drop_tree(other).unwrap();
+        }
+        drop(db);
+        let tables = Tables::open(&path, Options::default()).unwrap();
+        let table = tables.table("t").unwrap();
+        assert_eq!(
+            (rows_of(&table), table.split_rows()),
+            (vec![b"a".to_vec(), b"b".to_vec()], vec![b"b".to_vec()])
+        );
+        table.split("b").unwrap();
+        table.split("c").unwrap();
+        assert_eq!(trees(&tables).len(), 6);
+    }
+}
+
+#[test]
+fn other_trees_of_tables_that_are_split_are_refused_too() {
+    let dir = tempfile::tempdir().unwrap();
+    for tree in [CATALOG, "table 1.0"] {
+        let path = dir.path().join(tree);
+        let tables = Tables::open(&path, Options::default()).unwrap();
+        let schema = Schema::new().group("a", [Family::new("f").index_values(true)]);
+        let table = tables.create("t", schema).unwrap();
+        tables.db().split(&tables.db().tree(tree).unwrap(), "m", "high").unwrap();
+        let by_index =
+            crate::Filter::column_value("f", "q", crate::Comparison::Equal, crate::Comparator::binary("v"));
+        let scan = table.scan("", "", &Read::all().filter(by_index));
+        assert_eq!(scan.is_err(), tree != CATALOG);
+        drop((table, tables, scan));
+        assert!(matches!(Tables::open(&path, Options::default()), Err(Error::Damaged(_))), "{tree}");
+    }
+}
+
+#[test]
+fn a_name_that_a_program_has_taken_is_no_part() {
+    let tables = Tables::open_in_memory(Options::default()).unwrap();
+    let table = tables.create("t", schema()).unwrap();
+    tables.db().tree("table 1.1.1").unwrap().put("mine", "").unwrap();
+    table.mutate_rows(&["a", "c"].map(|row| RowMutation::new(row).put("f", "q", "v"))).unwrap();
+    table.split("b").unwrap();
+    let names = ["table 1.1", "table 1.1.1", "table 1.1.2", "table 1.2", "table 1.2.1"];
+    assert_eq!((trees(&tables), rows_of(&table).len()), (names.map(str::to_owned).to_vec(), 2));
+    // Nobody hears of a part that is none.
+    tables.inner.catalog.put("part 1.1.x", "a").unwrap();
+    assert!(matches!(table.split("q"), Err(Error::Damaged(message)) if message.contains("part 1.1.x")));
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker::env::{Env, JobKind, Random as Randomness, StepExecutor};
 use esker::fs::sim::SimFs;
-use esker::{Durability, Options};
-use esker_table::{AccessGroup, Family, Read, RowMutation, Schema, Tables};
+use esker::{Durability, Options, ScanRange};
+use esker_table::{AccessGroup, Family, Read, RowMutation, Schema, Table, Tables};
 
 use crate::{Random, number};
 
@@ -18,12 +18,15 @@ const CRASHES: u64 = 8;
 const TABLES: &[&str] = &["t", "u", "space:v"];
 const FAMILIES: &[&str] = &["f", "g", "h"];
 const ROWS: &[&str] = &["a", "b"];
+const SPLITS: &[&str] = &["a", "aa", "b"];
 
 /// What a table is, as a user sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Known {
     families: BTreeSet<String>,
     is_disabled: bool,
+    /// The access groups that are split, and at which rows.
+    splits: BTreeSet<(String, String)>,
     cells: BTreeMap<(String, String, i64), String>,
 }
 
@@ -55,6 +58,33 @@ fn open(disk: &SimFs, random: &mut Random) -> esker_table::Result<Tables> {
     Tables::open("store", options.memtable_bytes(random.of(&[4 << 10, 64 << 10])))
 }
 
+/// The access groups of a table that are split, and at which rows. Each part that the catalog has is a tree.
+fn splits(tables: &Tables, table: &Table) -> BTreeSet<(String, String)> {
+    let text = table.schema().to_xml().unwrap();
+    let number = attribute(&text, "table");
+    let prefix = format!("part {number}.");
+    let mut splits = BTreeSet::new();
+    let mut trees = BTreeSet::new();
+    for pair in tables.db().tree("tables").unwrap().scan(ScanRange::prefix(&prefix)).unwrap() {
+        let (key, row) = pair.map(|(key, row)| (String::from_utf8(key).unwrap(), row)).unwrap();
+        let group = key[prefix.len()..].split_once('.').unwrap().0;
+        let of_group = text.split("<AccessGroup ").skip(1).find(|text| attribute(text, "id") == group);
+        splits.insert((attribute(of_group.unwrap(), "name").to_owned(), String::from_utf8(row).unwrap()));
+        trees.insert(key.replacen("part", "table", 1));
+    }
+    let is_part =
+        |name: &String| name.starts_with(&format!("table {number}.")) && name.matches('.').count() == 2;
+    assert_eq!(tables.db().tree_names().into_iter().filter(is_part).collect::<BTreeSet<_>>(), trees);
+    let rows: BTreeSet<String> = splits.iter().map(|(_, row)| row.clone()).collect();
+    assert!(table.split_rows().iter().eq(rows.iter().map(String::as_bytes)));
+    splits
+}
+
+/// The value of the first attribute with this name.
+fn attribute<'a>(text: &'a str, name: &str) -> &'a str {
+    text.split_once(&format!("{name}=\"")).unwrap().1.split_once('"').unwrap().0
+}
+
 /// What is there, seen through the interface. A disabled table is enabled for it, and is not any more then.
 fn seen(tables: &Tables) -> World {
     let mut world =
@@ -76,7 +106,8 @@ fn seen(tables: &Tables) -> World {
             let value = String::from_utf8(cell.value).unwrap();
             cells.insert((row, cell.family, cell.timestamp), value);
         }
-        world.tables.insert(name, Known { families, is_disabled, cells });
+        let splits = splits(tables, &table);
+        world.tables.insert(name, Known { families, is_disabled, splits, cells });
     }
     world
 }
@@ -127,6 +158,8 @@ fn step(
                 5 if has && known.families.len() > 1 => {
                     known.families.remove(family);
                     known.cells.retain(|(_, of, _), _| of != family);
+                    let left = schema().without_family(family);
+                    known.splits.retain(|(of, _)| left.groups().iter().any(|group| group.name() == of));
                     tables.alter(name, schema().without_family(family))
                 }
                 6 if has => {
@@ -145,6 +178,14 @@ fn step(
                 7 => {
                     known.is_disabled = !known.is_disabled;
                     if known.is_disabled { tables.disable(name) } else { tables.enable(name) }
+                }
+                8 if random.below(3) == 0 => {
+                    let row = random.of(SPLITS);
+                    let schema = schema();
+                    let groups =
+                        schema.groups().iter().map(|group| (group.name().to_owned(), row.to_owned()));
+                    known.splits.extend(groups);
+                    table.split(row)
                 }
                 _ if known.is_disabled => Ok(()),
                 8 => tables.db().flush().map_err(Into::into),

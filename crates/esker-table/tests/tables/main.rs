@@ -1,4 +1,4 @@
-//! Random changes of a table, with flushes, merges, reopenings and readers that stay, against a simple map.
+//! Random changes of a table, with flushes, merges, splits, reopenings and readers that stay, against a simple map.
 //!
 //! `ESKER_SEED` chooses the changes, `ESKER_CASES` their number (default 20,000).
 
@@ -16,7 +16,7 @@ mod query_cache;
 mod threads;
 mod twins;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use esker_table::{
@@ -392,16 +392,40 @@ fn dependent(random: &mut Random, table: &Table, model: &mut Model, place: &Plac
     }
 }
 
-/// Changes the schema or the name of the table.
+/// Changes the schema or the name of the table. With a higher number of versions once, a lower one then, and merges between
+/// changes, families get histories of rules.
 fn change(random: &mut Random, tables: &Tables, table: &Table, model: &mut Model) {
     if random.below(3) == 0 {
         return tables.rename(&table.name(), random.of(&["u", "v"])).map_or((), drop);
     }
+    let some_family = |random: &mut Random, name| {
+        let max = random.of(&[None, Some(1), Some(2), Some(3), Some(4)]);
+        let is_short = random.below(2) == 0;
+        let ttl = is_short.then_some(Duration::from_millis(HOUR_MS as u64));
+        (Family::new(name).max_versions(max).ttl(ttl), max, is_short)
+    };
+    if random.below(4) == 0 {
+        // Families are dropped, in one change or several, and others with their names made, maybe in another group.
+        let names: BTreeSet<&'static str> = (0..=random.below(2)).map(|_| random.of(FAMILIES).0).collect();
+        for name in &names {
+            tables.alter(&table.name(), (*table.schema()).clone().without_family(name)).unwrap();
+            model.columns.retain(|place, _| place.1 != *name);
+        }
+        match random.below(4) {
+            0 => tables.db().flush().unwrap(),
+            1 => tables.db().compact().unwrap(),
+            _ => {}
+        }
+        for name in names {
+            let (family, max, is_short) = some_family(random, name);
+            let group = random.of(&["a", "b", "c"]);
+            tables.alter(&table.name(), (*table.schema()).clone().with_family(group, family)).unwrap();
+            model.rules.insert(name, (max, is_short));
+        }
+        return;
+    }
     let family = random.of(FAMILIES).0;
-    let max = random.of(&[None, Some(1), Some(2), Some(3), Some(4)]);
-    let is_short = random.below(2) == 0;
-    let rules =
-        Family::new(family).max_versions(max).ttl(is_short.then_some(Duration::from_millis(HOUR_MS as u64)));
+    let (rules, max, is_short) = some_family(random, family);
     tables.alter(&table.name(), (*table.schema()).clone().with_rules_of(&rules)).unwrap();
     model.alter(family, max, is_short, now_ms());
 }
@@ -434,6 +458,12 @@ fn run(seed: u64, cases: u64, also: Also) {
         match random.below(100) {
             0 => tables.db().flush().unwrap(),
             1 if random.below(3) == 0 => tables.db().compact().unwrap(),
+            // Seldom, so that the table is split at few rows for long, and at more later. Some rows are no row of the table.
+            1 if random.below(40) == 0 => {
+                let row = [random.of(ROWS), random.of(&[&b""[..], b"\0", b"m"])].concat();
+                table.split(&row).unwrap();
+                assert!(table.split_rows().contains(&row));
+            }
             2 if random.below(10) == 0 => {
                 kept.clear();
                 hits += tables.query_cache_stats().hits;
@@ -532,7 +562,7 @@ fn run(seed: u64, cases: u64, also: Also) {
         .filter(|name| name.starts_with("table "))
         .map(|name| tables.db().tree(name).unwrap().count(..).unwrap())
         .sum();
-    println!("{} cells count, {left} entries are left", expected.len());
+    println!("{} cells count, {left} entries are left, split at {:?}", expected.len(), table.split_rows());
     // A family whose limit was lower once may keep surplus versions.
     if !deletes_versions && !alters {
         assert_eq!(left, expected.len() as u64, "garbage stays");

@@ -40,8 +40,12 @@ fn readers_see_mutations_whole() {
             });
         }
         scope.spawn(|| {
+            let mut splits = ["b2", "a1", "a3", "b", "a7"].into_iter();
             while !is_over.load(Ordering::Relaxed) {
                 tables.db().compact().unwrap();
+                if let Some(row) = splits.next() {
+                    table.split(row).unwrap();
+                }
             }
         });
         for _ in 0..2 {
@@ -65,6 +69,68 @@ fn readers_see_mutations_whole() {
             });
         }
     });
+}
+
+/// Rows are read and written, and the table is split at each of them meanwhile.
+#[test]
+fn splits_hide_no_row_from_reads_and_writes() {
+    let tables = Tables::open_in_memory(esker::Options::default().memtable_bytes(64 << 10)).unwrap();
+    let family = |name: &str| Family::new(name).max_versions(1);
+    let schema = Schema::new().group("a", [family("f")]).group("b", [family("g").index_qualifiers(true)]);
+    let table = tables.create("t", schema).unwrap();
+    let put = |row: u8, number: i64| {
+        let mutation = RowMutation::new([row]).put_at("f", "q", 7, number.to_be_bytes());
+        table.mutate(&mutation.put_at("g", "q", 7, number.to_be_bytes())).unwrap();
+    };
+    (0..100).for_each(|row| put(row, 0));
+    let is_over = AtomicBool::new(false);
+    let rows_of = |mut scan: esker_table::Scan| {
+        let (mut rows, mut before) = (Vec::new(), None);
+        while scan.advance().unwrap() {
+            let (row, value) = (scan.row()[0], scan.cell().unwrap().unwrap().value);
+            // Both cells of a row are written by one mutation.
+            if let Some((_, other)) = before.take_if(|(other, _)| *other == row) {
+                assert_eq!(value, other);
+            }
+            before = Some((row, value));
+            rows.push(row);
+        }
+        rows
+    };
+    let twice: Vec<u8> = (0..100).flat_map(|row| [row, row]).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..100_usize).for_each(|row| table.split([(row * 37 % 100) as u8]).unwrap());
+            is_over.store(true, Ordering::Relaxed);
+        });
+        scope.spawn(|| {
+            for number in 0.. {
+                put((number % 100) as u8, number);
+                table.increment([(number % 7) as u8], "f", "n", 1).unwrap();
+                table.mutate(&RowMutation::new([(number % 7) as u8]).delete_version("f", "n", 7)).unwrap();
+                table.mutate(&RowMutation::new([(number % 7) as u8]).delete_column("f", "n")).unwrap();
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let read = Read::column("f", "q").column_too("g", "q");
+                    assert_eq!(rows_of(table.scan("", "", &read).unwrap()), twice);
+                    let mut backward = rows_of(table.scan_reversed("", "", &read).unwrap());
+                    backward.reverse();
+                    assert_eq!(backward, twice);
+                    assert_eq!(rows_of(table.scan("", "", &Read::column("g", "q")).unwrap()).len(), 100);
+                    for row in [0, 50, 99] {
+                        assert_eq!(table.get([row], &read).unwrap().len(), 2);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(table.split_rows().len(), 100);
 }
 
 /// Each thread counts up two counters of one row in one mutation, one of them by a check of what it has read. Without the locks
@@ -102,6 +168,7 @@ fn no_increment_and_no_checked_change_is_lost() {
             for change in 0..20 {
                 tables.rename(&table.name(), ["t", "u"][change % 2]).unwrap_or_default();
                 table.compact().unwrap();
+                table.split([b'r', change as u8]).unwrap();
             }
         });
     });

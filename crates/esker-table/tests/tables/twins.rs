@@ -1,5 +1,5 @@
-//! A table with indexes and a query cache, and one with neither, while a clock moves, cells expire and schemas change: the same reads
-//! must find the same.
+//! A table with indexes and a query cache that is split, and one with none of that, while a clock moves, cells expire and schemas
+//! change: the same reads must find the same.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -195,6 +195,7 @@ fn a_table_with_indexes_and_a_cache_answers_as_one_without() {
             1 => stores.iter().for_each(|store| store.db().compact().unwrap()),
             2 => stores[1].db().flush().unwrap(),
             3 => stores[1].db().compact().unwrap(),
+            4 if random.below(4) == 0 => tables[1].split(random.of(ROWS)).unwrap(),
             4 => stores[1].rebuild_indexes("t").unwrap(),
             5 | 6 => {
                 let name = names.0[random.below(names.0.len())].clone();
@@ -292,5 +293,9 @@ fn a_table_with_indexes_and_a_cache_answers_as_one_without() {
         }
         let _ = &mut names;
     }
-    println!("{by_index} by an index; {:?}", stores[1].query_cache_stats());
+    println!(
+        "{by_index} by an index; {:?}; split at {:?}",
+        stores[1].query_cache_stats(),
+        tables[1].split_rows()
+    );
 }
