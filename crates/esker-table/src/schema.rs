@@ -685,6 +685,146 @@ mod tests {
         assert_eq!(ids, [("títle", 3), ("seen", 2), ("original", 1)]);
     }
 
+    /// The past of a family with the first of these rules, changed to the others at the sequence numbers 10, 20, ... and the times
+    /// 1,000, 2,000, ...
+    fn past(has_deleted_versions: bool, rules: &[(Option<u32>, Option<u64>)]) -> Past {
+        let mut now = Rules { has_deleted_versions, ..Rules::of(rules[0].0, rules[0].1) };
+        for (place, (max_versions, ttl_ms)) in (1..).zip(&rules[1..]) {
+            now = now.changed(
+                *max_versions,
+                *ttl_ms,
+                Moment { sequence: place * 10, now_ms: place as i64 * 1000 },
+            );
+        }
+        (*now.past).clone()
+    }
+
+    #[test]
+    fn a_family_keeps_of_its_limits_those_that_matter() {
+        type Limits<'a> = &'a [Option<u32>];
+        let cases: &[(bool, Limits<'_>, &[(u64, Option<u32>)])] = &[
+            (false, &[Some(3), Some(3)], &[]),
+            (false, &[Some(3), Some(2)], &[]),
+            (false, &[None, Some(3)], &[]),
+            (false, &[Some(3), Some(5)], &[(10, Some(3))]),
+            (false, &[Some(3), None], &[(10, Some(3))]),
+            (false, &[Some(3), Some(5), Some(7)], &[(10, Some(3)), (20, Some(5))]),
+            // What the lower limit would have removed, it removes.
+            (false, &[Some(3), Some(5), Some(4)], &[(10, Some(3))]),
+            (false, &[Some(3), Some(5), Some(3)], &[]),
+            (false, &[Some(3), None, Some(2)], &[]),
+            (false, &[None, Some(3), None], &[(20, Some(3))]),
+            // Which of the versions are surplus, every limit decides.
+            (true, &[Some(3), Some(3)], &[]),
+            (true, &[Some(3), Some(2)], &[(10, Some(3))]),
+            (true, &[None, Some(3)], &[(10, None)]),
+            (true, &[Some(3), Some(5), Some(3)], &[(10, Some(3)), (20, Some(5))]),
+        ];
+        for (has_deleted_versions, limits, expected) in cases {
+            let rules: Vec<_> = limits.iter().map(|limit| (*limit, None)).collect();
+            let found = past(*has_deleted_versions, &rules);
+            assert_eq!((&found.limits[..], found.expired.len()), (*expected, 0), "{limits:?}");
+        }
+    }
+
+    #[test]
+    fn a_family_keeps_of_its_times_to_live_those_that_matter() {
+        type Times<'a> = &'a [Option<u64>];
+        let cases: &[(Times<'_>, &[(u64, i64)])] = &[
+            (&[Some(100), Some(100)], &[]),
+            (&[Some(100), Some(50)], &[]),
+            (&[None, Some(100)], &[]),
+            (&[Some(100), Some(200)], &[(10, 900)]),
+            (&[Some(100), None], &[(10, 900)]),
+            (&[Some(100), None, Some(50)], &[(10, 900)]),
+            // All that had expired the first time has expired the second time too.
+            (&[Some(100), Some(200), None], &[(20, 1800)]),
+            (&[Some(100), Some(1100), None], &[(20, 900)]),
+            (&[Some(100), Some(1101), None], &[(10, 900), (20, 899)]),
+        ];
+        for (times, expected) in cases {
+            let found = past(false, &times.iter().map(|ttl_ms| (None, *ttl_ms)).collect::<Vec<_>>());
+            assert_eq!((found.limits.len(), &found.expired[..]), (0, *expected), "{times:?}");
+        }
+    }
+
+    const AT: Moment = Moment { sequence: 10, now_ms: 1000 };
+
+    #[test]
+    fn an_altered_schema_has_the_numbers_of_its_table() {
+        let mut old = sample().numbered(7).unwrap();
+        (old.is_disabled, old.version) = (true, 5);
+        // What a text claims of a new family and of the table, the table knows better.
+        let text = "<Schema table=\"7\" version=\"5\" nextFamily=\"90\" nextGroup=\"90\"><AccessGroup name=\"small\">\
+            <ColumnFamily name=\"new\" versionsDeleted=\"true\" index=\"building\"><Before sequence=\"3\" maxVersions=\"1\"/>\
+            </ColumnFamily><ColumnFamily name=\"seen\"/></AccessGroup><AccessGroup name=\"more\"/></Schema>";
+        let new = old.altered(Schema::from_xml(text).unwrap(), AT).unwrap();
+        assert!(new.is_numbered() && new.is_disabled);
+        assert_eq!((new.table, new.version, new.next_family, new.next_group), (7, 6, 5, 5));
+        assert_eq!(new.groups.iter().map(|group| group.id).collect::<Vec<_>>(), [1, 4]);
+        let families: Vec<_> = new.families().map(|(_, family)| (family.name(), family.id)).collect();
+        assert_eq!(families, [("new", 4), ("seen", 2)]);
+        let family = new.family("new").unwrap().1;
+        assert_eq!((family.has_deleted_versions, &*family.past), (false, &Past::default()));
+        assert_eq!(family.value_index, Index::Ready);
+        // The next one has the next number, also if that one is dropped.
+        let without = new.altered(new.clone().without_family("new"), AT).unwrap();
+        let last = without.altered(without.clone().with_family("b", Family::new("new")), AT).unwrap();
+        assert_eq!((last.family("new").unwrap().1.id, last.next_family, last.next_group), (5, 6, 6));
+        // An index that a family had is ready as it was; one that it gets is to be built.
+        let indexed = |schema: &Schema, family: Family| {
+            schema
+                .altered(schema.clone().with_rules_of(&family), AT)
+                .unwrap()
+                .family(family.name())
+                .unwrap()
+                .1
+                .clone()
+        };
+        let both = |name: &str| Family::new(name).index_values(true).index_qualifiers(true);
+        let found = indexed(&new, both("new"));
+        assert_eq!((found.value_index, found.qualifier_index), (Index::Ready, Index::Building));
+        assert!(!indexed(&new, Family::new("new")).has_index());
+    }
+
+    #[test]
+    fn what_a_table_cannot_become_is_refused() {
+        let old = sample().numbered(7).unwrap();
+        let text = old.to_xml().unwrap();
+        let seen = "<ColumnFamily id=\"2\" name=\"seen\"";
+        for (from, to, what) in [
+            ("table=\"7\"", "table=\"8\"", "another table"),
+            (" table=\"7\"", "", "does not say of which table"),
+            ("<AccessGroup id=\"1\"", "<AccessGroup id=\"9\"", "no access group number 9"),
+            (seen, "<ColumnFamily id=\"9\" name=\"seen\"", "no column family number 9"),
+            // Two become the same one.
+            ("id=\"2\" name=\"seen\"", "name=\"seen\"/><ColumnFamily id=\"2\" name=\"two\"", "the number 2"),
+            ("id=\"1\" name=\"original\"", "id=\"3\" name=\"original\"", "the number 3"),
+        ] {
+            let bad = text.replacen(from, to, 1);
+            assert_ne!(bad, text, "{from}");
+            match Schema::from_xml(&bad).and_then(|schema| old.altered(schema, AT)) {
+                Err(Error::Schema { message, .. }) => assert!(message.contains(what), "{bad}: {message}"),
+                other => panic!("{bad}: {other:?}"),
+            }
+        }
+        // Also if only families have numbers.
+        let families = "<Schema><AccessGroup name=\"small\"><ColumnFamily id=\"2\" name=\"seen\"/></AccessGroup></Schema>";
+        let families = old.altered(Schema::from_xml(families).unwrap(), AT);
+        assert!(matches!(families, Err(Error::Schema { message, .. }) if message.contains("of which table")));
+        // A family keeps to its group, by name and by number.
+        let moved = Schema::new().group("large", [Family::new("original"), Family::new("seen")]);
+        assert!(
+            matches!(old.altered(moved, AT), Err(Error::Schema { message, .. }) if message.contains("cannot go"))
+        );
+        assert!(old.altered(Schema::new(), AT).is_err());
+        // A change of another version.
+        let next = old.altered(old.clone(), AT).unwrap();
+        let late = next.altered(old.clone(), AT);
+        assert!(matches!(late, Err(Error::SchemaChanged { expected: 1, found: 2 })), "{late:?}");
+        assert!(next.altered(sample(), AT).is_ok());
+    }
+
     #[test]
     fn what_no_table_can_have_is_refused() {
         let group =

@@ -6,8 +6,9 @@
 //! column by column  its deletes, then its puts, the latest first: Column::judge
 //! ```
 //! Within a row it always goes forward, and it can leave a column, a family and the row, go on at a qualifier, and begin the
-//! row anew. It holds one cursor for each access group that it reads. Only of a column that has to be replayed it holds the
-//! timestamps and sequence numbers of all puts. It allocates nothing for a cell or row once its buffers have grown.
+//! row anew. It holds one cursor for each access group that it reads, over the parts of its spans. Only of a column that has to
+//! be replayed it holds the timestamps and sequence numbers of all puts. It allocates nothing for a cell or row once its buffers
+//! have grown.
 
 use core::cmp::Reverse;
 use core::ops::Range;
