@@ -306,4 +306,24 @@ impl Run {
 }
 
 #[cfg(test)]
+impl TableRule {
+    /// A run over a tree that begins now, and what it decides later: at the time of the oldest reader, in milliseconds since 1970, of
+    /// the entry with a key.
+    pub(crate) fn begun(&self, tree: &str) -> impl FnMut(i64, &[u8]) -> RuleDecision + use<> {
+        struct At(i64);
+        impl Surroundings for At {
+            fn now_us(&self) -> u64 {
+                self.0 as u64 * 1000
+            }
+            fn alone(&self, _: &[u8], _: &[u8]) -> bool {
+                false
+            }
+        }
+        let families = self.families.read().unwrap().get(tree).cloned();
+        let mut run = Run { families, ..Run::default() };
+        move |now_ms, key| run.judge(&At(now_ms), key)
+    }
+}
+
+#[cfg(test)]
 mod tests;

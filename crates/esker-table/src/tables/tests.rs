@@ -659,18 +659,22 @@ fn a_table_that_is_split_is_the_same_table() {
         table = tables.table("t").unwrap();
     }
     // A group that is dropped takes its parts along; a new one begins in one piece.
+    let parts = |tables: &Tables| tables.inner.catalog.count(ScanRange::prefix(PART_KEYS)).unwrap();
+    assert_eq!(parts(&tables), 6);
     tables.alter("t", (*table.schema()).clone().without_family("h")).unwrap();
-    assert_eq!(trees(&tables).len(), 4);
+    assert_eq!((trees(&tables).len(), parts(&tables)), (4, 3));
     tables.alter("t", (*table.schema()).clone().with_family("b", Family::new("h"))).unwrap();
     assert_eq!(trees(&tables).len(), 5);
     table.split([50]).unwrap();
     table.mutate(&RowMutation::new([60]).put("h", "q", "v").delete_family("f")).unwrap();
     assert_eq!((trees(&tables).len(), rows_of(&table)), (6, names));
+    // Merges of the parts know the families.
+    table.compact().unwrap();
+    assert_eq!(table.state.shape().groups[0].trees().map(|tree| tree.count(..).unwrap()).sum::<u64>(), 101);
     tables.rename("t", "u").unwrap();
     tables.drop_table("u").unwrap();
-    let parts = || tables.inner.catalog.count(ScanRange::prefix(PART_KEYS)).unwrap();
-    assert_eq!((trees(&tables), parts()), (Vec::new(), 0));
-    assert!(matches!(table.split([1]), Err(Error::NoTable(_))) && parts() == 0);
+    assert_eq!((trees(&tables), parts(&tables)), (Vec::new(), 0));
+    assert!(matches!(table.split([1]), Err(Error::NoTable(_))) && parts(&tables) == 0);
 }
 
 #[test]
@@ -755,4 +759,65 @@ fn a_name_that_a_program_has_taken_is_no_part() {
     // Nobody hears of a part that is none.
     tables.inner.catalog.put("part 1.1.x", "a").unwrap();
     assert!(matches!(table.split("q"), Err(Error::Damaged(message)) if message.contains("part 1.1.x")));
+}
+
+/// Merges are under way while the rules of a family change.
+#[test]
+fn a_merge_goes_by_rules_that_are_in_force_at_its_time() {
+    use esker::rules::RuleDecision::{Drop, DropPinned, Keep};
+    const HOUR_MS: i64 = 3_600_000;
+    let start_ms = 1_700_000_000_000_i64;
+    let clock = Arc::new(Manual(AtomicU64::new(start_ms as u64 * 1000)));
+    let env = Env { clock: Arc::<Manual>::clone(&clock), ..Env::system() };
+    let tables = Tables::open_in_memory(Options::default().env(env)).unwrap();
+    let hour = std::time::Duration::from_secs(3600);
+    let table = tables.create("t", Schema::new().group("a", [Family::new("f").ttl(hour)])).unwrap();
+    table.split("m").unwrap();
+    let alter = |family: Family| tables.alter("t", (*table.schema()).clone().with_rules_of(&family));
+    let begun = |tree: &str| tables.inner.rule.begun(tree);
+    let key = |row: &[u8], timestamp: i64| {
+        let version = crate::cell::Version { timestamp, sequence: u64::MAX / 4 };
+        cell::entry_key(cell::column_prefix(&cell::row_prefix(row), 1, b"q"), cell::Kind::Put, version)
+    };
+    for (tree, row) in [("table 1.1", b"a"), ("table 1.1.1", b"n")] {
+        let now_ms = table.state.shape().now_ms();
+        let key = key(row, now_ms);
+        // It expires behind the time at which the family lets it live on.
+        let mut before = begun(tree);
+        assert_eq!(begun(tree)(now_ms + HOUR_MS, &key), Keep);
+        assert_eq!(begun(tree)(now_ms + HOUR_MS + 1, &key), DropPinned);
+        alter(Family::new("f")).unwrap();
+        assert_eq!(before(now_ms + HOUR_MS + 1, &key), Keep);
+        assert_eq!(begun(tree)(now_ms + HOUR_MS + 1, &key), Keep);
+        // A change that fails changes nothing.
+        assert!(alter(Family::new("f").max_versions(0)).is_err());
+        assert_eq!(begun(tree)(now_ms + HOUR_MS + 1, &key), Keep);
+        // Now it expires at once. Readers of the time of the change may still want it.
+        clock.0.fetch_add(2 * HOUR_MS as u64 * 1000, Ordering::Relaxed);
+        alter(Family::new("f").ttl(hour)).unwrap();
+        let now_ms = now_ms + 2 * HOUR_MS;
+        assert_eq!((begun(tree)(now_ms, &key), begun(tree)(now_ms + 1, &key)), (Drop, DropPinned));
+        // So it is when the table is split.
+        clock.0.fetch_add(5000, Ordering::Relaxed);
+        table.split([row[0] + 1]).unwrap();
+        assert_eq!((begun(tree)(now_ms + 5, &key), begun(tree)(now_ms + 6, &key)), (Drop, DropPinned));
+    }
+    let mut before = begun("table 1.1");
+    tables.drop_table("t").unwrap();
+    let now_ms = table.state.shape().now_ms();
+    assert_eq!(before(now_ms + HOUR_MS + 1, &key(b"a", now_ms)), Keep);
+    assert_eq!(begun("table 1.1")(now_ms + HOUR_MS + 1, &key(b"a", now_ms)), Keep);
+}
+
+#[test]
+fn a_split_that_has_failed_is_done_by_the_next_one() {
+    let tables = Tables::open_in_memory(Options::default()).unwrap();
+    let table = tables.create("t", schema()).unwrap();
+    // As it leaves the catalog.
+    tables.inner.catalog.put("part 1.1.5", "b").unwrap();
+    table.split("b").unwrap();
+    table.split("c").unwrap();
+    let names = ["table 1.1", "table 1.1.5", "table 1.1.6", "table 1.2", "table 1.2.1", "table 1.2.2"];
+    assert_eq!(trees(&tables), names);
+    assert_eq!(tables.inner.catalog.count(ScanRange::prefix(PART_KEYS)).unwrap(), 4);
 }
