@@ -124,12 +124,12 @@ struct Opened {
 
 impl Opened {
     /// `all`: what is asked for, sorted and apart.
-    fn new(db: &Db, state: &State, read: &Read, all: &[Span]) -> Result<Opened> {
+    fn new(snapshot: impl Fn() -> Snapshot, state: &State, read: &Read, all: &[Span]) -> Result<Opened> {
         loop {
             // A merge that drops by another shape begins after the snapshot. An index may be ready by the shape behind the
             // snapshot, and have nothing yet in the snapshot itself; and a part may be no tree yet there.
             let before = state.shape();
-            let snapshot = db.snapshot();
+            let snapshot = snapshot();
             let shape = state.shape();
             if !Arc::ptr_eq(&before, &shape) {
                 continue;
@@ -217,6 +217,17 @@ impl Live {
         spans: impl IntoIterator<Item = Span>,
         is_reversed: bool,
     ) -> Result<Live> {
+        Live::of(|| db.snapshot(), state, read, spans, is_reversed)
+    }
+
+    /// As [`Live::new`]; `snapshot` takes one of now.
+    pub(crate) fn of(
+        snapshot: impl Fn() -> Snapshot,
+        state: &Arc<State>,
+        read: &Read,
+        spans: impl IntoIterator<Item = Span>,
+        is_reversed: bool,
+    ) -> Result<Live> {
         let (mut time, mut within) = (read.time.clone(), Span::all());
         if let Some(filter) = &read.filter {
             within = filter.span(is_reversed);
@@ -225,7 +236,7 @@ impl Live {
             }
         }
         let spans = Span::sorted(spans.into_iter().map(|span| span.and(&within)));
-        let opened = Opened::new(db, state, read, &spans)?;
+        let opened = Opened::new(snapshot, state, read, &spans)?;
         let Opened { snapshot, now_ms, groups, mut wanted, spans, schema, index } = opened;
         wanted.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         for qualifiers in wanted.iter_mut().filter_map(|wanted| wanted.qualifiers.as_mut()) {

@@ -821,3 +821,25 @@ fn a_split_that_has_failed_is_done_by_the_next_one() {
     assert_eq!(trees(&tables), names);
     assert_eq!(tables.inner.catalog.count(ScanRange::prefix(PART_KEYS)).unwrap(), 4);
 }
+
+#[test]
+fn a_reader_that_begins_during_a_split_finds_each_row_once() {
+    for is_behind in [false, true] {
+        let tables = Tables::open_in_memory(Options::default()).unwrap();
+        let table = tables.create("t", schema()).unwrap();
+        let rows = ["a", "b", "c", "d"];
+        rows.iter().for_each(|row| table.mutate(&RowMutation::new(*row).put("f", "q", "v")).unwrap());
+        let snapshot = || {
+            let snapshot = tables.db().snapshot();
+            table.split("b").unwrap();
+            // The table is split before or behind the snapshot that counts.
+            if is_behind { tables.db().snapshot() } else { snapshot }
+        };
+        let mut live = Live::of(snapshot, &table.state, &Read::family("f"), [Span::all()], false).unwrap();
+        let mut found = Vec::new();
+        while live.advance().unwrap() {
+            found.push(String::from_utf8(live.row().to_vec()).unwrap());
+        }
+        assert_eq!(found, rows);
+    }
+}

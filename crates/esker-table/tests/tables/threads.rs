@@ -1,6 +1,6 @@
 //! Threads that change and read the same rows.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
 
 use esker_table::{Check, Comparison, Family, Read, RowMutation, Schema, Span, Tables};
 
@@ -97,10 +97,16 @@ fn splits_hide_no_row_from_reads_and_writes() {
         }
         rows
     };
+    // The row at which the table is split now.
+    let next = AtomicU8::new(0);
     let twice: Vec<u8> = (0..100).flat_map(|row| [row, row]).collect();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            (0..100_usize).for_each(|row| table.split([(row * 37 % 100) as u8]).unwrap());
+            for number in 0..100_usize {
+                let row = (number * 37 % 100) as u8;
+                next.store(row, Ordering::Relaxed);
+                table.split([row]).unwrap();
+            }
             is_over.store(true, Ordering::Relaxed);
         });
         scope.spawn(|| {
@@ -114,6 +120,16 @@ fn splits_hide_no_row_from_reads_and_writes() {
                 }
             }
         });
+        // Many, so that some of them do not run from before a split to behind it, when they have just begun to read.
+        for _ in 0..6 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let row = next.load(Ordering::Relaxed).clamp(1, 96);
+                    let scan = table.scan([row - 1], [row + 3], &Read::column("f", "q")).unwrap();
+                    assert_eq!(rows_of(scan), (row - 1..row + 3).collect::<Vec<_>>());
+                }
+            });
+        }
         for _ in 0..2 {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
