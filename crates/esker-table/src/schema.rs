@@ -701,8 +701,8 @@ mod tests {
 
     #[test]
     fn a_family_keeps_of_its_limits_those_that_matter() {
-        type Limits<'a> = &'a [Option<u32>];
-        let cases: &[(bool, Limits<'_>, &[(u64, Option<u32>)])] = &[
+        type Case<'a> = (bool, &'a [Option<u32>], &'a [(u64, Option<u32>)]);
+        let cases: &[Case<'_>] = &[
             (false, &[Some(3), Some(3)], &[]),
             (false, &[Some(3), Some(2)], &[]),
             (false, &[None, Some(3)], &[]),
@@ -729,8 +729,8 @@ mod tests {
 
     #[test]
     fn a_family_keeps_of_its_times_to_live_those_that_matter() {
-        type Times<'a> = &'a [Option<u64>];
-        let cases: &[(Times<'_>, &[(u64, i64)])] = &[
+        type Case<'a> = (&'a [Option<u64>], &'a [(u64, i64)]);
+        let cases: &[Case<'_>] = &[
             (&[Some(100), Some(100)], &[]),
             (&[Some(100), Some(50)], &[]),
             (&[None, Some(100)], &[]),
