@@ -379,6 +379,15 @@ impl Tables {
         self.inner.query_cache.stats()
     }
 
+    /// The one name that a table has of those by which it can be called: `t` for `default:t`. [`Tables::names`] has it so, and
+    /// [`Table::name`].
+    ///
+    /// # Errors
+    /// `Invalid` when no table can have this name.
+    pub fn full_name(name: &str) -> Result<String> {
+        full_name(name)
+    }
+
     /// The names of all tables, in their order.
     pub fn names(&self) -> Vec<String> {
         self.inner.tables.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()

@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::fail::Fail;
+use crate::fail::{Fail, shown};
 use crate::gateway::Gateway;
 use crate::idl::Call;
 use crate::stream::Stream;
@@ -162,10 +162,13 @@ impl<'s> Connection<'s> {
             self.grow(missing)?;
         }
         loop {
-            let timeout = match self.due {
-                Some(due) => {
-                    Some(due.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)))
+            let timeout = match self.due.map(|due| due.saturating_duration_since(Instant::now())) {
+                // Also if something comes all the time.
+                Some(Duration::ZERO) => {
+                    let within = self.limits.message_time;
+                    return Err(End::Refused(format!("a message was not there within {within:?}")));
                 }
+                Some(left) => Some(left.max(Duration::from_millis(1))),
                 None if self.gateway.scanners.is_empty() => None,
                 None => Some(self.limits.lease_check),
             };
@@ -176,15 +179,12 @@ impl<'s> Connection<'s> {
                     self.filled += read;
                     return Ok(());
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    if self.due.is_some_and(|due| due <= Instant::now()) {
-                        let within = self.limits.message_time;
-                        return Err(End::Refused(format!("a message was not there within {within:?}")));
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                        self.gateway.scanners.end_leases();
                     }
-                    self.gateway.scanners.end_leases();
-                }
-                Err(_) => return Err(End::Gone),
+                    _ => return Err(End::Gone),
+                },
             }
         }
     }
@@ -362,7 +362,7 @@ fn reply(
     }
     let name = std::str::from_utf8(head.name).unwrap_or_default();
     let Some(call) = Call::decode(name, &mut source)? else {
-        let message = format!("there is no method {:?}", head.name.escape_ascii().to_string());
+        let message = format!("there is no method {}", shown(head.name));
         fault(sink, &head, UNKNOWN_METHOD, &message);
         return Ok(wants_answer);
     };

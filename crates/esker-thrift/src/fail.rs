@@ -4,6 +4,16 @@ use esker_table::Error;
 
 pub(crate) type Outcome<T> = Result<T, Fail>;
 
+/// A message shows so many bytes of what a client has sent, which may have a lot more.
+const SHOWN_MAX: usize = 200;
+
+/// Bytes of a client for a message.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    let (first, rest) = bytes.split_at(bytes.len().min(SHOWN_MAX));
+    let (first, more) = (first.escape_ascii(), rest.len());
+    if more == 0 { format!("\"{first}\"") } else { format!("\"{first}\" and {more} bytes more") }
+}
+
 /// An exception of HBase's interface.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fail {

@@ -10,7 +10,7 @@ use esker_table::{
 };
 
 use crate::access::{Access, Action};
-use crate::fail::{Fail, Outcome};
+use crate::fail::{Fail, Outcome, shown};
 use crate::idl::{Append, BatchMutation, Call, ColumnDescriptor, Increment, Mutation, Scan};
 use crate::rows::{Rows, write_cells};
 use crate::scanners::Scanners;
@@ -54,7 +54,7 @@ struct Span<'c> {
 
 fn text(what: &str, bytes: &[u8]) -> Outcome<String> {
     let text = std::str::from_utf8(bytes).map(str::to_owned);
-    text.map_err(|_| Fail::Argument(format!("{what} {:?} is not UTF-8", bytes.escape_ascii().to_string())))
+    text.map_err(|_| Fail::Argument(format!("{what} {} is not UTF-8", shown(bytes))))
 }
 
 /// A family, and a qualifier if there is a colon. What stands behind a colon may be empty.
@@ -186,13 +186,14 @@ impl Gateway<'_> {
         self.check(Action::Read, table).is_ok()
     }
 
-    /// A table for which the client may do that.
+    /// A table for which the client may do that. Rights are to its one name, not to what the client calls it.
     fn table(&self, action: Action, name: &[u8]) -> Outcome<Table> {
         let Ok(name) = std::str::from_utf8(name) else {
-            return Err(Fail::Io(format!("there is no table {:?}", name.escape_ascii().to_string())));
+            return Err(Fail::Io(format!("there is no table {}", shown(name))));
         };
-        self.check(action, name)?;
-        Ok(self.tables.table(name)?)
+        let name = Tables::full_name(name)?;
+        self.check(action, &name)?;
+        Ok(self.tables.table(&name)?)
     }
 
     /// The table that is meant by its name or by that of one of its regions: `table,start,number`.
@@ -451,7 +452,7 @@ impl Gateway<'_> {
     }
 
     fn create(&self, table: &[u8], descriptors: &[ColumnDescriptor<'_>]) -> Outcome<()> {
-        let name = text("the table's name", table)?;
+        let name = Tables::full_name(&text("the table's name", table)?)?;
         self.check(Action::Admin, &name)?;
         if self.tables.table(&name).is_ok() {
             return Err(Fail::Exists("table name already in use".to_owned()));

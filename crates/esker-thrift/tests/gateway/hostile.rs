@@ -90,6 +90,24 @@ fn what_is_no_message_ends_its_connection_and_says_why() {
     }
 }
 
+/// What a client sends may be long and full of bytes that no text can show; a message shows its beginning.
+#[test]
+fn messages_about_long_names_are_short() {
+    let serving = serve();
+    let mut client = Client::new(serving.address, FORM);
+    let (long, bytes) = ("\u{1}".repeat(100_000), Value::Bytes(vec![0xff; 100_000]));
+    let table = [(1, bytes.clone()), (2, text("r"))];
+    for (method, arguments) in [
+        (long.as_str(), &[][..]),
+        ("getRow", &table),
+        ("getRow", &[(1, text(&long))]),
+        ("createTable", &[(1, bytes)]),
+    ] {
+        let Err((_, message)) = client.call(method, arguments) else { panic!() };
+        assert!(message.len() < 2000, "{} bytes", message.len());
+    }
+}
+
 #[test]
 fn unknown_methods_and_answers_are_refused_and_the_connection_goes_on() {
     let serving = serve();
