@@ -164,8 +164,15 @@ struct Shared {
     limits: Limits,
     figures: Counters,
     is_ending: AtomicBool,
-    connections: Mutex<BTreeMap<u64, Arc<TcpStream>>>,
+    connections: Mutex<BTreeMap<u64, Open>>,
     fewer: Condvar,
+}
+
+/// A connection.
+struct Open {
+    stream: Arc<TcpStream>,
+    /// Whether nobody knows yet whose it is.
+    is_handshaking: bool,
 }
 
 impl std::fmt::Debug for Server {
@@ -181,11 +188,11 @@ impl std::fmt::Debug for Stopper {
 }
 
 impl Shared {
-    fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<TcpStream>>> {
+    fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, Open>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(&self, socket: &TcpStream, address: SocketAddr) {
+    fn serve(&self, socket: &TcpStream, number: u64, address: SocketAddr) {
         let stream = socket;
         let prepared = stream
             .set_nodelay(true)
@@ -206,6 +213,11 @@ impl Shared {
                 }
             },
         };
+        match self.connections().get_mut(&number) {
+            Some(open) => open.is_handshaking = false,
+            // Others have taken its place.
+            None => return,
+        }
         let gateway = Gateway {
             tables: &self.tables,
             access: self.config.access.as_deref(),
@@ -233,9 +245,9 @@ struct Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let stream = self.shared.connections().remove(&self.number);
-        if let Some(stream) = stream {
-            let _ = stream.shutdown(Shutdown::Both);
+        let open = self.shared.connections().remove(&self.number);
+        if let Some(open) = open {
+            let _ = open.stream.shutdown(Shutdown::Both);
         }
         self.shared.fewer.notify_all();
     }
@@ -309,18 +321,26 @@ impl Server {
         let stream = Arc::new(stream);
         {
             let mut connections = self.shared.connections();
-            if connections.len() >= self.shared.config.connections_max {
+            let is_full = connections.len() >= self.shared.config.connections_max;
+            // Of those in handshakes, the oldest one makes room: a client that says nothing keeps nobody out.
+            let oldest = connections.iter().find(|(_, open)| is_full && open.is_handshaking);
+            if let Some(oldest) = oldest.map(|(number, _)| *number)
+                && let Some(open) = connections.remove(&oldest)
+            {
+                let _ = open.stream.shutdown(Shutdown::Both);
+            } else if is_full {
                 self.shared.figures.refused_connections.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(connections = connections.len(), "closed a connection: there are too many");
                 return;
             }
-            connections.insert(number, Arc::clone(&stream));
+            let is_handshaking = self.shared.config.certificates.is_some();
+            connections.insert(number, Open { stream: Arc::clone(&stream), is_handshaking });
             self.shared.figures.connections.fetch_add(1, Ordering::Relaxed);
         }
         let entry = Entry { shared: Arc::clone(&self.shared), number };
         let address = self.address;
         let thread = std::thread::Builder::new().name("esker-thrift".to_owned()).stack_size(STACK);
-        let spawned = thread.spawn(move || entry.shared.serve(&stream, address));
+        let spawned = thread.spawn(move || entry.shared.serve(&stream, number, address));
         if let Err(error) = spawned {
             tracing::warn!(error = error.to_string(), "closed a connection: there is no thread for it");
         }
@@ -329,13 +349,13 @@ impl Server {
     /// Lets the connections answer what they have read.
     fn end(&self) {
         let mut connections = self.shared.connections();
-        for stream in connections.values() {
-            let _ = stream.shutdown(Shutdown::Read);
+        for open in connections.values() {
+            let _ = open.stream.shutdown(Shutdown::Read);
         }
         let ended = self.shared.fewer.wait_timeout_while(connections, ENDS_WITHIN, |left| !left.is_empty());
         connections = ended.unwrap_or_else(PoisonError::into_inner).0;
-        for stream in connections.values() {
-            let _ = stream.shutdown(Shutdown::Both);
+        for open in connections.values() {
+            let _ = open.stream.shutdown(Shutdown::Both);
         }
     }
 }

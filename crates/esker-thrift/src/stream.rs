@@ -1,10 +1,13 @@
 //! A connection's bytes, as they are or through TLS.
+//!
+//! A read or a write waits for the socket once, as long as its timeout says, also through TLS: the caller counts the time of
+//! a message. rustls' own streams go on waiting until a record is complete, and wait to read when nothing can be written.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use rustls::{ServerConnection, StreamOwned};
+use rustls::ServerConnection;
 
 use crate::access::Certificates;
 
@@ -13,7 +16,29 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 pub(crate) enum Stream<'s> {
     Plain(&'s TcpStream),
-    Tls(Box<StreamOwned<ServerConnection, &'s TcpStream>>),
+    Tls(Box<ServerConnection>, &'s TcpStream),
+}
+
+/// Sends what a session has for the other side.
+fn send(session: &mut ServerConnection, mut socket: &TcpStream) -> io::Result<()> {
+    while session.wants_write() {
+        match session.write_tls(&mut socket) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Reads what the socket has, and answers what the protocol asks. `false`: the other side has ended.
+fn receive(session: &mut ServerConnection, mut socket: &TcpStream) -> io::Result<bool> {
+    let read = session.read_tls(&mut socket)?;
+    let processed = session.process_new_packets();
+    // Also what is wrong, for the client to know.
+    send(session, socket)?;
+    processed.map_err(io::Error::other)?;
+    Ok(read > 0)
 }
 
 impl<'s> Stream<'s> {
@@ -27,32 +52,28 @@ impl<'s> Stream<'s> {
     ) -> io::Result<(Stream<'s>, Option<Vec<u8>>)> {
         let config = certificates.config().ok_or_else(|| io::Error::other("there is no certificate yet"))?;
         let mut session = ServerConnection::new(config).map_err(io::Error::other)?;
-        let (mut stream, until) = (socket, Instant::now() + HANDSHAKE);
+        let until = Instant::now() + HANDSHAKE;
         while session.is_handshaking() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
+                return Err(ErrorKind::TimedOut.into());
             }
             socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-            if session.read_tls(&mut stream)? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+            match receive(&mut session, socket) {
+                Ok(false) => return Err(ErrorKind::UnexpectedEof.into()),
+                // A signal, for instance that of new certificates.
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
             }
-            let processed = session.process_new_packets();
-            // Also what is wrong, for the client to know.
-            while session.wants_write() {
-                session.write_tls(&mut stream)?;
-            }
-            processed.map_err(io::Error::other)?;
         }
         socket.set_read_timeout(None)?;
         let name = certificates.name_of_client(&session);
-        Ok((Stream::Tls(Box::new(StreamOwned::new(session, socket))), name))
+        Ok((Stream::Tls(Box::new(session), socket), name))
     }
 
     fn socket(&self) -> &'s TcpStream {
         match self {
-            Stream::Plain(socket) => socket,
-            Stream::Tls(stream) => stream.sock,
+            Stream::Plain(socket) | Stream::Tls(_, socket) => socket,
         }
     }
 
@@ -63,9 +84,9 @@ impl<'s> Stream<'s> {
 
     /// Tells the other side that nothing follows.
     pub(crate) fn end_sending(&mut self) -> io::Result<()> {
-        if let Stream::Tls(stream) = self {
-            stream.conn.send_close_notify();
-            stream.flush()?;
+        if let Stream::Tls(session, socket) = self {
+            session.send_close_notify();
+            send(session, socket)?;
         }
         self.socket().shutdown(Shutdown::Write)
     }
@@ -82,10 +103,21 @@ impl<'s> Stream<'s> {
 }
 
 impl Read for Stream<'_> {
+    /// `Interrupted`: something has come, but no whole record.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Plain(socket) => socket.read(buffer),
-            Stream::Tls(stream) => stream.read(buffer),
+            Stream::Tls(session, socket) => {
+                match session.reader().read(buffer) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    read => return read,
+                }
+                receive(session, socket)?;
+                match session.reader().read(buffer) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ErrorKind::Interrupted.into()),
+                    read => read,
+                }
+            }
         }
     }
 }
@@ -94,14 +126,19 @@ impl Write for Stream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Stream::Plain(socket) => socket.write(bytes),
-            Stream::Tls(stream) => stream.write(bytes),
+            Stream::Tls(session, socket) => {
+                // The session takes some 64 KiB, and all of that is sent.
+                let taken = session.writer().write(bytes)?;
+                send(session, socket)?;
+                Ok(taken)
+            }
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Stream::Plain(socket) => socket.flush(),
-            Stream::Tls(stream) => stream.flush(),
+            Stream::Tls(session, socket) => send(session, socket),
         }
     }
 }

@@ -303,6 +303,119 @@ fn what_is_no_handshake_hurts_nobody_else() {
     drop(silent);
 }
 
+/// `default:t` is `t`: whoever may use tables with names that begin with `default:` may not use all of the default namespace.
+#[test]
+fn rights_are_to_the_one_name_of_a_table() {
+    let (rights, serving) = guarded();
+    rights.allow(&ALL);
+    let mut client = Client::new(serving.address, FORMS[0]);
+    let families = Value::List(vec![record(&[(1, text("f:"))])]);
+    assert_eq!(client.call("createTable", &[(1, text("default:t")), (2, families.clone())]), Ok(None));
+    for (name, table) in [
+        ("createTable", "default:secret"),
+        ("getColumnDescriptors", "default:secret"),
+        ("deleteAllRow", "default:secret"),
+        ("getRegionInfo", "default:secret,,1"),
+        ("compact", "default:secret,,1"),
+        ("deleteTable", "default:secret"),
+    ] {
+        let reply = client.call(name, &[(1, text(table)), (2, families.clone())]);
+        let is_refused = matches!(&reply, Err((1, message)) if message.contains("not allowed") && message.ends_with(" secret"));
+        assert!(is_refused, "{name}: {reply:?}");
+    }
+    let id = client.call("scannerOpen", &[(1, text("default:t"))]).unwrap().unwrap();
+    assert_eq!(client.call("scannerGet", &[(1, id)]), Ok(Some(Value::List(vec![]))));
+}
+
+/// Waits until the server has closed all connections.
+fn all_end(serving: &Serving) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while serving.stopper.figures().open_connections > 0 {
+        assert!(Instant::now() < until, "{:?}", serving.stopper.figures());
+        std::thread::yield_now();
+    }
+}
+
+/// What limits the time of a message and of an answer does so through TLS too.
+#[test]
+fn who_sends_or_takes_nothing_through_tls_is_waited_for_as_without_it() {
+    let (authority, rights) = (Authority::new(), Arc::new(Rights::default()));
+    rights.allow(&ALL);
+    let (access, certificates): (Arc<dyn Access>, Arc<dyn Certificates>) = (rights, authority.clone());
+    let serving = serve_with(&Config {
+        access: Some(access),
+        certificates: Some(certificates),
+        message_time: Duration::from_secs(1),
+        ..Config::default()
+    });
+
+    // A message of 60 KB has begun, and then a record comes byte by byte.
+    let mut slow = authority.connect(&serving, None);
+    let call = message(FORMS[1], "getRow", 1, &[(1, text("none")), (2, Value::Bytes(vec![b'r'; 60_000]))]);
+    slow.write_all(&call[..100]).unwrap();
+    let mut bytes = Vec::new();
+    slow.conn.writer().write_all(&call[100..10_000]).unwrap();
+    while slow.conn.wants_write() {
+        slow.conn.write_tls(&mut bytes).unwrap();
+    }
+    slow.sock.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    for byte in bytes {
+        assert!(Instant::now() < until, "the server waits for ever");
+        // Until it answers that this takes too long, or has closed the connection. First come the tickets of the handshake.
+        let is_written = slow.sock.write_all(&[byte]).is_ok();
+        if !is_written || serving.stopper.figures().open_connections == 0 {
+            break;
+        }
+        let _ = slow.sock.read(&mut [0; 4096]);
+    }
+    drop(slow);
+    all_end(&serving);
+
+    // An answer of 20 MB is not taken.
+    let mut deaf = authority.connect(&serving, None);
+    let mut ask = |name, arguments: &[(i16, Value)], answers: bool| {
+        deaf.write_all(&message(FORMS[1], name, 1, arguments)).unwrap();
+        deaf.flush().unwrap();
+        let mut len = [0; 4];
+        if answers {
+            deaf.read_exact(&mut len).unwrap();
+            deaf.read_exact(&mut vec![0; u32::from_be_bytes(len) as usize]).unwrap();
+        }
+    };
+    let families = Value::List(vec![record(&[(1, text("f:"))])]);
+    ask("createTable", &[(1, text("t")), (2, families)], true);
+    let put = record(&[(2, text("f:q")), (3, Value::Bytes(vec![b'v'; 20 << 20]))]);
+    ask("mutateRow", &[(1, text("t")), (2, text("r")), (3, Value::List(vec![put]))], true);
+    ask("getRow", &[(1, text("t")), (2, text("r"))], false);
+    all_end(&serving);
+}
+
+#[test]
+fn handshakes_that_do_not_end_keep_nobody_out() {
+    let (authority, rights) = (Authority::new(), Arc::new(Rights::default()));
+    let (access, certificates): (Arc<dyn Access>, Arc<dyn Certificates>) =
+        (rights.clone(), authority.clone());
+    rights.allow(&ALL);
+    let serving = serve_with(&Config {
+        access: Some(access),
+        certificates: Some(certificates),
+        connections_max: 4,
+        ..Config::default()
+    });
+    let begun = Instant::now();
+    let mut known: Vec<_> = (0..3).map(|_| authority.connect(&serving, Some("ann"))).collect();
+    assert!(known.iter_mut().all(asks));
+    let silent: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(serving.address).unwrap()).collect();
+    let mut another = authority.connect(&serving, Some("bob"));
+    assert!(asks(&mut another) && known.iter_mut().all(asks));
+    assert!(begun.elapsed() < Duration::from_secs(9));
+    // Those who have said who they are stay, and the next one is refused.
+    assert!(!asks(&mut authority.connect(&serving, Some("bob"))));
+    assert_eq!(serving.stopper.figures().refused_connections, 1);
+    drop(silent);
+}
+
 #[test]
 fn other_machines_reach_only_a_server_that_knows_its_clients() {
     let access: Arc<dyn Access> = Arc::new(Rights::default());
