@@ -33,6 +33,16 @@ pub(crate) fn connections_max(wanted: usize) -> usize {
     within(limit)
 }
 
+/// How many of `wanted` connections another server of the same process may have: at most a quarter of the limit, as far as it
+/// may be raised.
+pub(crate) fn connections_beside(wanted: usize) -> usize {
+    getrlimit(Resource::Nofile).maximum.map_or(wanted, |most| beside(wanted, most))
+}
+
+fn beside(wanted: usize, most: u64) -> usize {
+    usize::try_from(most / PART).map_or(wanted, |part| part.min(wanted))
+}
+
 /// Has the system make room for the descriptors of so many connections now. Otherwise the table of descriptors doubles
 /// when it is full, and in a process with threads the call that meets it waits for all processors: for 10 to 30
 /// milliseconds, during which the event loop serves nobody.
@@ -86,6 +96,9 @@ mod tests {
     fn some_descriptors_are_left_for_files() {
         for (limit, connections) in [(0, 0), (1, 1), (40, 20), (128, 64), (1024, 768), (20_000, 18_976)] {
             assert_eq!(within(limit), connections, "{limit}");
+            // Those of another server are some of them.
+            assert!(beside(usize::MAX, limit) <= connections, "{limit}");
         }
+        assert_eq!((beside(1000, 1024), beside(1000, 20_000)), (256, 1000));
     }
 }

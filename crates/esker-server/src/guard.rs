@@ -43,6 +43,11 @@ impl Guard {
         self.users.read().unwrap_or_else(PoisonError::into_inner).get(name).map(ask)
     }
 
+    /// Whether there is a user with this name.
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.of(name, |_| ()).is_some()
+    }
+
     /// Whether there is a user with this name that is on.
     pub fn is_on(&self, name: &[u8]) -> bool {
         self.of(name, User::is_on) == Some(true)

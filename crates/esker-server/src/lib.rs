@@ -180,8 +180,18 @@ pub struct Beside {
     pub guard: Guard,
     /// Whether it uses the certificates.
     pub uses_tls: bool,
+    /// The most connections that it has at once: [`Beside::connections_max`] says how many it may have.
+    pub connections_max: usize,
     /// Finds out its figures for `/metrics`, on any thread.
     pub figures: Arc<dyn Fn() -> Vec<Figure> + Send + Sync>,
+}
+
+impl Beside {
+    /// How many of `wanted` connections such a server may have: the process has descriptors for so many, beside those of the
+    /// store's files.
+    pub fn connections_max(wanted: usize) -> usize {
+        descriptors::connections_beside(wanted)
+    }
 }
 
 impl fmt::Debug for Beside {

@@ -81,7 +81,9 @@ fn seconds(value: &str) -> Option<u64> {
 
 impl Settings {
     pub(crate) fn new(config: &Config) -> Settings {
-        let clients_possible = connections_max(config.clients_max);
+        let beside = config.beside.as_ref().map_or(0, |beside| beside.connections_max);
+        let clients_possible =
+            connections_max(config.clients_max.saturating_add(beside)).saturating_sub(beside);
         Settings {
             without_effect: WITHOUT_EFFECT.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
             durability: config.durability,

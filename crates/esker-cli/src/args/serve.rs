@@ -31,11 +31,11 @@ pub(crate) struct Serve {
     /// Serve the store's tables to HBase's Thrift clients here: HOST:PORT, or tls://HOST:PORT with the certificates below
     #[arg(long, value_name = "ADDR")]
     pub(crate) thrift: Option<Address>,
-    /// HBase's clients are this user of ACL, unless their certificate names one. Without it, only clients of this machine can
-    /// come without a certificate; they are the user `default`, if that needs no password
+    /// The user of ACL that HBase's clients act as, unless their certificate names another one. Without it, those without such
+    /// a certificate are the user `default`, at an address of this machine and if that user needs no password
     #[arg(long, value_name = "NAME")]
     pub(crate) thrift_user: Option<String>,
-    /// Answer repeated reads of tables from so much memory, of what --memory gives, until what they read is written
+    /// Keep answers to repeated reads of tables in so much memory, of what --memory gives, until what they read is written
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) query_cache: Option<usize>,
     /// What the reply to a write promises: `process` (it survives the death of the process), `power` (and power loss),

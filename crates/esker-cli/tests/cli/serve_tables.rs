@@ -225,13 +225,15 @@ fn certificates_tell_who_a_client_of_another_machine_is() {
     assert!(answer_of(&serving, Some("writer")).contains("the user \"writer\" may not read"));
     // `default` needs no password, but only on this machine's own addresses.
     assert!(answer_of(&serving, Some("stranger")).contains("nothing says which one you are"));
-    assert!(answer_of(&serving, Some("off")).contains("nothing says which one you are"));
+    assert!(answer_of(&serving, Some("off")).contains("the user \"off\" may not read"));
     assert_eq!(answer_of(&serving, None), "");
     drop(serving);
     let serving = serve(dir.path(), &format!("{tls} --tls-auth-clients optional --thrift-user writer"));
     assert!(answer_of(&serving, Some("reader")).contains("there is no table"));
     assert!(answer_of(&serving, Some("stranger")).contains("the user \"writer\" may not read"));
     assert!(answer_of(&serving, None).contains("the user \"writer\" may not read"));
+    // Turning a user off does not give it the rights of another.
+    assert!(answer_of(&serving, Some("off")).contains("the user \"off\" may not read"));
     drop(serving);
     // Without certificates of clients, or if they may come without, nothing tells who they are.
     for flags in [tls.replace("--tls-client-ca ca ", ""), format!("{tls} --tls-auth-clients optional")] {

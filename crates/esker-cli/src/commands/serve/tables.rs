@@ -28,7 +28,8 @@ struct ByAcl {
 
 impl ByAcl {
     fn user<'a>(&'a self, certificate: Option<&'a [u8]>) -> Option<&'a [u8]> {
-        let named = certificate.filter(|name| self.guard.is_on(name));
+        // One that is off may do nothing: turning a user off gives nobody the rights of another.
+        let named = certificate.filter(|name| self.guard.has(name));
         let or_default =
             || (self.admits_default && self.guard.is_open(DEFAULT.as_bytes())).then_some(DEFAULT.as_bytes());
         named.or(self.user.as_deref().map(str::as_bytes)).or_else(or_default)
@@ -124,10 +125,11 @@ impl Plan {
             access: Some(Arc::new(access)),
             certificates: uses_tls.then(|| -> Arc<dyn Certificates> { Arc::new(Shared(guard.clone())) }),
             is_public: args.thrift_user.is_some() || certificates_tell,
+            connections_max: Beside::connections_max(Config::default().connections_max),
             ..Config::default()
         };
         config.check().map_err(|error| {
-            Failure::usage(format!("--thrift: {error}, or give --thrift-user, or ask clients for certificates (tls:// and --tls-client-ca)"))
+            Failure::usage(format!("--thrift: {error}, or give --thrift-user, or ask all clients for certificates (tls:// and --tls-client-ca)"))
         })?;
         Ok(Some(Plan { config, guard, user: args.thrift_user.clone() }))
     }
@@ -160,6 +162,7 @@ impl Bound {
         Beside {
             guard: self.plan.guard.clone(),
             uses_tls: self.plan.config.certificates.is_some(),
+            connections_max: self.plan.config.connections_max,
             figures: Arc::new(move || figures(&stopper, &tables)),
         }
     }
@@ -177,6 +180,7 @@ impl Bound {
         if !address.ip().is_loopback() && plan.config.certificates.is_none() {
             tracing::warn!(%address, "other machines can reach the tables, and data crosses the network unencrypted");
         }
+        tracing::info!(%address, "serving tables");
         let stopper = server.stopper();
         let serve = move || {
             server.run().inspect_err(|error| {
