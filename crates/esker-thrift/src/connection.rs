@@ -89,6 +89,7 @@ pub(crate) struct Connection<'s> {
     /// When the message must be there that has begun.
     due: Option<Instant>,
     timeout: Option<Duration>,
+    leases_checked: Instant,
     reply: Vec<u8>,
 }
 
@@ -109,6 +110,7 @@ impl<'s> Connection<'s> {
             filled: 0,
             due: None,
             timeout: None,
+            leases_checked: Instant::now(),
             reply: Vec::new(),
         }
     }
@@ -235,6 +237,11 @@ impl<'s> Connection<'s> {
 
     /// Reads a message and answers it.
     fn message(&mut self) -> Result<(), End> {
+        if !self.gateway.scanners.is_empty() && self.leases_checked.elapsed() >= self.limits.lease_check {
+            // Also while the client makes other calls all the time.
+            self.leases_checked = Instant::now();
+            self.gateway.scanners.end_leases();
+        }
         let form = self.form()?;
         let (start, end) = if form.is_framed {
             self.need(4)?;

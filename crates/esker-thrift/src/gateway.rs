@@ -535,9 +535,11 @@ impl Gateway<'_> {
     }
 
     fn increment(&self, increments: &[Increment<'_>]) -> Outcome<()> {
+        let mut tables = Vec::with_capacity(increments.len());
         for increment in increments {
-            let (family, qualifier) = whole_column(increment.column)?;
-            let table = self.table(Action::Update, increment.table)?;
+            tables.push((self.table(Action::Update, increment.table)?, whole_column(increment.column)?));
+        }
+        for (increment, (table, (family, qualifier))) in increments.iter().zip(tables) {
             table.increment(increment.row, &family, qualifier, increment.amount)?;
         }
         Ok(())

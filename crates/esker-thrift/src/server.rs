@@ -196,15 +196,14 @@ impl Shared {
         let stream = socket;
         let prepared = stream
             .set_nodelay(true)
-            .and_then(|()| stream.set_write_timeout(Some(self.config.message_time)))
             .and_then(|()| Ok(rustix::net::sockopt::set_socket_keepalive(stream, true)?))
             .and_then(|()| Ok(rustix::net::sockopt::set_tcp_keepidle(stream, KEEPALIVE)?));
         if prepared.is_err() {
             return;
         }
         let (stream, certificate) = match &self.config.certificates {
-            None => (Stream::Plain(stream), None),
-            Some(certificates) => match Stream::tls(stream, &**certificates) {
+            None => (Stream::plain(stream, self.config.message_time), None),
+            Some(certificates) => match Stream::tls(stream, self.config.message_time, &**certificates) {
                 Ok(begun) => begun,
                 Err(error) => {
                     self.figures.failed_handshakes.fetch_add(1, Ordering::Relaxed);
@@ -294,8 +293,19 @@ impl Server {
     /// Serves clients until it is told to end. Then calls that run are ended and answered, within 10 seconds.
     ///
     /// # Errors
-    /// When the address cannot be listened at any more.
+    /// When the address cannot be listened at any more. Connections that are open are served on.
     pub fn run(self) -> io::Result<()> {
+        let accepted = self.accept();
+        // A stopper may hold the listener: nobody is to wait at it.
+        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
+        if accepted.is_ok() {
+            self.end();
+        }
+        accepted
+    }
+
+    /// Accepts connections until it is told to end.
+    fn accept(&self) -> io::Result<()> {
         let mut number = 0;
         while !self.shared.is_ending.load(Ordering::Acquire) {
             let stream = match self.listener.accept() {
@@ -313,7 +323,6 @@ impl Server {
             number += 1;
             self.begin(stream, number);
         }
-        self.end();
         Ok(())
     }
 

@@ -53,7 +53,7 @@ pub(crate) fn run(global: &Global, args: &Serve) -> Outcome {
             .and_then(|term| Ok((term, signal(SignalKind::interrupt())?)))
             .ok();
         started = bound.map(tables::Bound::start);
-        printed = print(addresses, thrift);
+        printed = print(addresses, thrift.filter(|_| matches!(started, Some(Ok(_)))));
         supervisor::tell("READY=1");
     };
     let served = serve(&db, &events, config, ready, end(Rc::clone(&signals)));

@@ -159,8 +159,16 @@ fn what_may_not_be_read_is_not_listed_and_scanners_stop_when_a_right_is_taken() 
         };
         assert!(message.contains("not allowed"), "{name}: {message}");
     }
+    // Of several increments, none is done if one is not allowed.
+    let increment =
+        |table: &str| record(&[(1, text(table)), (2, text("r")), (3, text("f:n")), (4, Value::I64(1))]);
+    let both = Value::List(vec![increment("t"), increment("secret")]);
+    assert!(client.call("incrementRows", &[(1, both)]).unwrap_err().1.contains("not allowed"));
+    let sum = client
+        .call("atomicIncrement", &[(1, text("t")), (2, text("r")), (3, text("f:n")), (4, Value::I64(1))]);
+    assert_eq!(sum, Ok(Some(Value::I64(1))));
     let figures = serving.stopper.figures();
-    assert_eq!((figures.denied_calls, figures.open_connections), (6, 1));
+    assert_eq!((figures.denied_calls, figures.open_connections), (7, 1));
 }
 
 /// Certificates of an authority.

@@ -254,6 +254,35 @@ fn half_a_message_must_become_whole_but_silence_may_last() {
 }
 
 #[test]
+fn a_client_that_takes_nothing_is_closed_and_its_memory_given_back() {
+    let serving = serve_with(&Config { message_time: Duration::from_millis(500), ..Config::default() });
+    let mut deaf = Client::new(serving.address, FORM);
+    fill(&mut deaf, 1, 20 << 20);
+    let begun = Instant::now();
+    deaf.stream.write_all(&message(FORM, "getRow", 1, &[(1, text("t")), (2, text("00000"))])).unwrap();
+    let until = begun + Duration::from_secs(20);
+    while serving.stopper.figures().open_connections > 0 {
+        assert!(Instant::now() < until, "the connection stays");
+    }
+    // Not before its time.
+    assert!(begun.elapsed() >= Duration::from_millis(500));
+}
+
+#[test]
+fn a_busy_client_does_not_keep_scanners_beyond_their_lease() {
+    let lease = Duration::from_millis(400);
+    let serving = serve_with(&Config { scanner_lease: lease, scanners_max: 1, ..Config::default() });
+    let mut client = Client::new(serving.address, FORM);
+    fill(&mut client, 10, 1000);
+    let id = open(&mut client).unwrap();
+    let until = Instant::now() + 3 * lease;
+    while Instant::now() < until {
+        assert!(client.call("getThriftServerType", &[]).is_ok());
+    }
+    assert!(count(&mut client, &id, 1).unwrap_err().contains("scanner ID is invalid"));
+}
+
+#[test]
 fn messages_come_in_any_parts_and_many_at_once() {
     let serving = serve();
     for form in FORMS {
