@@ -193,17 +193,16 @@ impl Shared {
     }
 
     fn serve(&self, socket: &TcpStream, number: u64, address: SocketAddr) {
-        let stream = socket;
-        let prepared = stream
+        let prepared = socket
             .set_nodelay(true)
-            .and_then(|()| Ok(rustix::net::sockopt::set_socket_keepalive(stream, true)?))
-            .and_then(|()| Ok(rustix::net::sockopt::set_tcp_keepidle(stream, KEEPALIVE)?));
+            .and_then(|()| Ok(rustix::net::sockopt::set_socket_keepalive(socket, true)?))
+            .and_then(|()| Ok(rustix::net::sockopt::set_tcp_keepidle(socket, KEEPALIVE)?));
         if prepared.is_err() {
             return;
         }
         let (stream, certificate) = match &self.config.certificates {
-            None => (Stream::plain(stream, self.config.message_time), None),
-            Some(certificates) => match Stream::tls(stream, self.config.message_time, &**certificates) {
+            None => (Stream::plain(socket, self.config.message_time), None),
+            Some(certificates) => match Stream::tls(socket, self.config.message_time, &**certificates) {
                 Ok(begun) => begun,
                 Err(error) => {
                     self.figures.failed_handshakes.fetch_add(1, Ordering::Relaxed);
