@@ -4,11 +4,17 @@
 //! [`REPLY_LEN_MAX`]. A connection on which something else than the awaited reply arrives is of no use any more.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use crate::wire::{Fault, Kind, Measure, Protocol, Purpose, Sink, Source};
+
+mod link;
+mod rows;
+
+use link::Link;
+use rows::Rows;
 
 /// The longest reply.
 pub const REPLY_LEN_MAX: usize = 256 << 20;
@@ -18,15 +24,6 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// After a silence of this length, the kernel asks whether the server still exists.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-
-/// How many bytes a read asks for at least.
-const READ_LEN: usize = 64 << 10;
-
-/// How many bytes a read asks for at most, whatever the message says that it lacks.
-const READ_LEN_MAX: usize = 1 << 20;
-
-/// A longer message's memory is not kept.
-const MEMORY_KEPT: usize = 4 << 20;
 
 /// Why a call has failed.
 #[derive(Debug)]
@@ -158,7 +155,7 @@ pub struct RowCells {
     pub cells: Vec<RowCell>,
 }
 
-/// A cell of a reply, lent until the next call.
+/// A cell of a reply that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CellRef<'a> {
     /// The key of its row.
@@ -174,13 +171,7 @@ pub struct CellRef<'a> {
 /// A connection to a server.
 #[derive(Debug)]
 pub struct Client {
-    stream: TcpStream,
-    sequence: i32,
-    /// Memory for calls.
-    call: Vec<u8>,
-    /// Memory for replies, which keeps its length: clearing it for each reply would take as long as a short call.
-    reply: Vec<u8>,
-    is_broken: bool,
+    link: Link,
 }
 
 #[allow(clippy::redundant_closure_for_method_calls, reason = "a method of `Source` is of one lifetime only")]
@@ -197,13 +188,7 @@ impl Client {
                     stream.set_nodelay(true)?;
                     rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
                     rustix::net::sockopt::set_tcp_keepidle(&stream, KEEPALIVE)?;
-                    return Ok(Client {
-                        stream,
-                        sequence: 0,
-                        call: Vec::new(),
-                        reply: Vec::new(),
-                        is_broken: false,
-                    });
+                    return Ok(Client { link: Link::new(stream) });
                 }
                 Err(error) => last = error,
             }
@@ -213,7 +198,7 @@ impl Client {
 
     /// Whether an earlier call has left the connection of no use.
     pub fn is_broken(&self) -> bool {
-        self.is_broken
+        self.link.is_broken()
     }
 
     /// The names of all tables.
@@ -420,7 +405,7 @@ impl Client {
             columns.iter().for_each(|column| sink.bytes(column));
             sink.close(count, columns.len() as u32);
         };
-        self.ask("getRowWithColumns", write, |source| each_row(source, &mut each)).map(drop)
+        self.read_rows("getRowWithColumns", write, |_, cell| each(cell)).map(drop)
     }
 
     /// Opens a scanner. Returns its number.
@@ -465,19 +450,30 @@ impl Client {
 
     /// The next rows of a scanner, `rows` at most. None: it is at its end.
     pub fn next_rows(&mut self, scanner: i32, rows: i32) -> CallResult<Vec<RowCells>> {
-        self.ask("scannerGetList", |sink| get_list(sink, scanner, rows), |source| list(source, row))
+        let mut results: Vec<RowCells> = Vec::new();
+        let count = self.read_rows("scannerGetList", get_list(scanner, rows), |number, cell| {
+            results.resize_with(results.len().max(number + 1), RowCells::default);
+            if let Some(result) = results.get_mut(number) {
+                if result.cells.is_empty() {
+                    cell.row.clone_into(&mut result.row);
+                }
+                let (column, value) = (cell.column.to_vec(), cell.value.to_vec());
+                result.cells.push(RowCell { column, timestamp: cell.timestamp, value });
+            }
+        })?;
+        results.resize_with(count, RowCells::default);
+        Ok(results)
     }
 
-    /// As [`Client::next_rows`], with the cells shown to `each` in their order instead of copied. Returns how many rows
-    /// there were.
+    /// As [`Client::next_rows`], with each cell shown to `each` as it arrives instead of copied. Returns how many rows there
+    /// were. Cells may have been shown before an error.
     pub fn read_next_rows(
         &mut self,
         scanner: i32,
         rows: i32,
         mut each: impl FnMut(CellRef<'_>),
     ) -> CallResult<usize> {
-        let write = |sink: &mut Sink| get_list(sink, scanner, rows);
-        self.ask("scannerGetList", write, |source| each_row(source, &mut each))
+        self.read_rows("scannerGetList", get_list(scanner, rows), |_, cell| each(cell))
     }
 
     /// Closes a scanner.
@@ -500,7 +496,7 @@ impl Client {
         write: impl FnOnce(&mut Sink),
         read: impl FnMut(&mut Source<'_>) -> Result<T, Fault>,
     ) -> CallResult<T> {
-        self.call(name, write, read)?.ok_or_else(|| CallError::Broken(format!("{name} has no result")))
+        self.call(name, write, read)?.ok_or_else(|| no_result(name))
     }
 
     fn call<T>(
@@ -509,57 +505,29 @@ impl Client {
         write: impl FnOnce(&mut Sink),
         read: impl FnMut(&mut Source<'_>) -> Result<T, Fault>,
     ) -> CallResult<Option<T>> {
-        if self.is_broken {
-            return Err(CallError::Broken("an earlier call has failed: connect again".to_owned()));
-        }
-        self.sequence = self.sequence.wrapping_add(1);
-        let mut call = std::mem::take(&mut self.call);
-        call.clear();
-        let mut sink = Sink::new(Protocol::Binary, call);
-        sink.call_head(name.as_bytes(), self.sequence);
-        write(&mut sink);
-        sink.stop();
-        // Whatever fails on the way leaves a reply, or a part of one, that nobody waits for.
-        self.is_broken = true;
-        self.stream.write_all(&sink.out)?;
-        self.call = kept(sink.out);
-        let (end, filled) = self.receive()?;
-        let reply = self.reply.get(..end).unwrap_or_default();
-        let answer = answer(reply, name, self.sequence, read);
-        self.is_broken = filled > end || matches!(answer, Err(CallError::Io(_) | CallError::Broken(_)));
-        self.reply = kept(std::mem::take(&mut self.reply));
-        answer
+        let sequence = self.link.send(name, write)?;
+        let mut measure = Measure::default();
+        let len = self.link.receive(|bytes| measure.len(Protocol::Binary, bytes))?;
+        let answer = answer(self.link.reply(len), name, sequence, read);
+        self.link.pass(answer, len)
     }
 
-    /// Reads a message to the beginning of `reply`. Returns its length, and how many bytes were read.
-    fn receive(&mut self) -> CallResult<(usize, usize)> {
-        let (mut measure, mut filled, mut missing) = (Measure::default(), 0, 0);
-        loop {
-            if filled + missing > REPLY_LEN_MAX {
-                return Err(CallError::Broken(format!("a reply has more than {REPLY_LEN_MAX} bytes")));
-            }
-            let end = filled + missing.clamp(READ_LEN, READ_LEN_MAX);
-            if self.reply.len() < end {
-                self.reply.resize(end, 0);
-            }
-            match self.stream.read(self.reply.get_mut(filled..).unwrap_or_default()) {
-                Ok(0) => return Err(CallError::Io(io::ErrorKind::UnexpectedEof.into())),
-                Ok(read) => filled += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(CallError::Io(error)),
-            }
-            match measure.len(Protocol::Binary, self.reply.get(..filled).unwrap_or_default()) {
-                Ok(len) => return Ok((len, filled)),
-                Err(Fault::Missing(bytes)) => missing = bytes,
-                Err(fault) => return Err(fault.into()),
-            }
-        }
+    /// A call that returns rows: shows `each` cell with the number of its row, and returns how many rows there are.
+    fn read_rows(
+        &mut self,
+        name: &'static str,
+        write: impl FnOnce(&mut Sink),
+        mut each: impl FnMut(usize, CellRef<'_>),
+    ) -> CallResult<usize> {
+        let mut rows = Rows::new(name, self.link.send(name, write)?);
+        let len = self.link.receive(|bytes| rows.go_on(bytes, &mut each))?;
+        let count = rows.count(self.link.reply(len));
+        self.link.pass(count, len)
     }
 }
 
-/// Memory for the next message, unless the last one was unusually long.
-fn kept(memory: Vec<u8>) -> Vec<u8> {
-    if memory.capacity() > MEMORY_KEPT { Vec::new() } else { memory }
+fn no_result(name: &str) -> CallError {
+    CallError::Broken(format!("{name} has no result"))
 }
 
 /// What a reply says.
@@ -642,12 +610,14 @@ fn family(source: &mut Source<'_>) -> Result<FamilyDescription, Fault> {
     Ok(family)
 }
 
-/// The arguments of `scannerGetList`.
-fn get_list(sink: &mut Sink, scanner: i32, rows: i32) {
-    sink.field(0, 1, Kind::I32);
-    sink.i32(scanner);
-    sink.field(1, 2, Kind::I32);
-    sink.i32(rows);
+/// Writes the arguments of `scannerGetList`.
+fn get_list(scanner: i32, rows: i32) -> impl FnOnce(&mut Sink) {
+    move |sink| {
+        sink.field(0, 1, Kind::I32);
+        sink.i32(scanner);
+        sink.field(1, 2, Kind::I32);
+        sink.i32(rows);
+    }
 }
 
 /// Writes a list of `Mutation`.
@@ -675,64 +645,4 @@ fn cell<'a>(source: &mut Source<'a>) -> Result<(i64, &'a [u8]), Fault> {
         }
     }
     Ok((timestamp, value))
-}
-
-/// A list of `TRowResult`: shows the cells, and returns how many rows there are.
-fn each_row<'a>(source: &mut Source<'a>, each: &mut impl FnMut(CellRef<'a>)) -> Result<usize, Fault> {
-    let (_, count) = source.list()?;
-    (0..count).try_for_each(|_| each_cell(source, each).map(drop))?;
-    Ok(count)
-}
-
-/// A `TRowResult`, with its cells as a list or as a map: shows the cells, and returns the row.
-fn each_cell<'a>(source: &mut Source<'a>, each: &mut impl FnMut(CellRef<'a>)) -> Result<&'a [u8], Fault> {
-    let (mut row, mut last): (&[u8], i16) = (&[], 0);
-    while let Some(field) = source.field(&mut last)? {
-        match (field.id, field.kind) {
-            (1, Kind::Bytes) => row = source.bytes()?,
-            (2, Kind::Map) => {
-                let (key, value, count) = source.pairs()?;
-                if count > 0 && (key, value) != (Kind::Bytes, Kind::Struct) {
-                    return Err(Fault::Bad("a row has cells of another type"));
-                }
-                for _ in 0..count {
-                    let column = source.bytes()?;
-                    let (timestamp, value) = cell(source)?;
-                    each(CellRef { row, column, timestamp, value });
-                }
-            }
-            (3, Kind::List) => {
-                let (_, count) = source.list()?;
-                for _ in 0..count {
-                    let (column, timestamp, value) = column(source)?;
-                    each(CellRef { row, column, timestamp, value });
-                }
-            }
-            (_, kind) => source.skip(kind)?,
-        }
-    }
-    Ok(row)
-}
-
-/// A copy of a `TRowResult`.
-fn row(source: &mut Source<'_>) -> Result<RowCells, Fault> {
-    let mut cells = Vec::new();
-    let row = each_cell(source, &mut |cell| {
-        let (column, value) = (cell.column.to_vec(), cell.value.to_vec());
-        cells.push(RowCell { column, timestamp: cell.timestamp, value });
-    })?;
-    Ok(RowCells { row: row.to_vec(), cells })
-}
-
-/// The name of a `TColumn`, and the timestamp and the value of its cell.
-fn column<'a>(source: &mut Source<'a>) -> Result<(&'a [u8], i64, &'a [u8]), Fault> {
-    let (mut column, mut found, mut last): (&[u8], (i64, &[u8]), i16) = (&[], (0, &[]), 0);
-    while let Some(field) = source.field(&mut last)? {
-        match (field.id, field.kind) {
-            (1, Kind::Bytes) => column = source.bytes()?,
-            (2, Kind::Struct) => found = cell(source)?,
-            (_, kind) => source.skip(kind)?,
-        }
-    }
-    Ok((column, found.0, found.1))
 }

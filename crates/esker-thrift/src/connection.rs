@@ -296,17 +296,24 @@ impl<'s> Connection<'s> {
             sink.out.extend_from_slice(&[0; 4]);
         }
         let is_answered = reply(&mut self.gateway, form.protocol, &self.bytes[start..end], &mut sink)?;
+        if is_answered {
+            self.send(form, &mut sink)?;
+        }
         self.reply = sink.out;
-        if is_answered { self.send(form) } else { Ok(()) }
+        if self.filled == end {
+            self.gateway.read_ahead(form.protocol, &mut self.reply);
+        }
+        Ok(())
     }
 
-    /// Sends what is in `reply`.
-    fn send(&mut self, form: Form) -> Result<(), End> {
+    /// Sends a message that is written.
+    fn send(&mut self, form: Form, sink: &mut Sink) -> Result<(), End> {
+        let message = sink.message();
         if form.is_framed {
-            let len = (self.reply.len() - 4) as u32;
-            self.reply[..4].copy_from_slice(&len.to_be_bytes());
+            let len = (message.len() - 4) as u32;
+            message[..4].copy_from_slice(&len.to_be_bytes());
         }
-        self.stream.write_all(&self.reply)?;
+        self.stream.write_all(message)?;
         Ok(self.stream.flush()?)
     }
 
@@ -319,8 +326,7 @@ impl<'s> Connection<'s> {
             }
             let head = Head { name: b"", purpose: Purpose::Call, sequence: 0 };
             fault(&mut sink, &head, PROTOCOL, why);
-            self.reply = sink.out;
-            let _ = self.send(form);
+            let _ = self.send(form, &mut sink);
         } else if self.bytes.first().is_some_and(u8::is_ascii_uppercase) {
             let body = "This port speaks HBase's Thrift interface, not HTTP.\n";
             let len = body.len();

@@ -13,9 +13,9 @@ use crate::access::{Access, Action};
 use crate::fail::{Fail, Outcome, shown};
 use crate::idl::{Append, BatchMutation, Call, ColumnDescriptor, Increment, Mutation, Scan};
 use crate::rows::{Rows, write_cells};
-use crate::scanners::Scanners;
+use crate::scanners::{ReplyLimits, Scanners, no_scanner};
 use crate::server::Counters;
-use crate::wire::{Kind, Sink};
+use crate::wire::{Kind, Protocol, Sink};
 
 /// The timestamp that stands for the time of the call.
 const LATEST: i64 = i64::MAX;
@@ -38,10 +38,7 @@ pub(crate) struct Gateway<'s> {
     /// The address of the server, for regions.
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// The most bytes of a reply.
-    pub(crate) reply_len_max: usize,
-    /// A list of rows ends early when it has so many bytes.
-    pub(crate) rows_len: usize,
+    pub(crate) limits: ReplyLimits,
 }
 
 /// Which rows a scanner reads, and what of them.
@@ -480,7 +477,7 @@ impl Gateway<'_> {
         let scan = self.scan_row(&self.table(Action::Read, table)?, row, &read)?;
         sink.field(0, 0, Kind::List);
         let cells = sink.list(Kind::Struct);
-        let count = write_cells(scan, sink, self.reply_len_max)?;
+        let count = write_cells(scan, sink, self.limits.len_max)?;
         sink.close(cells, count);
         Ok(())
     }
@@ -503,7 +500,7 @@ impl Gateway<'_> {
         let mut count = 0;
         for row in rows {
             let mut row = Rows::new(self.scan_row(&table, row, &read)?);
-            count += row.write(sink, 1, usize::MAX, self.reply_len_max)?;
+            count += row.write(sink, 1, self.limits)?;
         }
         sink.close(results, count);
         Ok(())
@@ -606,25 +603,15 @@ impl Gateway<'_> {
             let table = self.scanners.table(id).ok_or_else(|| no_scanner(id))?.name();
             self.check(Action::Read, &table)?;
         }
-        let scanner = self.scanners.get(id).ok_or_else(|| no_scanner(id))?;
-        sink.field(0, 0, Kind::List);
-        let results = sink.list(Kind::Struct);
-        let written = scanner.write(sink, rows, self.rows_len, self.reply_len_max);
-        if written.is_err() {
-            // It has lost its place.
-            self.scanners.close(id);
-        }
-        sink.close(results, written?);
-        Ok(())
+        self.scanners.write_next(id, rows, self.limits, sink)
+    }
+
+    /// Writes what the client will probably ask for next, while it reads the last answer, into `memory` or not at all.
+    pub(crate) fn read_ahead(&mut self, protocol: Protocol, memory: &mut Vec<u8>) {
+        self.scanners.read_ahead(protocol, self.limits, memory);
     }
 }
 
 fn given<T>(argument: Option<T>) -> Outcome<T> {
     argument.ok_or_else(|| Fail::Argument("the call lacks its argument".to_owned()))
-}
-
-fn no_scanner(id: i32) -> Fail {
-    Fail::Argument(format!(
-        "scanner ID is invalid: {id} was closed, belongs to another connection, or was not asked for too long"
-    ))
 }

@@ -3,6 +3,7 @@
 use esker_table::Scan;
 
 use crate::fail::{Fail, Outcome};
+use crate::scanners::ReplyLimits;
 use crate::wire::{Kind, Sink};
 
 /// The rest of a scan.
@@ -48,22 +49,16 @@ impl Rows {
         self
     }
 
-    /// Writes up to `rows` elements `TRowResult`, and returns how many. It ends early when `sink` has `enough` bytes, but not
-    /// before the first.
-    pub(crate) fn write(
-        &mut self,
-        sink: &mut Sink,
-        rows: u32,
-        enough: usize,
-        len_max: usize,
-    ) -> Outcome<u32> {
+    /// Writes up to `rows` elements `TRowResult`, and returns how many. It ends early when `sink` has so many bytes as
+    /// are enough, but not before the first.
+    pub(crate) fn write(&mut self, sink: &mut Sink, rows: u32, limits: ReplyLimits) -> Outcome<u32> {
         let mut written = 0;
-        while written < rows && (written == 0 || sink.out.len() < enough) {
+        while written < rows && (written == 0 || sink.out.len() < limits.rows_len) {
             if !self.is_at_cell && !self.scan.advance()? {
                 break;
             }
             self.is_at_cell = true;
-            self.write_row(sink, len_max)?;
+            self.write_row(sink, limits.len_max)?;
             written += 1;
         }
         Ok(written)

@@ -1,29 +1,81 @@
 //! The scanners of a connection. A scanner holds a moment of the whole store, so their number is limited, and one that was not
 //! asked for a time is gone.
+//!
+//! A client asks a scanner again and again, and reads what it got in between. Meanwhile the connection writes the rows that
+//! come next, so that the client need not wait for them ([`Scanners::read_ahead`]).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use esker_table::Table;
 
+use crate::fail::{Fail, Outcome};
 use crate::rows::Rows;
+use crate::wire::{Count, Kind, Protocol, Sink};
+
+/// Rows are read ahead up to so many bytes, and as a whole row.
+const AHEAD_LEN: usize = 256 << 10;
+
+/// Rows are read ahead if as many took less time before: the client might have another call.
+const AHEAD_TIME: Duration = Duration::from_millis(5);
+
+/// Room before rows that are read ahead, for what a message has before them.
+const HEAD_ROOM: usize = 64;
+
+/// How long an answer may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReplyLimits {
+    /// The most bytes of a reply.
+    pub(crate) len_max: usize,
+    /// A list of rows ends early when it has so many bytes.
+    pub(crate) rows_len: usize,
+}
 
 pub(crate) struct Scanners {
     open: BTreeMap<i32, Leased>,
     next: i32,
     open_max: usize,
     lease: Duration,
+    /// [`AHEAD_TIME`]
+    ahead_time: Duration,
+    /// Of one scanner only: a connection is to have little memory.
+    ahead: Option<Ahead>,
+    /// The scanner that the last call has asked, and for how many rows, if more can be read ahead.
+    asked: Option<(i32, u32)>,
 }
 
 struct Leased {
     table: Table,
     rows: Rows,
     used: Instant,
+    /// How often it was asked.
+    calls: u64,
+}
+
+/// Rows of a scanner that nobody has asked for yet.
+struct Ahead {
+    id: i32,
+    /// Elements `TRowResult`, behind [`HEAD_ROOM`] bytes. After `failed`, also a part of one.
+    body: Sink,
+    /// Where each row ends in `body`.
+    ends: Vec<usize>,
+    /// How many of them the client has.
+    given: usize,
+    /// What is to be told instead of further rows.
+    failed: Option<Fail>,
 }
 
 impl Scanners {
     pub(crate) fn new(open_max: usize, lease: Duration) -> Scanners {
-        Scanners { open: BTreeMap::new(), next: 0, open_max, lease }
+        Scanners {
+            open: BTreeMap::new(),
+            next: 0,
+            open_max,
+            lease,
+            ahead_time: AHEAD_TIME,
+            ahead: None,
+            asked: None,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -34,6 +86,7 @@ impl Scanners {
     pub(crate) fn end_leases(&mut self) {
         let (now, lease) = (Instant::now(), self.lease);
         self.open.retain(|_, leased| now.duration_since(leased.used) < lease);
+        self.ahead.take_if(|ahead| !self.open.contains_key(&ahead.id));
     }
 
     /// Keeps a scanner of `table`, and gives it a number. `None`: there are too many.
@@ -47,7 +100,7 @@ impl Scanners {
         }
         let id = self.next;
         self.next = self.next.wrapping_add(1) & i32::MAX;
-        self.open.insert(id, Leased { table, rows, used: Instant::now() });
+        self.open.insert(id, Leased { table, rows, used: Instant::now(), calls: 0 });
         Some(id)
     }
 
@@ -56,17 +109,130 @@ impl Scanners {
         self.open.get(&id).map(|leased| &leased.table)
     }
 
-    /// The scanner with this number, whose lease begins anew.
-    pub(crate) fn get(&mut self, id: i32) -> Option<&mut Rows> {
-        self.end_leases();
-        let leased = self.open.get_mut(&id)?;
-        leased.used = Instant::now();
-        Some(&mut leased.rows)
-    }
-
     /// Closes a scanner. `false`: there is none with this number.
     pub(crate) fn close(&mut self, id: i32) -> bool {
         self.end_leases();
+        self.ahead.take_if(|ahead| ahead.id == id);
         self.open.remove(&id).is_some()
     }
+
+    /// Writes the next `wanted` rows of the scanner `id` as a list, and begins its lease anew.
+    pub(crate) fn write_next(
+        &mut self,
+        id: i32,
+        wanted: u32,
+        limits: ReplyLimits,
+        sink: &mut Sink,
+    ) -> Outcome<()> {
+        self.end_leases();
+        let leased = self.open.get_mut(&id).ok_or_else(|| no_scanner(id))?;
+        let begun = Instant::now();
+        leased.used = begun;
+        leased.calls += 1;
+        sink.field(0, 0, Kind::List);
+        let list = sink.list(Kind::Struct);
+        let written = match self.ahead.take_if(|ahead| ahead.id == id) {
+            None => leased.rows.write(sink, wanted, limits).inspect(|written| sink.close(list, *written)),
+            Some(mut ahead) if ahead.suffices_for(wanted) => {
+                ahead.give(wanted, list, sink);
+                self.ahead = Some(ahead);
+                return Ok(());
+            }
+            Some(ahead) => ahead.give_with_more(&mut leased.rows, wanted, limits, list, sink),
+        };
+        match written {
+            Ok(written) => {
+                // A client that has asked twice, and got all that it wanted, will ask again.
+                let is_likely = leased.calls > 1 && written == wanted && begun.elapsed() < self.ahead_time;
+                self.asked = is_likely.then_some((id, wanted));
+                Ok(())
+            }
+            Err(fail) => {
+                // It has lost its place.
+                self.open.remove(&id);
+                Err(fail)
+            }
+        }
+    }
+
+    /// Writes the rows for which the client will ask next, if that is likely, into `memory`. If there are any, it keeps that.
+    pub(crate) fn read_ahead(&mut self, protocol: Protocol, limits: ReplyLimits, memory: &mut Vec<u8>) {
+        let Some((id, wanted)) = self.asked.take() else { return };
+        let Some(leased) = self.open.get_mut(&id) else { return };
+        if self.ahead.is_some() {
+            return;
+        }
+        let (wanted, mut body) = (wanted as usize, std::mem::take(memory));
+        body.clear();
+        body.resize(HEAD_ROOM, 0);
+        let mut sink = Sink::new(protocol, body);
+        let (mut ends, mut failed) = (Vec::with_capacity(wanted.min(1 << 10)), None);
+        while ends.len() < wanted && sink.out.len() < AHEAD_LEN {
+            match leased.rows.write(&mut sink, 1, limits) {
+                Ok(0) => break,
+                Ok(_) => ends.push(sink.out.len()),
+                Err(fail) => {
+                    failed = Some(fail);
+                    break;
+                }
+            }
+        }
+        self.ahead = Some(Ahead { id, body: sink, ends, given: 0, failed });
+    }
 }
+
+impl Ahead {
+    fn left(&self) -> usize {
+        self.ends.len() - self.given
+    }
+
+    /// Where the next row begins.
+    fn at(&self) -> usize {
+        match self.given.checked_sub(1) {
+            Some(last) => self.ends[last],
+            None => HEAD_ROOM,
+        }
+    }
+
+    /// Whether it has `wanted` rows, and something else is to come behind them.
+    fn suffices_for(&self, wanted: u32) -> bool {
+        let wanted = wanted as usize;
+        wanted < self.left() || wanted == self.left() && self.failed.is_some()
+    }
+
+    /// Writes copies of `wanted` rows that it has, which are the elements of `list`.
+    fn give(&mut self, wanted: u32, list: Count, sink: &mut Sink) {
+        let begin = self.at();
+        self.given += wanted as usize;
+        sink.out.extend_from_slice(&self.body.out[begin..self.at()]);
+        sink.close(list, wanted);
+    }
+
+    /// Writes what it has and further rows, `wanted` in all, which are the elements of `list`. Returns how many there are.
+    fn give_with_more(
+        mut self,
+        rows: &mut Rows,
+        wanted: u32,
+        limits: ReplyLimits,
+        list: Count,
+        sink: &mut Sink,
+    ) -> Outcome<u32> {
+        if let Some(fail) = self.failed {
+            return Err(fail);
+        }
+        let (at, left) = (self.at(), self.left() as u32);
+        let written = left + rows.write(&mut self.body, wanted - left, limits)?;
+        sink.close(list, written);
+        sink.put_before(self.body.out, at);
+        Ok(written)
+    }
+}
+
+pub(crate) fn no_scanner(id: i32) -> Fail {
+    Fail::Argument(format!(
+        "scanner ID is invalid: {id} was closed, belongs to another connection, or was not asked for too long"
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use esker_table::Tables;
 use crate::access::{Access, Certificates};
 use crate::connection::{Connection, Limits};
 use crate::gateway::Gateway;
-use crate::scanners::Scanners;
+use crate::scanners::{ReplyLimits, Scanners};
 use crate::stream::Stream;
 
 /// How much a thread's stack may grow; memory is taken as it does.
@@ -224,8 +224,10 @@ impl Shared {
             scanners: Scanners::new(self.config.scanners_max, self.config.scanner_lease),
             host: address.ip().to_string(),
             port: address.port(),
-            reply_len_max: self.config.message_len_max,
-            rows_len: (8 << 20).min(self.config.message_len_max / 2),
+            limits: ReplyLimits {
+                len_max: self.config.message_len_max,
+                rows_len: (8 << 20).min(self.config.message_len_max / 2),
+            },
         };
         if let Some(why) = Connection::new(stream, &self.limits, gateway).run() {
             let client =

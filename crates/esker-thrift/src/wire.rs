@@ -153,9 +153,20 @@ pub(crate) struct Source<'a> {
 
 impl<'a> Source<'a> {
     pub(crate) fn new(protocol: Protocol, bytes: &'a [u8]) -> Source<'a> {
-        Source { protocol, bytes, at: 0, told: None, elements: ELEMENTS_MAX }
+        Source::resumed(protocol, bytes, 0)
     }
 
+    /// Goes on at a byte where an earlier source has been between two values.
+    pub(crate) fn resumed(protocol: Protocol, bytes: &'a [u8], at: usize) -> Source<'a> {
+        Source { protocol, bytes, at, told: None, elements: ELEMENTS_MAX }
+    }
+
+    /// How many bytes were read.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    #[inline]
     fn take(&mut self, len: usize) -> Read<&'a [u8]> {
         let left = self.bytes.get(self.at..).unwrap_or_default();
         let taken = left.get(..len).ok_or(Fault::Missing(len - left.len().min(len)))?;
@@ -163,11 +174,13 @@ impl<'a> Source<'a> {
         Ok(taken)
     }
 
+    #[inline]
     fn array<const LEN: usize>(&mut self) -> Read<[u8; LEN]> {
         let bytes = self.take(LEN)?;
         bytes.try_into().map_err(|_| Fault::Missing(LEN))
     }
 
+    #[inline]
     fn byte(&mut self) -> Read<u8> {
         Ok(self.array::<1>()?[0])
     }
@@ -190,6 +203,7 @@ impl<'a> Source<'a> {
     }
 
     /// A length or a number of elements.
+    #[inline]
     fn count(&mut self) -> Read<usize> {
         let count = match self.protocol {
             Protocol::Binary => i64::from(i32::from_be_bytes(self.array()?)),
@@ -201,6 +215,7 @@ impl<'a> Source<'a> {
         }
     }
 
+    #[inline]
     pub(crate) fn bytes(&mut self) -> Read<&'a [u8]> {
         let len = self.count()?;
         self.take(len)
@@ -213,6 +228,7 @@ impl<'a> Source<'a> {
         }
     }
 
+    #[inline]
     fn i16(&mut self) -> Read<i16> {
         match self.protocol {
             Protocol::Binary => Ok(i16::from_be_bytes(self.array()?)),
@@ -227,6 +243,7 @@ impl<'a> Source<'a> {
         }
     }
 
+    #[inline]
     pub(crate) fn i64(&mut self) -> Read<i64> {
         match self.protocol {
             Protocol::Binary => Ok(i64::from_be_bytes(self.array()?)),
@@ -268,6 +285,7 @@ impl<'a> Source<'a> {
     }
 
     /// The next field of a structure. `last` is the number of the field before it, 0 at the beginning. `None`: there is none.
+    #[inline]
     pub(crate) fn field(&mut self, last: &mut i16) -> Read<Option<Field>> {
         let code = self.byte()?;
         if code == 0 {
@@ -292,7 +310,7 @@ impl<'a> Source<'a> {
     }
 
     /// What a list or set is of, and how many elements it has. Each takes a byte at least.
-    fn elements(&mut self) -> Read<(Kind, usize)> {
+    pub(crate) fn elements(&mut self) -> Read<(Kind, usize)> {
         match self.protocol {
             Protocol::Binary => {
                 let kind = Kind::of_binary(self.byte()?)?;
@@ -455,12 +473,32 @@ pub(crate) struct Count {
 /// A message that is written.
 pub(crate) struct Sink {
     protocol: Protocol,
+    /// The message, from `start` on.
     pub(crate) out: Vec<u8>,
+    start: usize,
 }
 
 impl Sink {
     pub(crate) fn new(protocol: Protocol, out: Vec<u8>) -> Sink {
-        Sink { protocol, out }
+        Sink { protocol, out, start: 0 }
+    }
+
+    /// The message, as far as it is written.
+    pub(crate) fn message(&mut self) -> &mut [u8] {
+        &mut self.out[self.start..]
+    }
+
+    /// Goes on with what `rest` has from `at` on. If there is room before that for what was written so far, that goes there, and
+    /// `rest` need not be copied.
+    pub(crate) fn put_before(&mut self, mut rest: Vec<u8>, at: usize) {
+        let written = self.message();
+        match at.checked_sub(written.len()) {
+            Some(start) => {
+                rest[start..at].copy_from_slice(written);
+                (self.out, self.start) = (rest, start);
+            }
+            None => self.out.extend_from_slice(&rest[at..]),
+        }
     }
 
     fn varint(&mut self, mut number: u64) {

@@ -9,7 +9,7 @@ use esker_table::Tables;
 use esker_thrift::{Config, Server};
 
 use crate::client::{Client, FORMS, Form, Value, message, text};
-use crate::{Serving, serve, serve_with};
+use crate::{Serving, randomness, serve, serve_with};
 
 const FORM: Form = FORMS[0];
 
@@ -146,13 +146,7 @@ fn message_of_type(form: Form, code: u8) -> Vec<u8> {
 
 #[test]
 fn random_bytes_hurt_nobody_else() {
-    let seed = std::env::var("ESKER_SEED").map_or(0x1234_5678, |seed| seed.parse().unwrap());
-    println!("ESKER_SEED={seed}");
-    let mut state: u64 = seed;
-    let mut random = move |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    };
+    let mut random = randomness(0x1234_5678);
     let serving = serve();
     let good: Vec<Vec<u8>> = FORMS
         .iter()

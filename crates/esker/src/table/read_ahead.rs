@@ -132,8 +132,8 @@ impl ReadAhead {
     fn fill(&mut self, table: &TableReader, i: usize, forward: bool) -> Result<()> {
         let (mut from, mut to) = (i, i);
         let size = |from: usize, to: usize| table.place(to).end - table.place(from).start;
-        self.buffer.clear();
         if size(i, i) > self.window {
+            self.buffer.clear();
             return Ok(());
         }
         if forward {
@@ -146,6 +146,7 @@ impl ReadAhead {
             }
         }
         self.buffer_at = table.place(from).start;
+        // What it has of the last window is read over.
         self.buffer.resize(size(from, to) as usize, 0);
         self.window = (self.window * 2).min(LAST_WINDOW);
         table.note_reading(from, size(from, to));

@@ -1,0 +1,167 @@
+//! A connection's two directions: a call goes out, and its reply comes in.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+
+use super::{CallError, CallResult, REPLY_LEN_MAX};
+use crate::wire::{Fault, Protocol, Sink};
+
+/// How many bytes a read asks for at least.
+const READ_LEN: usize = 64 << 10;
+
+/// How many bytes a read asks for at most, whatever the message says that it lacks.
+const READ_LEN_MAX: usize = 1 << 20;
+
+/// A longer message's memory is not kept.
+const MEMORY_KEPT: usize = 4 << 20;
+
+#[derive(Debug)]
+pub(super) struct Link {
+    stream: TcpStream,
+    sequence: i32,
+    /// Memory for calls.
+    call: Vec<u8>,
+    /// Memory for replies, which keeps its length: clearing it for each reply would take as long as a short call.
+    reply: Vec<u8>,
+    /// How many bytes of the reply have arrived.
+    filled: usize,
+    watch: Watch,
+    /// Whether a call was sent whose reply is not passed: if that fails, it leaves a reply, or a part of one, for which nobody
+    /// waits.
+    is_broken: bool,
+}
+
+impl Link {
+    pub(super) fn new(stream: TcpStream) -> Link {
+        Link {
+            stream,
+            sequence: 0,
+            call: Vec::new(),
+            reply: Vec::new(),
+            filled: 0,
+            watch: Watch::default(),
+            is_broken: false,
+        }
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// Sends a call. Returns its number.
+    pub(super) fn send(&mut self, name: &str, write: impl FnOnce(&mut Sink)) -> CallResult<i32> {
+        if self.is_broken {
+            return Err(CallError::Broken("an earlier call has failed: connect again".to_owned()));
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut call = std::mem::take(&mut self.call);
+        call.clear();
+        let mut sink = Sink::new(Protocol::Binary, call);
+        sink.call_head(name.as_bytes(), self.sequence);
+        write(&mut sink);
+        sink.stop();
+        self.is_broken = true;
+        self.stream.write_all(&sink.out)?;
+        self.call = kept(sink.out);
+        Ok(self.sequence)
+    }
+
+    /// Waits for the reply, until `read` finds its end in what has arrived. Returns its length.
+    pub(super) fn receive(
+        &mut self,
+        mut read: impl FnMut(&[u8]) -> Result<usize, Fault>,
+    ) -> CallResult<usize> {
+        let mut missing = 0;
+        loop {
+            self.read_more(missing)?;
+            match read(self.reply(self.filled)) {
+                Ok(len) => return Ok(len),
+                Err(Fault::Missing(bytes)) => missing = bytes,
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+    }
+
+    /// Waits for bytes. `missing`: how many the reply lacks at least.
+    fn read_more(&mut self, missing: usize) -> CallResult<()> {
+        if self.filled + missing > REPLY_LEN_MAX {
+            return Err(CallError::Broken(format!("a reply has more than {REPLY_LEN_MAX} bytes")));
+        }
+        let end = self.filled + missing.clamp(READ_LEN, READ_LEN_MAX);
+        if self.reply.len() < end {
+            self.reply.resize(end, 0);
+        }
+        self.watch.wait(&self.stream);
+        loop {
+            match self.stream.read(self.reply.get_mut(self.filled..).unwrap_or_default()) {
+                Ok(0) => return Err(CallError::Io(ErrorKind::UnexpectedEof.into())),
+                Ok(arrived) => {
+                    self.filled += arrived;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(CallError::Io(error)),
+            }
+        }
+    }
+
+    /// The first `len` bytes that have arrived.
+    pub(super) fn reply(&self, len: usize) -> &[u8] {
+        self.reply.get(..len).unwrap_or_default()
+    }
+
+    /// Passes the reply, which says `what` in its `len` bytes. Gives that back.
+    pub(super) fn pass<T>(&mut self, what: CallResult<T>, len: usize) -> CallResult<T> {
+        let is_bad = matches!(what, Err(CallError::Io(_) | CallError::Broken(_)));
+        self.is_broken = is_bad || self.filled > len;
+        self.filled = 0;
+        self.reply = kept(std::mem::take(&mut self.reply));
+        what
+    }
+}
+
+/// Memory for the next message, unless the last one was unusually long.
+fn kept(memory: Vec<u8>) -> Vec<u8> {
+    if memory.capacity() > MEMORY_KEPT { Vec::new() } else { memory }
+}
+
+/// Looks for a reply a moment before the thread sleeps, as long as that helps. To wake a thread takes a server longer than some
+/// calls, above all on a virtual machine, where the processor has stopped too; and the thread is late.
+#[derive(Debug, Default)]
+struct Watch {
+    /// How often to sleep at once until it is tried again.
+    pause: u32,
+    /// How long the last pause was.
+    last_pause: u32,
+}
+
+/// How long it is worth to look.
+const WATCH_TIME: Duration = Duration::from_micros(50);
+
+/// The longest pause.
+const PAUSE_MAX: u32 = 1 << 10;
+
+impl Watch {
+    fn wait(&mut self, stream: &TcpStream) {
+        if self.pause > 0 {
+            self.pause -= 1;
+            return;
+        }
+        let until = Instant::now() + WATCH_TIME;
+        while let Err(Errno::AGAIN) =
+            rustix::net::recv(stream, &mut [0_u8; 1], RecvFlags::DONTWAIT | RecvFlags::PEEK)
+        {
+            if Instant::now() >= until {
+                self.last_pause = (self.last_pause * 2 + 1).min(PAUSE_MAX);
+                self.pause = self.last_pause;
+                return;
+            }
+            std::thread::yield_now();
+        }
+        self.last_pause = 0;
+    }
+}

@@ -1,0 +1,162 @@
+//! Rows of a reply, read as its bytes arrive: a cell is shown once it is there, and each byte is looked at once.
+
+use std::ops::Range;
+
+use super::{CallResult, CellRef, answer, cell, no_result};
+use crate::wire::{Fault, Kind, Measure, Protocol, Purpose, Source};
+
+/// A reply that is a list of `TRowResult`, as far as it was read.
+pub(super) struct Rows {
+    /// The call that it answers.
+    call: &'static str,
+    sequence: i32,
+    /// What was read of the reply, in bytes.
+    at: usize,
+    state: State,
+    /// How many rows have begun.
+    begun: usize,
+    /// How many the list has.
+    count: usize,
+}
+
+enum State {
+    Head,
+    BetweenRows,
+    /// In a row, before a field. `last`: the number of the one before it.
+    Row {
+        key: Range<usize>,
+        last: i16,
+    },
+    /// In a row's field `last` of cells, before a cell.
+    Cells {
+        key: Range<usize>,
+        last: i16,
+        left: usize,
+    },
+    /// The reply is something else, of which only the length is to be known.
+    Other(Measure),
+}
+
+/// The fields of a `TRowResult`.
+const KEY: i16 = 1;
+const MAP: i16 = 2;
+const LIST: i16 = 3;
+
+impl Rows {
+    pub(super) fn new(call: &'static str, sequence: i32) -> Rows {
+        Rows { call, sequence, at: 0, state: State::Head, begun: 0, count: 0 }
+    }
+
+    /// How many rows there are, once the whole `reply` is read.
+    pub(super) fn count(&self, reply: &[u8]) -> CallResult<usize> {
+        let State::Other(_) = self.state else { return Ok(self.count) };
+        let read = |_: &mut Source<'_>| Err(Fault::Bad("the result is no list of rows"));
+        answer(reply, self.call, self.sequence, read)?.ok_or_else(|| no_result(self.call))
+    }
+
+    /// Reads on. `bytes` are those of the last call and more. Shows `each` cell with the number of its row, and returns the
+    /// length of the reply.
+    pub(super) fn go_on(
+        &mut self,
+        bytes: &[u8],
+        each: &mut impl FnMut(usize, CellRef<'_>),
+    ) -> Result<usize, Fault> {
+        let mut source = Source::resumed(Protocol::Binary, bytes, self.at);
+        loop {
+            let next = match &mut self.state {
+                State::Head => self.head(&mut source)?,
+                State::BetweenRows if self.begun < self.count => {
+                    self.begun += 1;
+                    State::Row { key: 0..0, last: 0 }
+                }
+                State::BetweenRows => match source.field(&mut 0)? {
+                    None => return Ok(source.at()),
+                    Some(field) => {
+                        source.skip(field.kind)?;
+                        State::BetweenRows
+                    }
+                },
+                State::Row { key, last } => row_field(&mut source, key.clone(), *last)?,
+                State::Cells { key, last, left: 0 } => State::Row { key: key.clone(), last: *last },
+                State::Cells { key, last, left } => {
+                    let (column, timestamp, value) = match *last {
+                        MAP => {
+                            let column = source.bytes()?;
+                            let (timestamp, value) = cell(&mut source)?;
+                            (column, timestamp, value)
+                        }
+                        _ => column(&mut source)?,
+                    };
+                    let row = bytes.get(key.clone()).unwrap_or_default();
+                    each(self.begun - 1, CellRef { row, column, timestamp, value });
+                    *left -= 1;
+                    self.at = source.at();
+                    continue;
+                }
+                State::Other(measure) => return measure.len(Protocol::Binary, bytes),
+            };
+            self.state = next;
+            self.at = source.at();
+        }
+    }
+
+    fn head(&mut self, source: &mut Source<'_>) -> Result<State, Fault> {
+        let head = source.head()?;
+        if head.purpose == Purpose::Answer
+            && head.name == self.call.as_bytes()
+            && head.sequence == self.sequence
+            && let Some(field) = source.field(&mut 0)?
+            && (field.id, field.kind) == (0, Kind::List)
+        {
+            self.count = structures(source)?;
+            return Ok(State::BetweenRows);
+        }
+        Ok(State::Other(Measure::default()))
+    }
+}
+
+/// Reads a field of a row, or the beginning of one that has cells.
+fn row_field(source: &mut Source<'_>, mut key: Range<usize>, mut last: i16) -> Result<State, Fault> {
+    let Some(field) = source.field(&mut last)? else { return Ok(State::BetweenRows) };
+    let left = match (field.id, field.kind) {
+        (MAP, Kind::Map) => {
+            let (key, value, count) = source.pairs()?;
+            if count > 0 && (key, value) != (Kind::Bytes, Kind::Struct) {
+                return Err(Fault::Bad("a row has cells of another type"));
+            }
+            count
+        }
+        (LIST, Kind::List) => structures(source)?,
+        (KEY, Kind::Bytes) => {
+            let len = source.bytes()?.len();
+            key = source.at() - len..source.at();
+            return Ok(State::Row { key, last });
+        }
+        (_, kind) => {
+            source.skip(kind)?;
+            return Ok(State::Row { key, last });
+        }
+    };
+    Ok(State::Cells { key, last, left })
+}
+
+/// The beginning of a list of structures: how many there are.
+fn structures(source: &mut Source<'_>) -> Result<usize, Fault> {
+    match source.elements()? {
+        (Kind::Struct, count) | (_, count @ 0) => Ok(count),
+        _ => Err(Fault::Bad("a list of rows or cells has something else")),
+    }
+}
+
+/// The name of a `TColumn`, and the timestamp and the value of its cell.
+fn column<'a>(source: &mut Source<'a>) -> Result<(&'a [u8], i64, &'a [u8]), Fault> {
+    let (mut column, mut found, mut last): (&[u8], (i64, &[u8]), i16) = (&[], (0, &[]), 0);
+    while let Some(field) = source.field(&mut last)? {
+        match (field.id, field.kind) {
+            (1, Kind::Bytes) => column = source.bytes()?,
+            (2, Kind::Struct) => found = cell(source)?,
+            (_, kind) => source.skip(kind)?,
+        }
+    }
+    Ok((column, found.0, found.1))
+}

@@ -1,0 +1,150 @@
+use esker_table::{Family, Read, RowMutation, Schema, Tables};
+
+use super::*;
+
+const LIMITS: ReplyLimits = ReplyLimits { len_max: 64 << 20, rows_len: 8 << 20 };
+
+/// A table with a cell of each of these lengths, each in its row.
+fn table(lens: &[usize]) -> Table {
+    let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
+    let table = tables.create("t", Schema::new().group("g", [Family::new("f")])).unwrap();
+    for (row, len) in lens.iter().enumerate() {
+        let row = RowMutation::new(format!("{row:05}")).put_at("f", b"q", 1, vec![row as u8; *len]);
+        table.mutate(&row).unwrap();
+    }
+    table
+}
+
+/// Scanners of a connection, with one of all rows of the table.
+fn open(table: &Table) -> (Scanners, i32) {
+    let mut scanners = Scanners::new(10, Duration::from_secs(3600));
+    // However busy the machine is.
+    scanners.ahead_time = Duration::MAX;
+    let id = add(&mut scanners, table);
+    (scanners, id)
+}
+
+fn add(scanners: &mut Scanners, table: &Table) -> i32 {
+    let rows = Rows::new(table.scan(b"", b"", &Read::all()).unwrap());
+    scanners.add(table.clone(), rows).unwrap()
+}
+
+fn next(
+    scanners: &mut Scanners,
+    id: i32,
+    wanted: u32,
+    limits: ReplyLimits,
+    protocol: Protocol,
+) -> Outcome<Vec<u8>> {
+    let mut sink = Sink::new(protocol, b"head".to_vec());
+    scanners.write_next(id, wanted, limits, &mut sink)?;
+    Ok(sink.message().to_vec())
+}
+
+#[test]
+fn rows_that_were_read_ahead_are_those_that_others_get() {
+    let seed = std::env::var("ESKER_SEED").map_or(7, |seed| seed.parse().unwrap());
+    println!("ESKER_SEED={seed}");
+    let mut state: u64 = seed;
+    let mut random = move |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    for round in 0..60 {
+        let len_max = [10, 3_000, 100_000][round % 3];
+        let lens: Vec<usize> = (0..random(300)).map(|_| random(len_max)).collect();
+        let table = table(&lens);
+        for protocol in [Protocol::Binary, Protocol::Compact] {
+            let (mut plain, ahead) = (open(&table), open(&table));
+            let (mut ahead, id) = ahead;
+            let mut usual = 1 + random(40);
+            let mut taken = 0;
+            loop {
+                let wanted = if random(4) == 0 { random(60) } else { usual } as u32;
+                if random(20) == 0 {
+                    usual = 1 + random(40);
+                }
+                let expected = next(&mut plain.0, plain.1, wanted, LIMITS, protocol);
+                assert!(
+                    next(&mut ahead, id, wanted, LIMITS, protocol) == expected,
+                    "round {round}, {wanted} rows"
+                );
+                if random(5) != 0 {
+                    let mut memory = vec![1; 100];
+                    ahead.read_ahead(protocol, LIMITS, &mut memory);
+                    taken += usize::from(memory.is_empty());
+                }
+                if expected.unwrap().len() < 20 && wanted > 0 {
+                    break;
+                }
+            }
+            assert!(taken > 0 || lens.len() < 200, "round {round}: nothing was read ahead");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_has_asked_twice_is_read_ahead_for_and_one_scanner_at_a_time() {
+    let table = table(&[10; 100]);
+    let (mut scanners, one) = open(&table);
+    let other = add(&mut scanners, &table);
+    let is_read_ahead = |scanners: &mut Scanners, id: i32, wanted: u32| {
+        next(scanners, id, wanted, LIMITS, Protocol::Binary).unwrap();
+        let mut memory = vec![1];
+        scanners.read_ahead(Protocol::Binary, LIMITS, &mut memory);
+        memory.is_empty()
+    };
+    assert!(!is_read_ahead(&mut scanners, one, 5));
+    assert!(!is_read_ahead(&mut scanners, other, 5));
+    assert!(is_read_ahead(&mut scanners, one, 5));
+    assert!(!is_read_ahead(&mut scanners, other, 5), "the other one's rows are there");
+    assert!(is_read_ahead(&mut scanners, one, 5));
+    assert!(scanners.close(one));
+    assert!(is_read_ahead(&mut scanners, other, 5));
+    // It comes to its end.
+    assert!(is_read_ahead(&mut scanners, other, 70));
+    assert!(!is_read_ahead(&mut scanners, other, 70));
+    assert!(!is_read_ahead(&mut scanners, other, 70));
+}
+
+#[test]
+fn little_is_read_ahead_and_it_goes_with_its_scanner() {
+    let table = table(&[50_000; 100]);
+    let (mut scanners, id) = open(&table);
+    for _ in 0..2 {
+        next(&mut scanners, id, 20, LIMITS, Protocol::Compact).unwrap();
+    }
+    scanners.read_ahead(Protocol::Compact, LIMITS, &mut Vec::new());
+    let ahead = scanners.ahead.as_ref().unwrap();
+    assert_eq!(ahead.left(), AHEAD_LEN / 50_000 + 1);
+    assert!(ahead.body.out.len() < AHEAD_LEN + 51_000);
+    scanners.lease = Duration::ZERO;
+    scanners.end_leases();
+    assert!(scanners.is_empty() && scanners.ahead.is_none());
+}
+
+#[test]
+fn an_error_comes_where_its_row_does() {
+    // The seventh row is longer than answers may be.
+    let table = table(&[10, 10, 10, 10, 10, 10, 2_000, 10]);
+    let limits = ReplyLimits { len_max: 1_000, rows_len: 500 };
+    let (mut scanners, id) = open(&table);
+    for _ in 0..2 {
+        next(&mut scanners, id, 2, limits, Protocol::Binary).unwrap();
+    }
+    scanners.asked = Some((id, 4));
+    scanners.read_ahead(Protocol::Binary, limits, &mut Vec::new());
+    let ahead = scanners.ahead.as_ref().unwrap();
+    assert!(ahead.left() == 2 && ahead.failed.is_some());
+    // Two rows are before it.
+    let (mut plain, other) = open(&table);
+    next(&mut plain, other, 4, limits, Protocol::Binary).unwrap();
+    for _ in 0..2 {
+        let expected = next(&mut plain, other, 1, limits, Protocol::Binary);
+        assert_eq!(next(&mut scanners, id, 1, limits, Protocol::Binary), expected);
+    }
+    assert!(next(&mut scanners, id, 0, limits, Protocol::Binary).is_ok());
+    let error = next(&mut scanners, id, 1, limits, Protocol::Binary).unwrap_err();
+    assert_eq!(Err(error), next(&mut plain, other, 1, limits, Protocol::Binary));
+    assert!(scanners.is_empty() && scanners.ahead.is_none());
+}

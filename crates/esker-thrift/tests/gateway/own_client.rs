@@ -1,0 +1,196 @@
+//! The client of this crate.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use esker_thrift::{CallError, Change, Client, FamilyDescription, RowCells, RowChanges, ScanRequest, Thrown};
+
+use crate::{Serving, randomness, serve};
+
+fn connect(serving: &Serving) -> Client {
+    Client::connect("127.0.0.1", serving.address.port()).unwrap()
+}
+
+fn with_table(serving: &Serving) -> Client {
+    let mut client = connect(serving);
+    let family = FamilyDescription { name: b"f".to_vec(), max_versions: 1, ttl_s: i32::MAX };
+    client.create_table(b"t", &[family]).unwrap();
+    client
+}
+
+fn put(client: &mut Client, row: &str, value: &[u8]) {
+    let change = Change { column: b"f:q".to_vec(), value: Some(value.to_vec()) };
+    let changes = RowChanges { row: row.as_bytes().to_vec(), changes: vec![change] };
+    client.mutate_row(b"t", &changes).unwrap();
+}
+
+/// The key and the value of a row of one cell.
+type Row = (String, Vec<u8>);
+
+fn shown(row: &RowCells) -> Row {
+    let [cell] = &row.cells[..] else { panic!("{row:?}") };
+    (String::from_utf8(row.row.clone()).unwrap(), cell.value.clone())
+}
+
+#[test]
+fn rows_come_in_their_order_whatever_else_is_called_between() {
+    let mut random = randomness(3);
+    for _ in 0..8 {
+        let serving = serve();
+        let mut client = with_table(&serving);
+        let mut model = BTreeMap::new();
+        for row in 0..100 + random(400) {
+            let value = vec![row as u8; random(3_000)];
+            put(&mut client, &format!("{row:04}"), &value);
+            model.insert(format!("{row:04}"), value);
+        }
+        // Each with the rows that are to come.
+        let mut open: Vec<(i32, VecDeque<Row>)> = Vec::new();
+        let mut usual = 10;
+        for _ in 0..400 {
+            match random(20) {
+                0 | 1 if open.len() < 4 => {
+                    let is_reversed = random(2) == 0;
+                    let id = client
+                        .open_scanner(b"t", &ScanRequest { is_reversed, ..ScanRequest::default() })
+                        .unwrap();
+                    let mut rows: VecDeque<_> = model.clone().into_iter().collect();
+                    if is_reversed {
+                        rows.make_contiguous().reverse();
+                    }
+                    open.push((id, rows));
+                }
+                2 => {
+                    let (row, value) = (format!("{:04}", random(600)), vec![1; random(100)]);
+                    put(&mut client, &row, &value);
+                    model.insert(row, value);
+                }
+                3 => {
+                    let (row, mut found) = (format!("{:04}", random(600)), None);
+                    let read = client
+                        .read_row(b"t", row.as_bytes(), &[b"f:q"], |cell| found = Some(cell.value.to_vec()));
+                    read.unwrap();
+                    assert_eq!(found.as_ref(), model.get(&row));
+                }
+                4 if !open.is_empty() && random(3) == 0 => {
+                    let (id, _) = open.swap_remove(random(open.len()));
+                    client.close_scanner(id).unwrap();
+                    let gone = client.next_rows(id, 1);
+                    assert!(
+                        matches!(gone, Err(CallError::Thrown { kind: Thrown::Argument, .. })),
+                        "{gone:?}"
+                    );
+                }
+                5 => usual = 1 + random(40),
+                _ if open.is_empty() => {}
+                other => {
+                    let place = if other < 9 { random(open.len()) } else { 0 };
+                    let (id, expected) = &mut open[place];
+                    let got = client.next_rows(*id, usual as i32).unwrap();
+                    assert!(got.len() <= usual);
+                    assert_eq!(got.is_empty(), expected.is_empty());
+                    for row in &got {
+                        assert_eq!(Some(shown(row)), expected.pop_front());
+                    }
+                }
+            }
+        }
+        assert!(!client.is_broken());
+    }
+}
+
+/// A server that answers the calls it gets with these bytes, a piece at a time.
+fn answering(replies: Vec<Vec<Vec<u8>>>) -> (Client, std::thread::JoinHandle<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::Builder::new().spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut calls = 0;
+        for pieces in replies {
+            let mut call = [0; 4096];
+            if stream.read(&mut call).unwrap() == 0 {
+                break;
+            }
+            calls += 1;
+            for piece in pieces {
+                if stream.write_all(&piece).is_err() {
+                    return calls;
+                }
+            }
+        }
+        calls
+    });
+    (Client::connect("127.0.0.1", port).unwrap(), server.unwrap())
+}
+
+/// A reply of `scannerGetList` in the binary protocol: rows of one cell in a map, with fields that nobody knows.
+fn reply(sequence: i32, rows: &[(&str, &str)]) -> Vec<u8> {
+    let bytes = |out: &mut Vec<u8>, bytes: &str| {
+        out.extend((bytes.len() as u32).to_be_bytes());
+        out.extend(bytes.as_bytes());
+    };
+    let mut out = vec![0x80, 1, 0, 2];
+    bytes(&mut out, "scannerGetList");
+    out.extend(sequence.to_be_bytes());
+    out.extend([15, 0, 0, 12]);
+    out.extend((rows.len() as u32).to_be_bytes());
+    for (row, value) in rows {
+        out.extend([8, 0, 9, 1, 2, 3, 4, 11, 0, 1]);
+        bytes(&mut out, row);
+        out.extend([13, 0, 2, 11, 12, 0, 0, 0, 1]);
+        bytes(&mut out, "f:q");
+        out.extend([11, 0, 1]);
+        bytes(&mut out, value);
+        out.extend([10, 0, 2, 0, 0, 0, 0, 0, 0, 0, 5]);
+        out.extend([15, 0, 7, 3, 0, 0, 0, 2, 1, 1, 0]);
+        out.extend([13, 0, 8, 11, 12, 0, 0, 0, 0, 0]);
+    }
+    out.extend([2, 0, 7, 1, 0]);
+    out
+}
+
+#[test]
+fn replies_are_read_in_any_pieces_and_each_cell_is_shown_once() {
+    let rows = [("a", "1"), ("b", ""), ("c", "three")];
+    let whole = reply(1, &rows);
+    for at in 1..whole.len() {
+        let (one, other) = whole.split_at(at);
+        let in_bytes = other.iter().map(|byte| vec![*byte]);
+        let (mut client, server) = answering(vec![std::iter::once(one.to_vec()).chain(in_bytes).collect()]);
+        let mut shown = Vec::new();
+        let count = client.read_next_rows(3, 10, |cell| {
+            assert_eq!((cell.column, cell.timestamp), (&b"f:q"[..], 5));
+            shown.push((cell.row.to_vec(), cell.value.to_vec()));
+        });
+        assert_eq!(count.unwrap(), 3);
+        assert_eq!(shown, rows.map(|(row, value)| (row.as_bytes().to_vec(), value.as_bytes().to_vec())));
+        drop(client);
+        assert_eq!(server.join().unwrap(), 1);
+    }
+}
+
+#[test]
+fn replies_that_end_or_say_something_else_are_errors() {
+    let whole = reply(1, &[("a", "1"), ("b", "2")]);
+    for at in 0..whole.len() {
+        let (mut client, _server) = answering(vec![vec![whole[..at].to_vec()]]);
+        let error = client.next_rows(3, 10).unwrap_err();
+        assert!(matches!(error, CallError::Io(_)), "{error:?}");
+        assert!(client.is_broken());
+        assert!(client.next_rows(3, 10).is_err());
+    }
+    let mut of_another_type = whole.clone();
+    of_another_type[29] = 11;
+    for wrong in [reply(2, &[("a", "1")]), of_another_type, b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()] {
+        let (mut client, _server) = answering(vec![vec![wrong]]);
+        let error = client.next_rows(3, 10).unwrap_err();
+        assert!(matches!(error, CallError::Broken(_)), "{error:?}");
+        assert!(client.is_broken());
+    }
+    // Bytes that nobody has asked for.
+    let (mut client, _server) = answering(vec![vec![[whole.clone(), whole].concat()]]);
+    assert_eq!(client.next_rows(3, 10).unwrap().len(), 2);
+    assert!(client.is_broken());
+}
