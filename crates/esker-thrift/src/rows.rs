@@ -19,7 +19,7 @@ pub(crate) struct Rows {
 /// Writes the cell that `scan` is at, as a `TCell`.
 fn write_cell(scan: &Scan, sink: &mut Sink, len_max: usize) -> Outcome<()> {
     let Some(value) = scan.value() else { return Ok(()) };
-    if value.len() > len_max.saturating_sub(sink.out.len()) as u64 {
+    if value.len() > len_max.saturating_sub(sink.len()) as u64 {
         return Err(Fail::Io(format!(
             "the result has more than {len_max} bytes: ask for fewer rows or columns, or give a scan a batch size"
         )));
@@ -53,7 +53,7 @@ impl Rows {
     /// are enough, but not before the first.
     pub(crate) fn write(&mut self, sink: &mut Sink, rows: u32, limits: ReplyLimits) -> Outcome<u32> {
         let mut written = 0;
-        while written < rows && (written == 0 || sink.out.len() < limits.rows_len) {
+        while written < rows && (written == 0 || sink.len() < limits.rows_len) {
             if !self.is_at_cell && !self.scan.advance()? {
                 break;
             }

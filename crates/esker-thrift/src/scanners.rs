@@ -63,6 +63,8 @@ struct Ahead {
     given: usize,
     /// What is to be told instead of further rows.
     failed: Option<Fail>,
+    /// How long it took to write them.
+    took: Duration,
 }
 
 impl Scanners {
@@ -131,7 +133,9 @@ impl Scanners {
         leased.calls += 1;
         sink.field(0, 0, Kind::List);
         let list = sink.list(Kind::Struct);
-        let written = match self.ahead.take_if(|ahead| ahead.id == id) {
+        let ahead = self.ahead.take_if(|ahead| ahead.id == id);
+        let took_before = ahead.as_ref().map_or(Duration::ZERO, |ahead| ahead.took);
+        let written = match ahead {
             None => leased.rows.write(sink, wanted, limits).inspect(|written| sink.close(list, *written)),
             Some(mut ahead) if ahead.suffices_for(wanted) => {
                 ahead.give(wanted, list, sink);
@@ -143,8 +147,9 @@ impl Scanners {
         match written {
             Ok(written) => {
                 // A client that has asked twice, and got all that it wanted, will ask again.
-                let is_likely = leased.calls > 1 && written == wanted && begun.elapsed() < self.ahead_time;
-                self.asked = is_likely.then_some((id, wanted));
+                let is_likely = leased.calls > 1 && written == wanted;
+                let is_quick = took_before + begun.elapsed() < self.ahead_time;
+                self.asked = (is_likely && is_quick).then_some((id, wanted));
                 Ok(())
             }
             Err(fail) => {
@@ -162,22 +167,20 @@ impl Scanners {
         if self.ahead.is_some() {
             return;
         }
-        let (wanted, mut body) = (wanted as usize, std::mem::take(memory));
-        body.clear();
-        body.resize(HEAD_ROOM, 0);
-        let mut sink = Sink::new(protocol, body);
+        let (begun, wanted) = (Instant::now(), wanted as usize);
+        let mut body = Sink::part(protocol, std::mem::take(memory), HEAD_ROOM);
         let (mut ends, mut failed) = (Vec::with_capacity(wanted.min(1 << 10)), None);
-        while ends.len() < wanted && sink.out.len() < AHEAD_LEN {
-            match leased.rows.write(&mut sink, 1, limits) {
+        while ends.len() < wanted && body.len() < AHEAD_LEN.min(limits.rows_len) {
+            match leased.rows.write(&mut body, 1, limits) {
                 Ok(0) => break,
-                Ok(_) => ends.push(sink.out.len()),
+                Ok(_) => ends.push(body.out.len()),
                 Err(fail) => {
                     failed = Some(fail);
                     break;
                 }
             }
         }
-        self.ahead = Some(Ahead { id, body: sink, ends, given: 0, failed });
+        self.ahead = Some(Ahead { id, body, ends, given: 0, failed, took: begun.elapsed() });
     }
 }
 
@@ -220,10 +223,19 @@ impl Ahead {
         if let Some(fail) = self.failed {
             return Err(fail);
         }
-        let (at, left) = (self.at(), self.left() as u32);
+        let left = self.left() as u32;
+        let has_room = left == 0 || self.body.len() < limits.rows_len;
+        let wanted = if has_room { wanted } else { left };
+        if self.given > 0 {
+            // The rows that it has given must not count in the answer's length.
+            sink.out.extend_from_slice(&self.body.out[self.at()..]);
+            let written = left + rows.write(sink, wanted - left, limits)?;
+            sink.close(list, written);
+            return Ok(written);
+        }
         let written = left + rows.write(&mut self.body, wanted - left, limits)?;
         sink.close(list, written);
-        sink.put_before(self.body.out, at);
+        sink.put_before(self.body);
         Ok(written)
     }
 }

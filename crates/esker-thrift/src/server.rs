@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use esker_table::Tables;
 
@@ -20,6 +20,9 @@ const STACK: usize = 1 << 20;
 
 /// After a silence of this length, the kernel asks whether a client still exists.
 const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// How far apart lines of the log are that clients cause.
+const LINES_APART: Duration = Duration::from_secs(1);
 
 /// How long connections have to end their calls.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -163,6 +166,7 @@ struct Shared {
     config: Config,
     limits: Limits,
     figures: Counters,
+    lines: Lines,
     is_ending: AtomicBool,
     connections: Mutex<BTreeMap<u64, Open>>,
     fewer: Condvar,
@@ -232,7 +236,30 @@ impl Shared {
         if let Some(why) = Connection::new(stream, &self.limits, gateway).run() {
             let client =
                 socket.peer_addr().map_or_else(|_| "unknown".to_owned(), |client| client.to_string());
-            tracing::warn!(client, why, "closed a connection");
+            if let Some(left_out) = self.lines.admits(Instant::now()) {
+                tracing::warn!(client, why, left_out, "closed a connection");
+            }
+        }
+    }
+}
+
+/// Which lines go to the log of those that clients cause: one in [`LINES_APART`], so that nobody fills a disk with them.
+#[derive(Debug, Default)]
+struct Lines {
+    /// When the last one went there, and how many were left out since.
+    last: Mutex<Option<(Instant, u64)>>,
+}
+
+impl Lines {
+    /// How many lines were left out before this one. `None`: this one is too.
+    fn admits(&self, now: Instant) -> Option<u64> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *last {
+            Some((at, left_out)) if now.duration_since(*at) < LINES_APART => {
+                *left_out += 1;
+                None
+            }
+            other => Some(other.replace((now, 0)).map_or(0, |(_, left_out)| left_out)),
         }
     }
 }
@@ -274,6 +301,7 @@ impl Server {
             config,
             limits,
             figures: Counters::default(),
+            lines: Lines::default(),
             is_ending: AtomicBool::new(false),
             connections: Mutex::default(),
             fewer: Condvar::new(),
@@ -314,7 +342,9 @@ impl Server {
                 Err(_) if self.shared.is_ending.load(Ordering::Acquire) => break,
                 Err(error) if is_passing(&error) => {
                     // Without descriptors or memory, waiting for a connection to end is all that helps.
-                    tracing::warn!(error = error.to_string(), "cannot accept a connection");
+                    if let Some(left_out) = self.shared.lines.admits(Instant::now()) {
+                        tracing::warn!(error = error.to_string(), left_out, "cannot accept a connection");
+                    }
                     let connections = self.shared.connections();
                     drop(self.shared.fewer.wait_timeout(connections, Duration::from_millis(100)));
                     continue;
@@ -340,7 +370,10 @@ impl Server {
                 let _ = open.stream.shutdown(Shutdown::Both);
             } else if is_full {
                 self.shared.figures.refused_connections.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(connections = connections.len(), "closed a connection: there are too many");
+                if let Some(left_out) = self.shared.lines.admits(Instant::now()) {
+                    let connections = connections.len();
+                    tracing::warn!(connections, left_out, "closed a connection: there are too many");
+                }
                 return;
             }
             let is_handshaking = self.shared.config.certificates.is_some();
@@ -351,8 +384,11 @@ impl Server {
         let address = self.address;
         let thread = std::thread::Builder::new().name("esker-thrift".to_owned()).stack_size(STACK);
         let spawned = thread.spawn(move || entry.shared.serve(&stream, number, address));
-        if let Err(error) = spawned {
-            tracing::warn!(error = error.to_string(), "closed a connection: there is no thread for it");
+        if let Err(error) = spawned
+            && let Some(left_out) = self.shared.lines.admits(Instant::now())
+        {
+            let error = error.to_string();
+            tracing::warn!(error, left_out, "closed a connection: there is no thread for it");
         }
     }
 
@@ -407,5 +443,22 @@ impl Stopper {
         self.shared.is_ending.store(true, Ordering::Release);
         // Wakes the one who waits for a connection.
         let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_do_not_fill_the_log() {
+        let (lines, begun) = (Lines::default(), Instant::now());
+        let at = |ms: u64| lines.admits(begun + Duration::from_millis(ms));
+        assert_eq!(
+            [at(0), at(1), at(999), at(1000), at(1001), at(1500), at(2500)]
+                .map(|line| line.map_or(-1, i128::from)),
+            [0, -1, -1, 2, -1, -1, 2]
+        );
+        assert_eq!([at(9000), at(20_000)], [Some(0); 2]);
     }
 }

@@ -473,7 +473,7 @@ pub(crate) struct Count {
 /// A message that is written.
 pub(crate) struct Sink {
     protocol: Protocol,
-    /// The message, from `start` on.
+    /// What is written, from `start` on.
     pub(crate) out: Vec<u8>,
     start: usize,
 }
@@ -483,21 +483,32 @@ impl Sink {
         Sink { protocol, out, start: 0 }
     }
 
-    /// The message, as far as it is written.
+    /// A part of a message, in `memory`, behind `room` bytes for what comes before it.
+    pub(crate) fn part(protocol: Protocol, mut memory: Vec<u8>, room: usize) -> Sink {
+        memory.clear();
+        memory.resize(room, 0);
+        Sink { protocol, out: memory, start: room }
+    }
+
+    /// How many bytes are written.
+    pub(crate) fn len(&self) -> usize {
+        self.out.len() - self.start
+    }
+
+    /// What is written.
     pub(crate) fn message(&mut self) -> &mut [u8] {
         &mut self.out[self.start..]
     }
 
-    /// Goes on with what `rest` has from `at` on. If there is room before that for what was written so far, that goes there, and
-    /// `rest` need not be copied.
-    pub(crate) fn put_before(&mut self, mut rest: Vec<u8>, at: usize) {
+    /// Goes on with `part`. If that has room for what was written so far, it need not be copied.
+    pub(crate) fn put_before(&mut self, mut part: Sink) {
         let written = self.message();
-        match at.checked_sub(written.len()) {
+        match part.start.checked_sub(written.len()) {
             Some(start) => {
-                rest[start..at].copy_from_slice(written);
-                (self.out, self.start) = (rest, start);
+                part.out[start..part.start].copy_from_slice(written);
+                (self.out, self.start) = (part.out, start);
             }
-            None => self.out.extend_from_slice(&rest[at..]),
+            None => self.out.extend_from_slice(part.message()),
         }
     }
 

@@ -148,3 +148,47 @@ fn an_error_comes_where_its_row_does() {
     assert_eq!(Err(error), next(&mut plain, other, 1, limits, Protocol::Binary));
     assert!(scanners.is_empty() && scanners.ahead.is_none());
 }
+
+#[test]
+fn limits_of_answers_hold_for_rows_that_were_read_ahead() {
+    let lens: Vec<usize> = (0..500).map(|row| row * 7 % 400).collect();
+    let table = table(&lens);
+    let limits = ReplyLimits { len_max: 1_000, rows_len: 500 };
+    for usual in 1..20 {
+        let (mut scanners, id) = open(&table);
+        let (mut rows, mut calls) = (0, 0);
+        loop {
+            let wanted = [usual, usual, usual, 1, 30][calls % 5];
+            let reply = next(&mut scanners, id, wanted, limits, Protocol::Binary).unwrap();
+            assert!(reply.len() <= limits.len_max, "{} bytes", reply.len());
+            // Behind the head, the field and the type.
+            let count = u32::from_be_bytes(reply[8..12].try_into().unwrap());
+            assert!(count <= wanted);
+            if count == 0 {
+                break;
+            }
+            let first = format!("{rows:05}");
+            assert_eq!(&reply[19..24], first.as_bytes());
+            (rows, calls) = (rows + count as usize, calls + 1);
+            scanners.read_ahead(Protocol::Binary, limits, &mut Vec::new());
+        }
+        assert_eq!(rows, lens.len(), "{usual} rows a call");
+    }
+}
+
+#[test]
+fn what_takes_long_is_not_read_ahead() {
+    let table = table(&[10; 100]);
+    let (mut scanners, id) = open(&table);
+    for _ in 0..2 {
+        next(&mut scanners, id, 5, LIMITS, Protocol::Binary).unwrap();
+    }
+    scanners.read_ahead(Protocol::Binary, LIMITS, &mut Vec::new());
+    let ahead = scanners.ahead.as_mut().unwrap();
+    ahead.took = Duration::from_secs(1);
+    scanners.ahead_time = Duration::from_millis(900);
+    // These were there, but took long.
+    next(&mut scanners, id, 5, LIMITS, Protocol::Binary).unwrap();
+    scanners.read_ahead(Protocol::Binary, LIMITS, &mut Vec::new());
+    assert!(scanners.ahead.is_none());
+}
