@@ -269,6 +269,24 @@ fn a_dump_is_loaded_as_the_same_cells() {
 }
 
 #[test]
+fn all_lines_before_a_wrong_one_are_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("many.tsv");
+    let mut lines = "#row\tcolumn\tvalue\n".to_owned();
+    for row in 0..35_000 {
+        lines.push_str(&format!("{row:05}\tf:\tv\n"));
+    }
+    fs::write(&file, format!("{lines}wrong\n")).unwrap();
+    prints(dir.path(), "CREATE TABLE t (f)");
+    let done = ql(dir.path(), &format!("LOAD DATA INFILE '{}' INTO TABLE t", file.display()));
+    fails(&done, 2, "many.tsv:35002: 1 fields, expected 3");
+    assert!(done.stderr().contains("35,000 cells"), "{}", done.stderr());
+    let rows = prints(dir.path(), "SELECT * FROM t KEYS_ONLY");
+    assert_eq!(rows.lines().count(), 35_000);
+    assert_eq!(rows.lines().last(), Some("34999\tf:"));
+}
+
+#[test]
 fn rows_are_loaded_as_their_header_says() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {

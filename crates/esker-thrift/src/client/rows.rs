@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{CallResult, CellRef, answer, cell, no_result};
-use crate::wire::{Fault, Kind, Measure, Protocol, Purpose, Source};
+use crate::wire::{ELEMENTS_MAX, Fault, Kind, Measure, Protocol, Purpose, Source};
 
 /// A reply that is a list of `TRowResult`, as far as it was read.
 pub(super) struct Rows {
@@ -17,6 +17,8 @@ pub(super) struct Rows {
     begun: usize,
     /// How many the list has.
     count: usize,
+    /// How many rows and cells there may still be: a caller that keeps them takes more memory for each than the reply has bytes.
+    room: usize,
 }
 
 enum State {
@@ -44,7 +46,7 @@ const LIST: i16 = 3;
 
 impl Rows {
     pub(super) fn new(call: &'static str, sequence: i32) -> Rows {
-        Rows { call, sequence, at: 0, state: State::Head, begun: 0, count: 0 }
+        Rows { call, sequence, at: 0, state: State::Head, begun: 0, count: 0, room: ELEMENTS_MAX }
     }
 
     /// How many rows there are, once the whole `reply` is read.
@@ -76,7 +78,13 @@ impl Rows {
                         State::BetweenRows
                     }
                 },
-                State::Row { key, last } => row_field(&mut source, key.clone(), *last)?,
+                State::Row { key, last } => {
+                    let next = row_field(&mut source, key.clone(), *last)?;
+                    if let State::Cells { left, .. } = next {
+                        self.take_room(left)?;
+                    }
+                    next
+                }
                 State::Cells { key, last, left: 0 } => State::Row { key: key.clone(), last: *last },
                 State::Cells { key, last, left } => {
                     let (column, timestamp, value) = match *last {
@@ -100,6 +108,12 @@ impl Rows {
         }
     }
 
+    fn take_room(&mut self, elements: usize) -> Result<(), Fault> {
+        let room = self.room.checked_sub(elements);
+        self.room = room.ok_or(Fault::Bad("a reply has more than 1,048,576 rows and cells"))?;
+        Ok(())
+    }
+
     fn head(&mut self, source: &mut Source<'_>) -> Result<State, Fault> {
         let head = source.head()?;
         if head.purpose == Purpose::Answer
@@ -109,6 +123,7 @@ impl Rows {
             && (field.id, field.kind) == (0, Kind::List)
         {
             self.count = structures(source)?;
+            self.take_room(self.count)?;
             return Ok(State::BetweenRows);
         }
         Ok(State::Other(Measure::default()))

@@ -189,6 +189,13 @@ fn replies_that_end_or_say_something_else_are_errors() {
         assert!(matches!(error, CallError::Broken(_)), "{error:?}");
         assert!(client.is_broken());
     }
+    // A row takes a byte of a reply, and a lot more of the client's memory.
+    let mut of_many_rows = reply(1, &[]);
+    of_many_rows.truncate(30);
+    of_many_rows.extend(2_000_000_u32.to_be_bytes());
+    let (mut client, _server) = answering(vec![vec![of_many_rows]]);
+    let error = client.next_rows(3, 10).unwrap_err();
+    assert!(error.to_string().contains("more than 1,048,576 rows and cells"), "{error}");
     // Bytes that nobody has asked for.
     let (mut client, _server) = answering(vec![vec![[whole.clone(), whole].concat()]]);
     assert_eq!(client.next_rows(3, 10).unwrap().len(), 2);
