@@ -23,6 +23,6 @@ pub use lex::STATEMENT_LEN_MAX;
 pub use parse::{ELEMENTS_MAX, Statements, milliseconds, statements};
 pub use print::KEYWORDS;
 pub use remote::Remote;
-pub use session::{Answer, Session};
+pub use session::{Answer, SchemaChange, Session};
 pub use statement::*;
 pub use tables::{Cells, Tables};

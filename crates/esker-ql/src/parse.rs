@@ -333,7 +333,9 @@ impl<'a> Parser<'a> {
                 if with_ids {
                     self.need(&["IDS"])?;
                 }
-                Ok(Statement::DescribeTable { table: self.table()?, with_ids })
+                let table = self.table()?;
+                let into_file = if self.eat("INTO")? { Some(self.file()?) } else { None };
+                Ok(Statement::DescribeTable { table, with_ids, into_file })
             }
             b"EXISTS" => {
                 self.need(&["TABLE"])?;

@@ -273,6 +273,10 @@ impl Display for Change {
                 f.write_str("ADD (")?;
                 list(f, items)?;
             }
+            Change::Modify(families) => {
+                f.write_str("MODIFY (")?;
+                list(f, families)?;
+            }
             Change::DropIndex { of_qualifiers, family } => {
                 f.write_str("DROP ")?;
                 return index(f, *of_qualifiers, family);
@@ -498,8 +502,9 @@ impl Display for Statement {
             Statement::ShowNamespaces => f.write_str("SHOW NAMESPACES"),
             Statement::ShowTables => f.write_str("SHOW TABLES"),
             Statement::ShowCreateTable(table) => write!(f, "SHOW CREATE TABLE {table}"),
-            Statement::DescribeTable { table, with_ids } => {
-                write!(f, "DESCRIBE TABLE {}{table}", if *with_ids { "WITH IDS " } else { "" })
+            Statement::DescribeTable { table, with_ids, into_file } => {
+                write!(f, "DESCRIBE TABLE {}{table}", if *with_ids { "WITH IDS " } else { "" })?;
+                into_file.iter().try_for_each(|file| write!(f, " INTO FILE {}", Bytes(file)))
             }
             Statement::ExistsTable(table) => write!(f, "EXISTS TABLE {table}"),
             Statement::RenameTable { from, to } => write!(f, "RENAME TABLE {from} TO {to}"),
@@ -517,6 +522,13 @@ impl Display for Statement {
                     "CREATE TABLE {}{table} LIKE {like}",
                     if *if_not_exists { "IF NOT EXISTS " } else { "" }
                 )
+            }
+            Statement::CreateTableFromFile { table, file, if_not_exists } => {
+                let condition = if *if_not_exists { "IF NOT EXISTS " } else { "" };
+                write!(f, "CREATE TABLE {condition}{table} FROM FILE {}", Bytes(file))
+            }
+            Statement::AlterTableFromFile { table, file } => {
+                write!(f, "ALTER TABLE {table} FROM FILE {}", Bytes(file))
             }
             Statement::AlterTable { table, changes } => {
                 write!(f, "ALTER TABLE {table}")?;

@@ -98,11 +98,13 @@ impl Remote {
             Err(Error::Remote(error @ CallError::Thrown { .. })) => error,
             done => return done,
         };
-        let names = self.names()?;
-        if names.iter().any(|name| name == table) {
-            return Err(failed.into());
+        match self.names() {
+            Ok(names) if !names.iter().any(|name| name == table) => {
+                Err(esker_table::Error::NoTable(table.to_owned()).into())
+            }
+            // A server that has closed the connection has said why before.
+            _ => Err(failed.into()),
         }
-        Err(esker_table::Error::NoTable(table.to_owned()).into())
     }
 }
 

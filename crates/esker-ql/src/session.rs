@@ -83,6 +83,29 @@ pub enum Answer {
     },
     /// The caller has to run the statements of a file.
     Source(Vec<u8>),
+    /// The caller has to read a file, and give its text to [`Session::change_schema`].
+    ReadSchema {
+        /// The file.
+        file: Vec<u8>,
+        /// What its text is for.
+        change: SchemaChange,
+    },
+    /// The caller has to write a schema into a file.
+    WriteSchema {
+        /// The file.
+        file: Vec<u8>,
+        /// The schema as XML.
+        text: String,
+    },
+}
+
+/// What a schema that is read from a file is for.
+#[derive(Debug, Clone)]
+pub struct SchemaChange {
+    /// The whole name of the table.
+    table: String,
+    /// Whether a new table gets it, and whether one that is there is no error. `None`: a table that is there gets it.
+    creates_if_not_exists: Option<bool>,
 }
 
 impl std::fmt::Debug for Answer {
@@ -98,6 +121,8 @@ impl std::fmt::Debug for Answer {
             Answer::Load { .. } => "Load",
             Answer::Dump { .. } => "Dump",
             Answer::Source(_) => "Source",
+            Answer::ReadSchema { .. } => "ReadSchema",
+            Answer::WriteSchema { .. } => "WriteSchema",
         })
     }
 }
@@ -174,10 +199,23 @@ impl Session {
                 let create = Statement::CreateTable { table, items, if_not_exists: false };
                 Ok(Answer::Text(format!("{create};\n")))
             }
-            Statement::DescribeTable { table, with_ids } => {
+            Statement::DescribeTable { table, with_ids, into_file } => {
                 let schema = tables.schema(&self.whole(&table))?;
                 let shown = if with_ids { schema } else { schemas::without_ids(&schema) };
-                Ok(Answer::Text(shown.to_xml()?))
+                let text = shown.to_xml()?;
+                Ok(match into_file {
+                    Some(file) => Answer::WriteSchema { file, text },
+                    None => Answer::Text(text),
+                })
+            }
+            Statement::CreateTableFromFile { table, file, if_not_exists } => {
+                let change =
+                    SchemaChange { table: self.whole(&table), creates_if_not_exists: Some(if_not_exists) };
+                Ok(Answer::ReadSchema { file, change })
+            }
+            Statement::AlterTableFromFile { table, file } => {
+                let change = SchemaChange { table: self.whole(&table), creates_if_not_exists: None };
+                Ok(Answer::ReadSchema { file, change })
             }
             Statement::ExistsTable(table) => match tables.schema(&self.whole(&table)) {
                 Ok(_) => Ok(Answer::Truth(true)),
@@ -195,11 +233,11 @@ impl Session {
                 Ok(Answer::Done)
             }
             Statement::CreateTable { table, items, if_not_exists } => {
-                self.create(&table, schemas::new(&items)?, if_not_exists)
+                self.create(&self.whole(&table), schemas::new(&items)?, if_not_exists)
             }
             Statement::CreateTableLike { table, like, if_not_exists } => {
                 let schema = schemas::without_ids(&tables.schema(&self.whole(&like))?);
-                self.create(&table, schema, if_not_exists)
+                self.create(&self.whole(&table), schema, if_not_exists)
             }
             Statement::AlterTable { table, changes } => {
                 let table = self.whole(&table);
@@ -238,12 +276,24 @@ impl Session {
         }
     }
 
-    fn create(&self, table: &TableName, schema: Schema, if_not_exists: bool) -> Result<Answer> {
-        match self.tables.create(&self.whole(table), schema) {
+    fn create(&self, table: &str, schema: Schema, if_not_exists: bool) -> Result<Answer> {
+        match self.tables.create(table, schema) {
             Err(Error::Table(esker_table::Error::TableExists(_))) if if_not_exists => {}
             done => done?,
         }
         Ok(Answer::Done)
+    }
+
+    /// Does what [`Answer::ReadSchema`] has asked for, with the `text` of the file.
+    ///
+    /// # Errors
+    /// When the text is no schema, when the table cannot have it, or those of the tables.
+    pub fn change_schema(&self, change: &SchemaChange, text: &str) -> Result<Answer> {
+        let schema = Schema::from_xml(text)?;
+        match change.creates_if_not_exists {
+            Some(if_not_exists) => self.create(&change.table, schemas::without_ids(&schema), if_not_exists),
+            None => self.tables.alter(&change.table, schema).map(|()| Answer::Done),
+        }
     }
 
     fn select(&self, select: &Select) -> Result<Limited> {

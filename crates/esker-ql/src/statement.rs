@@ -52,12 +52,14 @@ pub enum Statement {
     ShowTables,
     /// `SHOW CREATE TABLE t`
     ShowCreateTable(TableName),
-    /// `DESCRIBE TABLE [WITH IDS] t`
+    /// `DESCRIBE TABLE [WITH IDS] t [INTO FILE f]`
     DescribeTable {
         /// The table.
         table: TableName,
         /// Whether the numbers of groups and families are shown.
         with_ids: bool,
+        /// The file that gets the schema.
+        into_file: Option<Vec<u8>>,
     },
     /// `EXISTS TABLE t`
     ExistsTable(TableName),
@@ -92,6 +94,22 @@ pub enum Statement {
         like: TableName,
         /// Whether one that is there is no error.
         if_not_exists: bool,
+    },
+    /// `CREATE TABLE [IF NOT EXISTS] t FROM FILE f`
+    CreateTableFromFile {
+        /// The table.
+        table: TableName,
+        /// The file with its schema as XML.
+        file: Vec<u8>,
+        /// Whether one that is there is no error.
+        if_not_exists: bool,
+    },
+    /// `ALTER TABLE t FROM FILE f`
+    AlterTableFromFile {
+        /// The table.
+        table: TableName,
+        /// The file with its new schema as XML.
+        file: Vec<u8>,
     },
     /// `ALTER TABLE t ...`
     AlterTable {
@@ -204,6 +222,8 @@ pub struct FamilyItem {
 pub enum Change {
     /// `ADD (...)`
     Add(Vec<SchemaItem>),
+    /// `MODIFY (cf ..., ...)`: what is not named stays.
+    Modify(Vec<FamilyItem>),
     /// `DROP (cf, ...)`
     Drop(Vec<String>),
     /// `DROP INDEX cf`, `DROP QUALIFIER INDEX cf`

@@ -204,6 +204,8 @@ impl Shared {
         if prepared.is_err() {
             return;
         }
+        // Once it has gone, nobody knows.
+        let client = socket.peer_addr().map_or_else(|_| "unknown".to_owned(), |client| client.to_string());
         let (stream, certificate) = match &self.config.certificates {
             None => (Stream::plain(socket, self.config.message_time), None),
             Some(certificates) => match Stream::tls(socket, self.config.message_time, &**certificates) {
@@ -233,12 +235,10 @@ impl Shared {
                 rows_len: (8 << 20).min(self.config.message_len_max / 2),
             },
         };
-        if let Some(why) = Connection::new(stream, &self.limits, gateway).run() {
-            let client =
-                socket.peer_addr().map_or_else(|_| "unknown".to_owned(), |client| client.to_string());
-            if let Some(left_out) = self.lines.admits(Instant::now()) {
-                tracing::warn!(client, why, left_out, "closed a connection");
-            }
+        if let Some(why) = Connection::new(stream, &self.limits, gateway).run()
+            && let Some(left_out) = self.lines.admits(Instant::now())
+        {
+            tracing::warn!(client, why, left_out, "closed a connection");
         }
     }
 }

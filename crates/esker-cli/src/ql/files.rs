@@ -1,6 +1,8 @@
 //! Files that statements name.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -8,9 +10,12 @@ use esker_ql::Cells;
 
 use super::output::{Shown, file_cells};
 use crate::args::Global;
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::output::{NewFile, Out};
 use crate::store::check_outside;
+
+/// The longest file with a schema.
+const SCHEMA_MAX: u64 = 16 << 20;
 
 /// The path that these bytes are.
 pub(super) fn path(bytes: &[u8]) -> &Path {
@@ -28,5 +33,29 @@ pub(super) fn write(global: &Global, file: &[u8], cells: Box<dyn Cells>, shown: 
     check_outside(global, path(file))?;
     let mut file = NewFile::create_packed(path(file))?;
     file_cells(file.out(), cells, shown)?;
+    file.finish()
+}
+
+/// Reads a schema.
+pub(super) fn read_schema(file: &[u8]) -> Outcome<String> {
+    let file = path(file);
+    let mut text = Vec::new();
+    let read = File::open(file).and_then(|from| from.take(SCHEMA_MAX + 1).read_to_end(&mut text));
+    read.map_err(|error| Failure::io("read", file, &error))?;
+    if text.len() as u64 > SCHEMA_MAX {
+        return Err(Failure::usage(format!("{}: a schema has {SCHEMA_MAX} bytes at most", file.display())));
+    }
+    String::from_utf8(text)
+        .map_err(|_| Failure::usage(format!("{}: a schema is XML in UTF-8", file.display())))
+}
+
+/// Writes a schema to a file, as [`read_schema`] reads it. The file has its name once it is whole. It cannot be in the store.
+pub(super) fn write_schema(global: &Global, file: &[u8], text: &str) -> Outcome {
+    if STDOUT.contains(&file) {
+        return Out::stdout()?.with(|out| text.lines().try_for_each(|line| out.line(line)));
+    }
+    check_outside(global, path(file))?;
+    let mut file = NewFile::create(path(file))?;
+    text.lines().try_for_each(|line| file.out().line(line))?;
     file.finish()
 }

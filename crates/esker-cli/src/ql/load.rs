@@ -3,7 +3,7 @@
 //! ```text
 //! #timestamp  row  column  value         a cell in each line: what DUMP TABLE and INTO FILE write
 //! city  id  weather:wind  weather:sky    a row in each line; the first column is its key, or those that the statement names
-//! HBASE_ROW_KEY,weather:wind             the same, as HBase's ImportTsv is told of its columns (HEADER_FILE)
+//! HBASE_ROW_KEY,weather:wind             the same, as HBase's ImportTsv is told of its columns
 //! ```
 //! What was stored before an error stays. With timestamps in the file, loading it again stores the same cells.
 //! A thread writes a batch while the lines of the next one are read.
@@ -58,6 +58,7 @@ pub(super) fn run(tables: &dyn Tables, table: &str, load: &LoadData) -> Outcome 
         load,
         families: families.map(|family| (family.name().to_owned(), family.is_counter())).collect(),
         layout: None,
+        is_dump: false,
         fields: Fields::default(),
         cells: Vec::new(),
         bytes: 0,
@@ -141,6 +142,8 @@ struct Loading<'t> {
     families: BTreeMap<String, bool>,
     /// `None`: the header was not read yet.
     layout: Option<Layout>,
+    /// Whether the header begins with `#`, as `DUMP TABLE` and `INTO FILE` write it. They end each line.
+    is_dump: bool,
     fields: Fields,
     /// The batch, its bytes, and how many cells were in those before.
     cells: Vec<NewCell>,
@@ -158,7 +161,8 @@ impl Loading<'_> {
         let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         let line = line.strip_prefix(b"#").unwrap_or(line);
         let has_tabs = line.contains(&b'\t');
-        if !has_tabs && line.contains(&b',') && self.load.header_file.is_none() {
+        let is_import_tsv = line.split(|byte| *byte == b',').any(|name| name.trim_ascii() == HBASE_ROW);
+        if !has_tabs && line.contains(&b',') && self.load.header_file.is_none() && !is_import_tsv {
             return Err("the header has no tabs; the fields of all lines have tabs between them".to_owned());
         }
         let separator = if has_tabs { b'\t' } else { b',' };
@@ -340,8 +344,21 @@ fn timestamp(field: &[u8]) -> Result<i64, String> {
 }
 
 impl Sink for Loading<'_> {
+    fn keeps_ends(&self) -> bool {
+        true
+    }
+
     fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
+        let line = match line.strip_suffix(b"\n") {
+            Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
+            None if self.is_dump => {
+                let reason = "the file ends within this line: it was cut, and there may have been more";
+                return Err(Refused::Malformed(reason.to_owned()));
+            }
+            None => line,
+        };
         if self.layout.is_none() {
+            self.is_dump = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).starts_with(b"#");
             if !self.load.single_cell_format {
                 self.layout = Some(self.layout(line).map_err(Refused::Malformed)?);
                 return Ok(());

@@ -170,6 +170,11 @@ impl Runner {
             Answer::Dump { cells, dump } => files::write(&self.global, &dump.file, cells, &Shown::WHOLE),
             Answer::Load { table, load } => load::run(self.session.tables(), &table, &load),
             Answer::Source(file) => self.source(&file),
+            Answer::ReadSchema { file, change } => {
+                let text = files::read_schema(&file)?;
+                self.session.change_schema(&change, &text).map(drop).map_err(failure)
+            }
+            Answer::WriteSchema { file, text } => files::write_schema(&self.global, &file, &text),
             _ => Ok(()),
         }
     }

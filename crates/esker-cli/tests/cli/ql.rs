@@ -269,6 +269,48 @@ fn a_dump_is_loaded_as_the_same_cells() {
 }
 
 #[test]
+fn schemas_go_to_files_and_come_from_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("t.xml");
+    let shown = file.display();
+    prints(dir.path(), "CREATE TABLE t (a TTL 1 DAY, ACCESS GROUP g (b MAX_VERSIONS 1), INDEX a)");
+    prints(dir.path(), "INSERT INTO t VALUES ('r', a:x, 'v')");
+    let described = prints(dir.path(), "DESCRIBE TABLE t");
+    prints(dir.path(), &format!("DESCRIBE TABLE t INTO FILE '{shown}'"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), described);
+    assert_eq!(prints(dir.path(), "DESCRIBE TABLE t INTO FILE '/dev/stdout'"), described);
+    let create = format!("CREATE TABLE u FROM FILE '{shown}'");
+    prints(dir.path(), &create);
+    assert_eq!(prints(dir.path(), "DESCRIBE TABLE u"), described);
+    fails(&ql(dir.path(), &create), 2, "there is a table \"u\" already");
+    prints(dir.path(), &create.replace("TABLE u", "TABLE IF NOT EXISTS u"));
+    // With the numbers of groups and families, another table can have the schema, but not this version of another's.
+    prints(dir.path(), &format!("DESCRIBE TABLE WITH IDS t INTO FILE '{shown}'"));
+    prints(dir.path(), &format!("CREATE TABLE w FROM FILE '{shown}'"));
+    assert_eq!(prints(dir.path(), "DESCRIBE TABLE w"), described);
+    let alter = |table: &str| format!("ALTER TABLE {table} FROM FILE '{shown}'");
+    fails(&ql(dir.path(), &alter("w")), 2, "the schema of another table");
+    // The schema that a table gets is that of the file, with the families that it does not name gone.
+    let text = described.replace("name=\"b\"", "name=\"c\"");
+    assert_ne!(text, described);
+    fs::write(&file, &text).unwrap();
+    prints(dir.path(), &alter("t"));
+    assert_eq!(prints(dir.path(), "DESCRIBE TABLE t"), text);
+    assert_eq!(prints(dir.path(), "SELECT * FROM t"), "r\ta:x\tv\n");
+    fails(&ql(dir.path(), &alter("nothing")), 2, "there is no table \"nothing\"");
+    for (wrong, why) in [(&b"<Schema>"[..], "schema"), (b"\xff", "a schema is XML in UTF-8"), (b"", "schema")]
+    {
+        fs::write(&file, wrong).unwrap();
+        fails(&ql(dir.path(), &alter("t")), 2, why);
+    }
+    fs::File::create(&file).unwrap().set_len(17 << 20).unwrap();
+    fails(&ql(dir.path(), &alter("t")), 2, "a schema has 16777216 bytes at most");
+    fails(&ql(dir.path(), "ALTER TABLE t FROM FILE '/nowhere/f'"), 3, "/nowhere/f");
+    fails(&ql(dir.path(), "DESCRIBE TABLE t INTO FILE 'esker.db/f'"), 2, "in the store's own directory");
+    assert_eq!(prints(dir.path(), "DESCRIBE TABLE t"), text);
+}
+
+#[test]
 fn all_lines_before_a_wrong_one_are_loaded() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("many.tsv");
@@ -284,6 +326,17 @@ fn all_lines_before_a_wrong_one_are_loaded() {
     let rows = prints(dir.path(), "SELECT * FROM t KEYS_ONLY");
     assert_eq!(rows.lines().count(), 35_000);
     assert_eq!(rows.lines().last(), Some("34999\tf:"));
+    // A dump that was cut within a line is no whole one.
+    prints(dir.path(), "CREATE TABLE u (f)");
+    for (text, code) in
+        [("#row\tcolumn\tvalue\na\tf:\tv\r\nb\tf:\tval", 2), ("row\tcolumn\tvalue\nc\tf:\tval", 0)]
+    {
+        fs::write(&file, text).unwrap();
+        let done = ql(dir.path(), &format!("LOAD DATA INFILE '{}' INTO TABLE u", file.display()));
+        assert_eq!(done.code, code, "{}", done.stderr());
+        assert_eq!(done.stderr().contains("many.tsv:3: the file ends within this line"), code == 2);
+    }
+    assert_eq!(prints(dir.path(), "SELECT * FROM u"), "a\tf:\tv\nc\tf:\tval\n");
 }
 
 #[test]
@@ -328,6 +381,8 @@ fn rows_are_loaded_as_their_header_says() {
         "2\t1\tf:id\t1\n2\t1\tg:at\t2\n"
     );
     // As ImportTsv has them.
+    let with_header = file("import.tsv", "HBASE_TS_KEY,HBASE_ROW_KEY,f:a,g:b\n5\ta\tx\ty\n");
+    assert_eq!(shows("", &with_header), "5\ta\tf:a\tx\n5\ta\tg:b\ty\n");
     let header = file("header", "HBASE_TS_KEY,HBASE_ROW_KEY,f:a,g:b\n");
     let values = file("values.tsv", "3\tr\tx\ty\n\n4\ts\t\tz\n");
     assert_eq!(

@@ -44,15 +44,38 @@ impl Parser<'_> {
         if self.eat("LIKE")? {
             return Ok(Statement::CreateTableLike { table, like: self.table()?, if_not_exists });
         }
+        if self.eat("FROM")? {
+            return Ok(Statement::CreateTableFromFile { table, file: self.file()?, if_not_exists });
+        }
         let items = self.schema_items()?;
         self.refuse_option()?;
         Ok(Statement::CreateTable { table, items, if_not_exists })
     }
 
+    /// `FILE f`
+    pub(super) fn file(&mut self) -> Result<Vec<u8>> {
+        self.need(&["FILE"])?;
+        self.bytes("a file")
+    }
+
+    /// `(cf ..., ...)`
+    fn family_items(&mut self) -> Result<Vec<FamilyItem>> {
+        self.need_sign("(")?;
+        let mut families = Vec::new();
+        loop {
+            self.element()?;
+            families.push(self.family_item()?);
+            if !self.eat_sign(",")? {
+                self.need_sign(")")?;
+                return Ok(families);
+            }
+        }
+    }
+
     /// `(item, ...)`
     fn schema_items(&mut self) -> Result<Vec<SchemaItem>> {
         if !self.eat_sign("(")? {
-            return Err(self.expected("`(` and the column families"));
+            return Err(self.expected("`(` and the column families, `LIKE` or `FROM FILE`"));
         }
         let mut items = Vec::new();
         loop {
@@ -171,11 +194,16 @@ impl Parser<'_> {
     pub(super) fn alter(&mut self) -> Result<Statement> {
         self.need(&["TABLE"])?;
         let table = self.table()?;
+        if self.eat("FROM")? {
+            return Ok(Statement::AlterTableFromFile { table, file: self.file()? });
+        }
         let mut changes = Vec::new();
         loop {
             self.element()?;
             if self.eat("ADD")? {
                 changes.push(Change::Add(self.schema_items()?));
+            } else if self.eat("MODIFY")? {
+                changes.push(Change::Modify(self.family_items()?));
             } else if self.eat("DROP")? {
                 changes.push(match self.index()? {
                     Some((of_qualifiers, family)) => Change::DropIndex { of_qualifiers, family },
@@ -190,7 +218,7 @@ impl Parser<'_> {
                 self.need_sign(")")?;
                 changes.push(Change::RenameFamily { from, to });
             } else if changes.is_empty() {
-                return Err(self.expected("`ADD`, `DROP` or `RENAME COLUMN FAMILY`"));
+                return Err(self.expected("`ADD`, `MODIFY`, `DROP`, `RENAME COLUMN FAMILY` or `FROM FILE`"));
             } else {
                 return Ok(Statement::AlterTable { table, changes });
             }

@@ -39,19 +39,28 @@ fn with_index(schema: Schema, of_qualifiers: bool, family: &str, is_indexed: boo
 
 /// The schema after `changes`, one after the other.
 pub(super) fn changed(mut schema: Schema, changes: &[Change]) -> Result<Schema> {
+    let mut dropped = BTreeSet::new();
     for change in changes {
         schema = match change {
             Change::Add(items) => {
+                if let Some(family) = named(items).find(|name| dropped.contains(name)) {
+                    // A table knows its families by their names: it would be the same one, with its cells.
+                    return Err(Error::Impossible(format!(
+                        "the column family {family:?} is dropped and added: it takes two statements"
+                    )));
+                }
                 let schema = groups(items)?.into_iter().fold(schema, |schema, (group, families)| {
                     families.into_iter().fold(schema, |schema, family| schema.with_family(&group, family))
                 });
                 with_indexes(schema, items)?
             }
+            Change::Modify(families) => families.iter().try_fold(schema, modified)?,
             Change::DropIndex { of_qualifiers, family } => with_index(schema, *of_qualifiers, family, false)?,
             Change::Drop(names) => {
                 for name in names {
                     need(&schema, name)?;
                     schema = schema.without_family(name);
+                    dropped.insert(name.as_str());
                 }
                 schema
             }
@@ -62,6 +71,38 @@ pub(super) fn changed(mut schema: Schema, changes: &[Change]) -> Result<Schema> 
         };
     }
     Ok(schema)
+}
+
+/// The names of the families in `items`.
+fn named(items: &[SchemaItem]) -> impl Iterator<Item = &str> {
+    items
+        .iter()
+        .flat_map(|item| match item {
+            SchemaItem::Family(family) => std::slice::from_ref(family).iter(),
+            SchemaItem::Group { families, .. } => families.iter(),
+            SchemaItem::Index { .. } => [].iter(),
+        })
+        .map(|family| family.name.as_str())
+}
+
+/// The schema with what `item` says of a family that it has.
+fn modified(schema: Schema, item: &FamilyItem) -> Result<Schema> {
+    let found = need(&schema, &item.name)?.clone();
+    if item.is_counter != found.is_counter() && item.is_counter {
+        return Err(Error::Impossible(format!(
+            "the column family {:?} cannot become one of counters: its cells may be none",
+            item.name
+        )));
+    }
+    let asked = family(item)?;
+    let mut family = found;
+    if item.max_versions.is_some() {
+        family = family.max_versions(asked.kept_versions());
+    }
+    if item.ttl_ms.is_some() {
+        family = family.ttl(asked.time_to_live());
+    }
+    Ok(schema.with_rules_of(&family))
 }
 
 /// What `CREATE TABLE` has to say for such a schema.
@@ -164,8 +205,8 @@ fn family(item: &FamilyItem) -> Result<Family> {
             "{name} TIME_ORDER ASC: the latest version of a column always comes first"
         )));
     }
-    let mut family =
-        Family::new(&item.name).ttl(item.ttl_ms.map(Duration::from_millis)).counter(item.is_counter);
+    let ttl = item.ttl_ms.filter(|ms| *ms > 0);
+    let mut family = Family::new(&item.name).ttl(ttl.map(Duration::from_millis)).counter(item.is_counter);
     if let Some(versions) = item.max_versions {
         family = family.max_versions((versions > 0).then_some(versions));
     }

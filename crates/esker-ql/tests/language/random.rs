@@ -176,8 +176,9 @@ impl Random {
     }
 
     fn change(&mut self) -> Change {
-        match self.below(4) {
+        match self.below(5) {
             0 => Change::Add(self.some(Random::item)),
+            3 => Change::Modify(self.some(Random::family)),
             1 => Change::Drop(self.some(Random::name)),
             2 => Change::DropIndex { of_qualifiers: self.flip(), family: self.name() },
             _ => Change::RenameFamily { from: self.name(), to: self.name() },
@@ -199,13 +200,20 @@ impl Random {
             4 => Statement::ShowTables,
             5 => Statement::ShowNamespaces,
             6 => Statement::ShowCreateTable(table),
-            7 => Statement::DescribeTable { table, with_ids: self.flip() },
+            7 => {
+                let into_file = self.maybe(Random::bytes);
+                Statement::DescribeTable { table, with_ids: self.flip(), into_file }
+            }
             8 => Statement::ExistsTable(table),
             9 => Statement::RenameTable { from: table, to: self.table() },
             10 => Statement::DropTable { table, if_exists: self.flip() },
             11 => {
                 Statement::CreateTable { table, items: self.some(Random::item), if_not_exists: self.flip() }
             }
+            12 if self.flip() => {
+                Statement::CreateTableFromFile { table, file: self.bytes(), if_not_exists: self.flip() }
+            }
+            13 if self.flip() => Statement::AlterTableFromFile { table, file: self.bytes() },
             12 => Statement::CreateTableLike { table, like: self.table(), if_not_exists: self.flip() },
             13 => Statement::AlterTable { table, changes: self.some(Random::change) },
             14 => Statement::Insert { table, cells: self.some(Random::cell) },

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use super::{CallError, CallResult, REPLY_LEN_MAX};
-use crate::wire::{Fault, Protocol, Sink};
+use super::{CallError, CallResult, REPLY_LEN_MAX, answer};
+use crate::wire::{Fault, Measure, Protocol, Sink};
 
 /// How many bytes a read asks for at least.
 const READ_LEN: usize = 64 << 10;
@@ -65,9 +65,21 @@ impl Link {
         write(&mut sink);
         sink.stop();
         self.is_broken = true;
-        self.stream.write_all(&sink.out)?;
+        if let Err(error) = self.stream.write_all(&sink.out) {
+            let is_closed = matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
+            let refusal = if is_closed { self.refusal() } else { None };
+            return Err(refusal.unwrap_or(CallError::Io(error)));
+        }
         self.call = kept(sink.out);
         Ok(self.sequence)
+    }
+
+    /// What a server has said before it has closed the connection.
+    fn refusal(&mut self) -> Option<CallError> {
+        let mut measure = Measure::default();
+        let len = self.receive(|bytes| measure.len(Protocol::Binary, bytes)).ok()?;
+        let said = answer::<()>(self.reply(len), "", 0, |_| Err(Fault::Bad("a refusal has no result")));
+        said.err().filter(|error| matches!(error, CallError::Thrown { .. }))
     }
 
     /// Waits for the reply, until `read` finds its end in what has arrived. Returns its length.

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use esker_thrift::{CallError, Change, Client, FamilyDescription, RowCells, RowChanges, ScanRequest, Thrown};
+use esker_thrift::{
+    CallError, Change, Client, Config, FamilyDescription, RowCells, RowChanges, ScanRequest, Thrown,
+};
 
-use crate::{Serving, randomness, serve};
+use crate::{Serving, randomness, serve, serve_with};
 
 fn connect(serving: &Serving) -> Client {
     Client::connect("127.0.0.1", serving.address.port()).unwrap()
@@ -169,6 +171,22 @@ fn replies_are_read_in_any_pieces_and_each_cell_is_shown_once() {
         drop(client);
         assert_eq!(server.join().unwrap(), 1);
     }
+}
+
+#[test]
+fn a_server_that_refuses_a_call_is_heard() {
+    let serving = serve_with(&Config { message_len_max: 1 << 20, ..Config::default() });
+    let change = Change { column: b"f:q".to_vec(), value: Some(vec![0; 50 << 20]) };
+    let changes = RowChanges { row: b"r".to_vec(), changes: vec![change] };
+    let error = connect(&serving).mutate_row(b"t", &changes).unwrap_err();
+    assert!(error.to_string().contains("a message has more than 1048576 bytes"), "{error}");
+    // Also if it has closed the connection before all was sent.
+    let mut refusal = vec![0x80, 1, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 11, 0, 1, 0, 0, 0, 8];
+    refusal.extend(b"too much\x08\0\x02\0\0\0\x07\0");
+    let (mut client, _server) = answering(vec![vec![refusal]]);
+    let error = client.mutate_row(b"t", &changes).unwrap_err();
+    assert!(matches!(&error, CallError::Thrown { message, .. } if message == "too much"), "{error:?}");
+    assert!(client.is_broken());
 }
 
 #[test]
