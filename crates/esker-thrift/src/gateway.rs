@@ -477,7 +477,7 @@ impl Gateway<'_> {
         let scan = self.scan_row(&self.table(Action::Read, table)?, row, &read)?;
         sink.field(0, 0, Kind::List);
         let cells = sink.list(Kind::Struct);
-        let count = write_cells(scan, sink, self.limits.len_max)?;
+        let count = write_cells(scan, sink, self.limits)?;
         sink.close(cells, count);
         Ok(())
     }

@@ -14,12 +14,15 @@ pub(crate) struct Rows {
     /// How many cells a result has at most; more of the same row are another result.
     cells_max: u32,
     sorts_columns: bool,
+    /// How many rows it looks at for a cell that is shown.
+    patience: u64,
 }
 
 /// Writes the cell that `scan` is at, as a `TCell`.
-fn write_cell(scan: &Scan, sink: &mut Sink, len_max: usize) -> Outcome<()> {
+fn write_cell(scan: &Scan, sink: &mut Sink, limits: ReplyLimits) -> Outcome<()> {
     let Some(value) = scan.value() else { return Ok(()) };
-    if value.len() > len_max.saturating_sub(sink.len()) as u64 {
+    let ReplyLimits { len_max, others, .. } = limits;
+    if value.len() > (len_max + others).saturating_sub(sink.len()) as u64 {
         return Err(Fail::Io(format!(
             "the result has more than {len_max} bytes: ask for fewer rows or columns, or give a scan a batch size"
         )));
@@ -34,7 +37,7 @@ fn write_cell(scan: &Scan, sink: &mut Sink, len_max: usize) -> Outcome<()> {
 
 impl Rows {
     pub(crate) fn new(scan: Scan) -> Rows {
-        Rows { scan, is_at_cell: false, cells_max: u32::MAX, sorts_columns: false }
+        Rows { scan, is_at_cell: false, cells_max: u32::MAX, sorts_columns: false, patience: u64::MAX }
     }
 
     /// Rows in parts of at most so many cells; 0: whole.
@@ -49,23 +52,28 @@ impl Rows {
         self
     }
 
+    /// From now on, writes end early also when it has looked at so many rows without a cell that is shown.
+    pub(crate) fn set_patience(&mut self, rows: u64) {
+        self.patience = rows;
+    }
+
     /// Writes up to `rows` elements `TRowResult`, and returns how many. It ends early when `sink` has so many bytes as
     /// are enough, but not before the first.
     pub(crate) fn write(&mut self, sink: &mut Sink, rows: u32, limits: ReplyLimits) -> Outcome<u32> {
         let mut written = 0;
         while written < rows && (written == 0 || sink.len() < limits.rows_len) {
-            if !self.is_at_cell && !self.scan.advance()? {
+            if !self.is_at_cell && self.scan.advance_within(self.patience)? != Some(true) {
                 break;
             }
             self.is_at_cell = true;
-            self.write_row(sink, limits.len_max)?;
+            self.write_row(sink, limits)?;
             written += 1;
         }
         Ok(written)
     }
 
     /// Writes the cells from the one that the scan is at to the end of its row.
-    fn write_row(&mut self, sink: &mut Sink, len_max: usize) -> Outcome<()> {
+    fn write_row(&mut self, sink: &mut Sink, limits: ReplyLimits) -> Outcome<()> {
         sink.field(0, 1, Kind::Bytes);
         let row_len = self.scan.row().len();
         sink.bytes(self.scan.row());
@@ -86,12 +94,12 @@ impl Rows {
             if self.sorts_columns {
                 sink.field(1, 2, Kind::Struct);
             }
-            write_cell(&self.scan, sink, len_max)?;
+            write_cell(&self.scan, sink, limits)?;
             if self.sorts_columns {
                 sink.stop();
             }
             cells += 1;
-            self.is_at_cell = self.scan.advance()?;
+            self.is_at_cell = self.scan.advance_within(self.patience)? == Some(true);
             if !self.is_at_cell || sink.out.get(row_at..row_at + row_len) != Some(self.scan.row()) {
                 break;
             }
@@ -103,10 +111,10 @@ impl Rows {
 }
 
 /// Writes all cells of a scan as elements `TCell`, and returns how many.
-pub(crate) fn write_cells(mut scan: Scan, sink: &mut Sink, len_max: usize) -> Outcome<u32> {
+pub(crate) fn write_cells(mut scan: Scan, sink: &mut Sink, limits: ReplyLimits) -> Outcome<u32> {
     let mut written = 0;
     while scan.advance()? {
-        write_cell(&scan, sink, len_max)?;
+        write_cell(&scan, sink, limits)?;
         written += 1;
     }
     Ok(written)

@@ -19,6 +19,10 @@ const AHEAD_LEN: usize = 256 << 10;
 /// Rows are read ahead if as many took less time before: the client might have another call.
 const AHEAD_TIME: Duration = Duration::from_millis(5);
 
+/// How many rows are looked at for one that is read ahead, and after how many that are the time is.
+const AHEAD_PATIENCE: u64 = 64;
+const AHEAD_ROWS: usize = 16;
+
 /// Room before rows that are read ahead, for what a message has before them.
 const HEAD_ROOM: usize = 64;
 
@@ -29,6 +33,8 @@ pub(crate) struct ReplyLimits {
     pub(crate) len_max: usize,
     /// A list of rows ends early when it has so many bytes.
     pub(crate) rows_len: usize,
+    /// So many bytes of what is written may belong to other answers.
+    pub(crate) others: usize,
 }
 
 pub(crate) struct Scanners {
@@ -40,7 +46,7 @@ pub(crate) struct Scanners {
     ahead_time: Duration,
     /// Of one scanner only: a connection is to have little memory.
     ahead: Option<Ahead>,
-    /// The scanner that the last call has asked, and for how many rows, if more can be read ahead.
+    /// The scanner that was asked last, and for how many rows, if the next ones can be read ahead.
     asked: Option<(i32, u32)>,
 }
 
@@ -137,8 +143,8 @@ impl Scanners {
         let took_before = ahead.as_ref().map_or(Duration::ZERO, |ahead| ahead.took);
         let written = match ahead {
             None => leased.rows.write(sink, wanted, limits).inspect(|written| sink.close(list, *written)),
-            Some(mut ahead) if ahead.suffices_for(wanted) => {
-                ahead.give(wanted, list, sink);
+            Some(mut ahead) if ahead.is_enough(wanted, limits) => {
+                ahead.give(wanted, limits, list, sink);
                 self.ahead = Some(ahead);
                 return Ok(());
             }
@@ -170,7 +176,13 @@ impl Scanners {
         let (begun, wanted) = (Instant::now(), wanted as usize);
         let mut body = Sink::part(protocol, std::mem::take(memory), HEAD_ROOM);
         let (mut ends, mut failed) = (Vec::with_capacity(wanted.min(1 << 10)), None);
+        leased.rows.set_patience(AHEAD_PATIENCE);
         while ends.len() < wanted && body.len() < AHEAD_LEN.min(limits.rows_len) {
+            if ends.len() % AHEAD_ROWS == AHEAD_ROWS - 1 && begun.elapsed() > self.ahead_time {
+                break;
+            }
+            // A row alone may be as long as an answer.
+            let limits = ReplyLimits { others: body.len(), ..limits };
             match leased.rows.write(&mut body, 1, limits) {
                 Ok(0) => break,
                 Ok(_) => ends.push(body.out.len()),
@@ -180,6 +192,8 @@ impl Scanners {
                 }
             }
         }
+        leased.rows.set_patience(u64::MAX);
+        leased.used = Instant::now();
         self.ahead = Some(Ahead { id, body, ends, given: 0, failed, took: begun.elapsed() });
     }
 }
@@ -197,18 +211,26 @@ impl Ahead {
         }
     }
 
-    /// Whether it has `wanted` rows, and something else is to come behind them.
-    fn suffices_for(&self, wanted: u32) -> bool {
-        let wanted = wanted as usize;
-        wanted < self.left() || wanted == self.left() && self.failed.is_some()
+    /// Whether an answer is to have rows that it has, and it has something else for the next answer: rows, or an error.
+    fn is_enough(&self, wanted: u32, limits: ReplyLimits) -> bool {
+        let count = self.fitting(wanted, limits);
+        count < self.left() || count == wanted as usize && self.failed.is_some()
     }
 
-    /// Writes copies of `wanted` rows that it has, which are the elements of `list`.
-    fn give(&mut self, wanted: u32, list: Count, sink: &mut Sink) {
-        let begin = self.at();
-        self.given += wanted as usize;
+    /// How many of its rows the next answer has: as many as are wanted and not too long together, but one at least.
+    fn fitting(&self, wanted: u32, limits: ReplyLimits) -> usize {
+        let (begin, wanted) = (self.at(), (wanted as usize).min(self.left()));
+        let left = &self.ends[self.given..self.given + wanted];
+        let fitting = left.partition_point(|end| end - begin <= limits.len_max);
+        fitting.max(wanted.min(1))
+    }
+
+    /// Writes copies of rows that it has, which are the elements of `list`.
+    fn give(&mut self, wanted: u32, limits: ReplyLimits, list: Count, sink: &mut Sink) {
+        let (begin, count) = (self.at(), self.fitting(wanted, limits));
+        self.given += count;
         sink.out.extend_from_slice(&self.body.out[begin..self.at()]);
-        sink.close(list, wanted);
+        sink.close(list, count as u32);
     }
 
     /// Writes what it has and further rows, `wanted` in all, which are the elements of `list`. Returns how many there are.

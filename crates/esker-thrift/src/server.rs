@@ -166,7 +166,10 @@ struct Shared {
     config: Config,
     limits: Limits,
     figures: Counters,
-    lines: Lines,
+    /// Lines about connections that clients have broken, that were too many, and that could not be had.
+    broken: Lines,
+    too_many: Lines,
+    not_accepted: Lines,
     is_ending: AtomicBool,
     connections: Mutex<BTreeMap<u64, Open>>,
     fewer: Condvar,
@@ -233,10 +236,11 @@ impl Shared {
             limits: ReplyLimits {
                 len_max: self.config.message_len_max,
                 rows_len: (8 << 20).min(self.config.message_len_max / 2),
+                others: 0,
             },
         };
         if let Some(why) = Connection::new(stream, &self.limits, gateway).run()
-            && let Some(left_out) = self.lines.admits(Instant::now())
+            && let Some(left_out) = self.broken.admits(Instant::now())
         {
             tracing::warn!(client, why, left_out, "closed a connection");
         }
@@ -301,7 +305,9 @@ impl Server {
             config,
             limits,
             figures: Counters::default(),
-            lines: Lines::default(),
+            broken: Lines::default(),
+            too_many: Lines::default(),
+            not_accepted: Lines::default(),
             is_ending: AtomicBool::new(false),
             connections: Mutex::default(),
             fewer: Condvar::new(),
@@ -342,7 +348,7 @@ impl Server {
                 Err(_) if self.shared.is_ending.load(Ordering::Acquire) => break,
                 Err(error) if is_passing(&error) => {
                     // Without descriptors or memory, waiting for a connection to end is all that helps.
-                    if let Some(left_out) = self.shared.lines.admits(Instant::now()) {
+                    if let Some(left_out) = self.shared.not_accepted.admits(Instant::now()) {
                         tracing::warn!(error = error.to_string(), left_out, "cannot accept a connection");
                     }
                     let connections = self.shared.connections();
@@ -370,7 +376,7 @@ impl Server {
                 let _ = open.stream.shutdown(Shutdown::Both);
             } else if is_full {
                 self.shared.figures.refused_connections.fetch_add(1, Ordering::Relaxed);
-                if let Some(left_out) = self.shared.lines.admits(Instant::now()) {
+                if let Some(left_out) = self.shared.too_many.admits(Instant::now()) {
                     let connections = connections.len();
                     tracing::warn!(connections, left_out, "closed a connection: there are too many");
                 }
@@ -385,7 +391,7 @@ impl Server {
         let thread = std::thread::Builder::new().name("esker-thrift".to_owned()).stack_size(STACK);
         let spawned = thread.spawn(move || entry.shared.serve(&stream, number, address));
         if let Err(error) = spawned
-            && let Some(left_out) = self.shared.lines.admits(Instant::now())
+            && let Some(left_out) = self.shared.not_accepted.admits(Instant::now())
         {
             let error = error.to_string();
             tracing::warn!(error, left_out, "closed a connection: there is no thread for it");

@@ -122,15 +122,14 @@ struct Writer {
 }
 
 impl Writer {
-    /// Waits until at most so many batches are pending. Returns how many cells were written meanwhile.
-    fn wait(&mut self, pending_max: usize) -> Outcome<u64> {
-        let mut cells = 0;
+    /// Waits until at most so many batches are pending, and adds the cells that were written meanwhile to `stored`.
+    fn wait(&mut self, pending_max: usize, stored: &mut u64) -> Outcome {
         while self.pending > pending_max {
             self.pending -= 1;
             // After an error, it tells nothing more.
-            cells += self.written.recv().unwrap_or(Ok(0))?;
+            *stored += self.written.recv().unwrap_or(Ok(0))?;
         }
-        Ok(cells)
+        Ok(())
     }
 }
 
@@ -326,8 +325,7 @@ impl Loading<'_> {
             let _ = writer.batches.send(cells);
             writer.pending += 1;
         }
-        self.stored += writer.wait(pending_max)?;
-        Ok(())
+        writer.wait(pending_max, &mut self.stored)
     }
 }
 
@@ -405,10 +403,12 @@ mod tests {
         let mut writer = Writer { batches, written, pending: 3 };
         write_all(&tables, "t", &to_write, &write);
         drop(write);
-        assert_eq!(writer.wait(2).unwrap(), 2);
-        assert!(writer.wait(1).is_err());
+        let mut stored = 0;
+        assert!(writer.wait(0, &mut stored).is_err());
+        assert_eq!(stored, 2);
         // Once, and the thread has ended.
-        assert_eq!(writer.wait(0).unwrap(), 0);
+        assert!(writer.wait(0, &mut stored).is_ok());
+        assert_eq!((stored, writer.pending), (2, 0));
         let mut rows = table.scan(b"", b"", &esker_table::Read::all()).unwrap();
         let mut found = Vec::new();
         while rows.advance().unwrap() {

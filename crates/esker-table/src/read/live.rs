@@ -294,7 +294,13 @@ impl Live {
     /// `Store` when the store cannot be read, `Damaged` when it has something else where cells should be. The scan has ended
     /// then.
     pub(crate) fn advance(&mut self) -> Result<bool> {
-        let moved = self.find();
+        // There are not so many rows.
+        self.advance_within(u64::MAX).map(|moved| moved == Some(true))
+    }
+
+    /// As [`Live::advance`]. `None`: it has looked at so many rows behind this one, and found none yet.
+    pub(crate) fn advance_within(&mut self, rows: u64) -> Result<Option<bool>> {
+        let moved = self.find(rows);
         if moved.is_err() {
             self.at = At::End;
         }
@@ -388,17 +394,19 @@ impl Live {
         self.walk.times_ms()
     }
 
-    fn find(&mut self) -> Result<bool> {
+    fn find(&mut self, mut rows: u64) -> Result<Option<bool>> {
         loop {
             match self.at {
-                At::End => return Ok(false),
+                At::End => return Ok(Some(false)),
                 At::Rows => {
+                    let Some(left) = rows.checked_sub(1) else { return Ok(None) };
+                    rows = left;
                     self.at = if self.begin_row()? { At::Row } else { At::End };
                 }
                 At::Row | At::Cell => {
                     if self.find_in_row()? {
                         self.at = At::Cell;
-                        return Ok(true);
+                        return Ok(Some(true));
                     }
                     self.at = if self.end_row() { At::Rows } else { At::End };
                 }

@@ -68,14 +68,28 @@ impl Scan {
         match &mut self.source {
             Source::Cached(cells) => Ok(cells.advance()),
             Source::Live(live, None) => live.advance(),
+            // There are not so many rows.
+            Source::Live(..) => self.advance_within(u64::MAX).map(|moved| moved == Some(true)),
+        }
+    }
+
+    /// As [`Scan::advance`], for a caller that must not wait long: `None` when it has looked at `rows` rows behind this one without
+    /// a cell that is shown. The next call goes on from there; the scan is at no cell meanwhile.
+    ///
+    /// # Errors
+    /// As [`Scan::advance`].
+    pub fn advance_within(&mut self, rows: u64) -> Result<Option<bool>> {
+        match &mut self.source {
+            Source::Cached(cells) => Ok(Some(cells.advance())),
             Source::Live(live, filling) => {
-                let found = live.advance();
+                let found = live.advance_within(rows);
                 match (&found, filling.take()) {
                     // What cannot be copied is not cached.
-                    (Ok(true), Some(mut cells)) => {
+                    (Ok(Some(true)), Some(mut cells)) => {
                         *filling = cells.add(live).unwrap_or(false).then_some(cells);
                     }
-                    (Ok(false), Some(cells)) => cells.finish(live.times_ms()),
+                    (Ok(Some(false)), Some(cells)) => cells.finish(live.times_ms()),
+                    (Ok(None), cells) => *filling = cells,
                     _ => {}
                 }
                 found

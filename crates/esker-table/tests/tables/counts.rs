@@ -139,3 +139,45 @@ fn deletes_are_shown_until_a_merge_removes_them() {
     table.compact().unwrap();
     assert_eq!(shown(&table, &all), ["cell r a:\\x00 2"]);
 }
+
+#[test]
+fn a_search_can_be_left_and_gone_on_with() {
+    for cache_len in [0, 1 << 20] {
+        let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
+        tables.set_query_cache(cache_len);
+        let families = [Family::new("rare"), Family::new("usual")];
+        let table = tables.create("t", Schema::new().group("g", families)).unwrap();
+        for row in 0..1_000 {
+            let family = if row == 0 || row == 500 { "rare" } else { "usual" };
+            table.mutate(&RowMutation::new(format!("{row:04}")).put_at(family, b"q", 1, b"v")).unwrap();
+        }
+        let read = Read::all().family_too("rare");
+        // Of the second round, the query cache has all.
+        for round in 0..2 {
+            for is_reversed in [false, true] {
+                let mut scan = match is_reversed {
+                    false => table.scan(b"", b"", &read),
+                    true => table.scan_reversed(b"", b"", &read),
+                }
+                .unwrap();
+                let (mut found, mut searches) = (Vec::new(), 0);
+                loop {
+                    match scan.advance_within(10).unwrap() {
+                        Some(true) => found.push(String::from_utf8(scan.row().to_vec()).unwrap()),
+                        Some(false) => break,
+                        None => {
+                            assert!(scan.value().is_none());
+                            searches += 1;
+                        }
+                    }
+                }
+                assert_eq!(scan.advance_within(10).unwrap(), Some(false));
+                found.sort();
+                assert_eq!(found, ["0000", "0500"]);
+                let is_cached = round == 1 && cache_len > 0;
+                let expected = if is_cached { 0..=0 } else { 98..=100 };
+                assert!(expected.contains(&searches), "{cache_len} {round} {is_reversed}: {searches}");
+            }
+        }
+    }
+}

@@ -1,4 +1,7 @@
-//! Rows of a reply, read as its bytes arrive: a cell is shown once it is there, and each byte is looked at once.
+//! Rows of a reply, read as its bytes arrive: a cell is shown once it is there.
+//!
+//! A value that is not all there is read again when more has come. If that goes on, the rest of the reply is awaited first: so what
+//! a server sends, and in whatever pieces, takes time with its length only.
 
 use std::ops::Range;
 
@@ -19,7 +22,14 @@ pub(super) struct Rows {
     count: usize,
     /// How many rows and cells there may still be: a caller that keeps them takes more memory for each than the reply has bytes.
     room: usize,
+    /// How often more has come, and the next value was not all there yet.
+    tries: u32,
+    /// Finds the end of the reply, once there were too many of these.
+    whole: Option<Measure>,
 }
+
+/// How often a value is read again.
+const TRIES_MAX: u32 = 16;
 
 enum State {
     Head,
@@ -46,7 +56,17 @@ const LIST: i16 = 3;
 
 impl Rows {
     pub(super) fn new(call: &'static str, sequence: i32) -> Rows {
-        Rows { call, sequence, at: 0, state: State::Head, begun: 0, count: 0, room: ELEMENTS_MAX }
+        Rows {
+            call,
+            sequence,
+            at: 0,
+            state: State::Head,
+            begun: 0,
+            count: 0,
+            room: ELEMENTS_MAX,
+            tries: 0,
+            whole: None,
+        }
     }
 
     /// How many rows there are, once the whole `reply` is read.
@@ -63,6 +83,19 @@ impl Rows {
         bytes: &[u8],
         each: &mut impl FnMut(usize, CellRef<'_>),
     ) -> Result<usize, Fault> {
+        if let Some(whole) = &mut self.whole {
+            whole.len(Protocol::Binary, bytes)?;
+        }
+        let before = self.at;
+        let read = self.read(bytes, each);
+        self.tries = if self.at == before { self.tries + 1 } else { 0 };
+        if self.tries > TRIES_MAX && self.whole.is_none() {
+            self.whole = Some(Measure::default());
+        }
+        read
+    }
+
+    fn read(&mut self, bytes: &[u8], each: &mut impl FnMut(usize, CellRef<'_>)) -> Result<usize, Fault> {
         let mut source = Source::resumed(Protocol::Binary, bytes, self.at);
         loop {
             let next = match &mut self.state {
@@ -135,8 +168,8 @@ fn row_field(source: &mut Source<'_>, mut key: Range<usize>, mut last: i16) -> R
     let Some(field) = source.field(&mut last)? else { return Ok(State::BetweenRows) };
     let left = match (field.id, field.kind) {
         (MAP, Kind::Map) => {
-            let (key, value, count) = source.pairs()?;
-            if count > 0 && (key, value) != (Kind::Bytes, Kind::Struct) {
+            let (column, cell, count) = source.pairs()?;
+            if count > 0 && (column, cell) != (Kind::Bytes, Kind::Struct) {
                 return Err(Fault::Bad("a row has cells of another type"));
             }
             count
@@ -152,6 +185,9 @@ fn row_field(source: &mut Source<'_>, mut key: Range<usize>, mut last: i16) -> R
             return Ok(State::Row { key, last });
         }
     };
+    if left > 0 && key.is_empty() {
+        return Err(Fault::Bad("a row has cells in front of its key, or none"));
+    }
     Ok(State::Cells { key, last, left })
 }
 
@@ -174,4 +210,44 @@ fn column<'a>(source: &mut Source<'a>) -> Result<(&'a [u8], i64, &'a [u8]), Faul
         }
     }
     Ok((column, found.0, found.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Sink;
+
+    #[test]
+    fn a_long_value_that_nobody_knows_is_not_read_again_and_again() {
+        let mut sink = Sink::new(Protocol::Binary, Vec::new());
+        sink.head(b"scannerGetList", 1, false);
+        sink.field(0, 0, Kind::List);
+        let list = sink.list(Kind::Struct);
+        sink.field(0, 1, Kind::Bytes);
+        sink.bytes(b"r");
+        sink.field(1, 9, Kind::List);
+        let numbers = sink.list(Kind::Byte);
+        sink.out.extend(vec![7; 100_000]);
+        sink.close(numbers, 100_000);
+        sink.field(9, 3, Kind::List);
+        let cells = sink.list(Kind::Struct);
+        sink.field(0, 1, Kind::Bytes);
+        sink.bytes(b"f:q");
+        sink.stop();
+        sink.close(cells, 1);
+        sink.stop();
+        sink.close(list, 1);
+        sink.stop();
+        let (mut rows, mut shown) = (Rows::new("scannerGetList", 1), 0);
+        let mut count = |_: usize, cell: CellRef<'_>| {
+            assert_eq!((cell.row, cell.column), (&b"r"[..], &b"f:q"[..]));
+            shown += 1;
+        };
+        for len in (1..sink.out.len()).step_by(100) {
+            assert!(matches!(rows.go_on(&sink.out[..len], &mut count), Err(Fault::Missing(_))));
+        }
+        assert!(rows.whole.is_some());
+        assert_eq!(rows.go_on(&sink.out, &mut count), Ok(sink.out.len()));
+        assert_eq!((rows.count(&sink.out).unwrap(), shown), (1, 1));
+    }
 }

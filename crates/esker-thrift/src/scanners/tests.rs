@@ -2,7 +2,7 @@ use esker_table::{Family, Read, RowMutation, Schema, Tables};
 
 use super::*;
 
-const LIMITS: ReplyLimits = ReplyLimits { len_max: 64 << 20, rows_len: 8 << 20 };
+const LIMITS: ReplyLimits = ReplyLimits { len_max: 64 << 20, rows_len: 8 << 20, others: 0 };
 
 /// A table with a cell of each of these lengths, each in its row.
 fn table(lens: &[usize]) -> Table {
@@ -127,7 +127,7 @@ fn little_is_read_ahead_and_it_goes_with_its_scanner() {
 fn an_error_comes_where_its_row_does() {
     // The seventh row is longer than answers may be.
     let table = table(&[10, 10, 10, 10, 10, 10, 2_000, 10]);
-    let limits = ReplyLimits { len_max: 1_000, rows_len: 500 };
+    let limits = ReplyLimits { len_max: 1_000, rows_len: 500, others: 0 };
     let (mut scanners, id) = open(&table);
     for _ in 0..2 {
         next(&mut scanners, id, 2, limits, Protocol::Binary).unwrap();
@@ -153,7 +153,7 @@ fn an_error_comes_where_its_row_does() {
 fn limits_of_answers_hold_for_rows_that_were_read_ahead() {
     let lens: Vec<usize> = (0..500).map(|row| row * 7 % 400).collect();
     let table = table(&lens);
-    let limits = ReplyLimits { len_max: 1_000, rows_len: 500 };
+    let limits = ReplyLimits { len_max: 1_000, rows_len: 500, others: 0 };
     for usual in 1..20 {
         let (mut scanners, id) = open(&table);
         let (mut rows, mut calls) = (0, 0);
@@ -191,4 +191,54 @@ fn what_takes_long_is_not_read_ahead() {
     next(&mut scanners, id, 5, LIMITS, Protocol::Binary).unwrap();
     scanners.read_ahead(Protocol::Binary, LIMITS, &mut Vec::new());
     assert!(scanners.ahead.is_none());
+}
+
+#[test]
+fn rows_too_long_for_one_answer_come_in_several() {
+    // As many as fit, though more were wanted; without reading ahead, such a call is an error.
+    let lens = [10, 10, 10, 10, 300, 900, 10, 10];
+    let table = table(&lens);
+    let limits = ReplyLimits { len_max: 1_000, rows_len: 1_000, others: 0 };
+    for wanted in [1, 2, 4] {
+        let (mut scanners, id) = open(&table);
+        for _ in 0..2 {
+            next(&mut scanners, id, 2, limits, Protocol::Binary).unwrap();
+        }
+        scanners.asked = Some((id, 4));
+        scanners.read_ahead(Protocol::Binary, limits, &mut Vec::new());
+        assert_eq!(scanners.ahead.as_ref().unwrap().left(), 2);
+        let counts: Vec<u8> = std::iter::from_fn(|| {
+            let reply = next(&mut scanners, id, wanted, limits, Protocol::Binary).unwrap();
+            Some(reply[11]).filter(|count| *count > 0)
+        })
+        .collect();
+        assert_eq!(counts[..2], [1, 1], "{wanted} rows a call");
+        assert_eq!(counts.iter().sum::<u8>(), 4);
+    }
+}
+
+#[test]
+fn what_is_far_is_not_read_ahead_and_the_lease_begins_anew() {
+    let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
+    let families = [Family::new("f"), Family::new("far")];
+    let far = tables.create("t", Schema::new().group("g", families)).unwrap();
+    for row in 0..1_000 {
+        let family = if row < 10 || [20, 999].contains(&row) { "far" } else { "f" };
+        far.mutate(&RowMutation::new(format!("{row:05}")).put_at(family, b"q", 1, b"v")).unwrap();
+    }
+    let rows = Rows::new(far.scan(b"", b"", &Read::all().family_too("far")).unwrap());
+    let mut scanners = Scanners::new(10, Duration::from_secs(3600));
+    scanners.ahead_time = Duration::MAX;
+    let id = scanners.add(far.clone(), rows).unwrap();
+    for _ in 0..2 {
+        next(&mut scanners, id, 5, LIMITS, Protocol::Binary).unwrap();
+    }
+    let used = scanners.open[&id].used;
+    scanners.read_ahead(Protocol::Binary, LIMITS, &mut Vec::new());
+    assert_eq!(scanners.ahead.as_ref().unwrap().left(), 1, "it has looked at all rows");
+    assert!(scanners.open[&id].used > used);
+    // The client gets what is there when it asks.
+    let reply = next(&mut scanners, id, 5, LIMITS, Protocol::Binary).unwrap();
+    assert_eq!(reply[11], 2);
+    assert_eq!(next(&mut scanners, id, 5, LIMITS, Protocol::Binary).unwrap()[11], 0);
 }

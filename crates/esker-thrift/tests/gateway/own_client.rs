@@ -129,6 +129,11 @@ fn answering(replies: Vec<Vec<Vec<u8>>>) -> (Client, std::thread::JoinHandle<usi
 
 /// A reply of `scannerGetList` in the binary protocol: rows of one cell in a map, with fields that nobody knows.
 fn reply(sequence: i32, rows: &[(&str, &str)]) -> Vec<u8> {
+    reply_with(sequence, rows, &[])
+}
+
+/// The same, with more cells of each row in a list.
+fn reply_with(sequence: i32, rows: &[(&str, &str)], more: &[&str]) -> Vec<u8> {
     let bytes = |out: &mut Vec<u8>, bytes: &str| {
         out.extend((bytes.len() as u32).to_be_bytes());
         out.extend(bytes.as_bytes());
@@ -147,7 +152,17 @@ fn reply(sequence: i32, rows: &[(&str, &str)]) -> Vec<u8> {
         bytes(&mut out, value);
         out.extend([10, 0, 2, 0, 0, 0, 0, 0, 0, 0, 5]);
         out.extend([15, 0, 7, 3, 0, 0, 0, 2, 1, 1, 0]);
-        out.extend([13, 0, 8, 11, 12, 0, 0, 0, 0, 0]);
+        out.extend([13, 0, 8, 11, 12, 0, 0, 0, 0]);
+        out.extend([15, 0, 3, 12]);
+        out.extend((more.len() as u32).to_be_bytes());
+        for value in more {
+            out.extend([11, 0, 1]);
+            bytes(&mut out, "g:");
+            out.extend([12, 0, 2, 11, 0, 1]);
+            bytes(&mut out, value);
+            out.extend([10, 0, 2, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0]);
+        }
+        out.push(0);
     }
     out.extend([2, 0, 7, 1, 0]);
     out
@@ -155,19 +170,26 @@ fn reply(sequence: i32, rows: &[(&str, &str)]) -> Vec<u8> {
 
 #[test]
 fn replies_are_read_in_any_pieces_and_each_cell_is_shown_once() {
-    let rows = [("a", "1"), ("b", ""), ("c", "three")];
-    let whole = reply(1, &rows);
+    let (rows, more) = ([("a", "1"), ("b", "")], ["two", "", "three"]);
+    let whole = reply_with(1, &rows, &more);
+    let row = |(row, value)| {
+        let of_map = std::iter::once((row, "f:q", value));
+        of_map.chain(more.map(|value| (row, "g:", value))).map(|(row, column, value): (&str, &str, &str)| {
+            [row, column, value].map(|part| part.as_bytes().to_vec())
+        })
+    };
+    let expected: Vec<[Vec<u8>; 3]> = rows.into_iter().flat_map(row).collect();
     for at in 1..whole.len() {
         let (one, other) = whole.split_at(at);
         let in_bytes = other.iter().map(|byte| vec![*byte]);
         let (mut client, server) = answering(vec![std::iter::once(one.to_vec()).chain(in_bytes).collect()]);
         let mut shown = Vec::new();
         let count = client.read_next_rows(3, 10, |cell| {
-            assert_eq!((cell.column, cell.timestamp), (&b"f:q"[..], 5));
-            shown.push((cell.row.to_vec(), cell.value.to_vec()));
+            assert_eq!(cell.timestamp, 5);
+            shown.push([cell.row, cell.column, cell.value].map(<[u8]>::to_vec));
         });
-        assert_eq!(count.unwrap(), 3);
-        assert_eq!(shown, rows.map(|(row, value)| (row.as_bytes().to_vec(), value.as_bytes().to_vec())));
+        assert_eq!(count.unwrap(), 2);
+        assert_eq!(shown, expected);
         drop(client);
         assert_eq!(server.join().unwrap(), 1);
     }
@@ -206,6 +228,17 @@ fn replies_that_end_or_say_something_else_are_errors() {
         let error = client.next_rows(3, 10).unwrap_err();
         assert!(matches!(error, CallError::Broken(_)), "{error:?}");
         assert!(client.is_broken());
+    }
+    // Many cells of a row, and a row without a key.
+    let mut of_many_cells = reply_with(1, &[("r", "v")], &[]);
+    let len = of_many_cells.len();
+    of_many_cells[len - 10..len - 6].copy_from_slice(&2_000_000_u32.to_be_bytes());
+    for (wrong, why) in
+        [(of_many_cells, "more than 1,048,576 rows and cells"), (reply(1, &[("", "v")]), "its key, or none")]
+    {
+        let (mut client, _server) = answering(vec![vec![wrong]]);
+        let error = client.next_rows(3, 10).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
     }
     // A row takes a byte of a reply, and a lot more of the client's memory.
     let mut of_many_rows = reply(1, &[]);
