@@ -40,7 +40,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Session {
-    tables: Box<dyn Tables + Send>,
+    tables: Box<dyn Tables + Send + Sync>,
     /// Empty: the default one.
     namespace: String,
 }
@@ -135,7 +135,7 @@ impl std::fmt::Debug for Session {
 
 impl Session {
     /// A session in the namespace `default`.
-    pub fn new(tables: impl Tables + Send + 'static) -> Session {
+    pub fn new(tables: impl Tables + Send + Sync + 'static) -> Session {
         Session { tables: Box::new(tables), namespace: String::new() }
     }
 

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::statement::{Action, Column, Condition, Delete, NewCell, Select};
 
 /// Tables that statements run on. Names of tables are whole: `namespace:table`, or `table` in the namespace `default`.
-pub trait Tables: Sync {
+pub trait Tables {
     /// The namespaces, sorted.
     ///
     /// # Errors

@@ -6,13 +6,11 @@
 //! HBASE_ROW_KEY,weather:wind             the same, as HBase's ImportTsv is told of its columns
 //! ```
 //! What was stored before an error stays. With timestamps in the file, loading it again stores the same cells.
-//! A thread writes a batch while the lines of the next one are read.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 
 use esker_ql::{Column, LoadData, NewCell, Tables, milliseconds};
 use esker_table::{ROW_LEN_MAX, TIMESTAMP_MAX};
@@ -54,6 +52,7 @@ pub(super) fn run(tables: &dyn Tables, table: &str, load: &LoadData) -> Outcome 
     let schema = tables.schema(table).map_err(failure)?;
     let families = schema.groups().iter().flat_map(esker_table::AccessGroup::families);
     let mut loading = Loading {
+        tables,
         table,
         load,
         families: families.map(|family| (family.name().to_owned(), family.is_counter())).collect(),
@@ -62,9 +61,7 @@ pub(super) fn run(tables: &dyn Tables, table: &str, load: &LoadData) -> Outcome 
         fields: Fields::default(),
         cells: Vec::new(),
         bytes: 0,
-        taken: 0,
         stored: 0,
-        writer: None,
         random: RandomState::new(),
     };
     if let Some(file) = &load.header_file {
@@ -79,62 +76,14 @@ pub(super) fn run(tables: &dyn Tables, table: &str, load: &LoadData) -> Outcome 
             Some(layout.map_err(|reason| Failure::usage(format!("{}: {reason}", file.display())))?);
     }
     let summary = Summary::start();
-    let input = Input::open(path(&load.file))?;
-    let done = std::thread::scope(|scope| {
-        let (batches, to_write) = mpsc::sync_channel(1);
-        let (write, written) = mpsc::channel();
-        loading.writer = Some(Writer { batches, written, pending: 0 });
-        let writer = std::thread::Builder::new().name("esker-load".to_owned());
-        let begun = writer.spawn_scoped(scope, move || write_all(tables, table, &to_write, &write));
-        begun.map_err(|error| Failure::store(format!("cannot begin a thread: {error}")))?;
-        let done = feed(input, false, &mut loading);
-        // Ends the thread.
-        loading.writer = None;
-        done
-    });
+    let done = feed(Input::open(path(&load.file))?, false, &mut loading);
     summary.print(if loading.stored == 1 { "cell" } else { "cells" }, loading.stored, &[]);
     done
 }
 
-/// Writes batches until there are no more, or one fails. Tells of each how many cells it has, or why it failed.
-fn write_all(
-    tables: &dyn Tables,
-    table: &str,
-    batches: &Receiver<Vec<NewCell>>,
-    written: &Sender<Outcome<u64>>,
-) {
-    for cells in batches {
-        let count = cells.len() as u64;
-        let done = tables.insert(table, cells).map(|()| count).map_err(failure);
-        let has_failed = done.is_err();
-        if written.send(done).is_err() || has_failed {
-            return;
-        }
-    }
-}
-
-/// What this thread has of the one that writes.
-struct Writer {
-    batches: SyncSender<Vec<NewCell>>,
-    written: Receiver<Outcome<u64>>,
-    /// How many batches it has that it has told nothing of.
-    pending: usize,
-}
-
-impl Writer {
-    /// Waits until at most so many batches are pending, and adds the cells that were written meanwhile to `stored`.
-    fn wait(&mut self, pending_max: usize, stored: &mut u64) -> Outcome {
-        while self.pending > pending_max {
-            self.pending -= 1;
-            // After an error, it tells nothing more.
-            *stored += self.written.recv().unwrap_or(Ok(0))?;
-        }
-        Ok(())
-    }
-}
-
 /// The cells of a file on their way.
 struct Loading<'t> {
+    tables: &'t dyn Tables,
     table: &'t str,
     load: &'t LoadData,
     /// The families of the table, and whether their cells are counters.
@@ -144,13 +93,10 @@ struct Loading<'t> {
     /// Whether the header begins with `#`, as `DUMP TABLE` and `INTO FILE` write it. They end each line.
     is_dump: bool,
     fields: Fields,
-    /// The batch, its bytes, and how many cells were in those before.
+    /// The batch, its bytes, and how many cells were written before.
     cells: Vec<NewCell>,
     bytes: usize,
-    taken: u64,
-    /// How many cells are known to be written.
     stored: u64,
-    writer: Option<Writer>,
     random: RandomState,
 }
 
@@ -277,7 +223,7 @@ impl Loading<'_> {
             None => {}
         }
         if self.bytes >= BATCH_BYTES || self.cells.len() >= BATCH_CELLS {
-            self.write(1).map_err(Refused::Failed)?;
+            self.write().map_err(Refused::Failed)?;
         }
         Ok(())
     }
@@ -286,7 +232,7 @@ impl Loading<'_> {
     fn unique(&self) -> Vec<u8> {
         const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
         let chars = self.load.row_uniquify_chars.unwrap_or_default();
-        let number = self.taken + self.cells.len() as u64;
+        let number = self.stored + self.cells.len() as u64;
         (0..chars)
             .map(|place| {
                 let hash = self.random.hash_one((number, self.bytes, place));
@@ -314,18 +260,15 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Gives the batch to the thread that writes, and has it write all but `pending_max` of those that it has.
-    fn write(&mut self, pending_max: usize) -> Outcome {
-        let Some(writer) = &mut self.writer else { return Ok(()) };
+    fn write(&mut self) -> Outcome {
         let cells = std::mem::take(&mut self.cells);
+        let count = cells.len() as u64;
         self.bytes = 0;
-        if !cells.is_empty() {
-            self.taken += cells.len() as u64;
-            // It has ended after an error, which the wait finds.
-            let _ = writer.batches.send(cells);
-            writer.pending += 1;
+        if count > 0 {
+            self.tables.insert(self.table, cells).map_err(failure)?;
+            self.stored += count;
         }
-        writer.wait(pending_max, &mut self.stored)
+        Ok(())
     }
 }
 
@@ -375,45 +318,6 @@ impl Sink for Loading<'_> {
     }
 
     fn settle(&mut self) -> Outcome {
-        self.write(0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_is_written_behind_a_batch_that_fails() {
-        let tables = esker_table::Tables::open_in_memory(esker::Options::default()).unwrap();
-        let families = || esker_table::Schema::new().group("g", [esker_table::Family::new("f")]);
-        let table = tables.create("t", families()).unwrap();
-        let cell = |row: &str| NewCell {
-            timestamp: Some(1),
-            row: row.as_bytes().to_vec(),
-            column: Column { family: "f".to_owned(), qualifier: Vec::new() },
-            value: Vec::new(),
-        };
-        let wrong = NewCell { timestamp: Some(-1), ..cell("wrong") };
-        let (batches, to_write) = mpsc::sync_channel(3);
-        let (write, written) = mpsc::channel();
-        for batch in [vec![cell("a"), cell("b")], vec![cell("c"), wrong], vec![cell("d")]] {
-            batches.send(batch).unwrap();
-        }
-        let mut writer = Writer { batches, written, pending: 3 };
-        write_all(&tables, "t", &to_write, &write);
-        drop(write);
-        let mut stored = 0;
-        assert!(writer.wait(0, &mut stored).is_err());
-        assert_eq!(stored, 2);
-        // Once, and the thread has ended.
-        assert!(writer.wait(0, &mut stored).is_ok());
-        assert_eq!((stored, writer.pending), (2, 0));
-        let mut rows = table.scan(b"", b"", &esker_table::Read::all()).unwrap();
-        let mut found = Vec::new();
-        while rows.advance().unwrap() {
-            found.push(String::from_utf8(rows.row().to_vec()).unwrap());
-        }
-        assert_eq!(found, ["a", "b"]);
+        self.write()
     }
 }
