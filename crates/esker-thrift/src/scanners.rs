@@ -16,11 +16,13 @@ use crate::wire::{Count, Kind, Protocol, Sink};
 /// Rows are read ahead up to so many bytes, and as a whole row.
 const AHEAD_LEN: usize = 256 << 10;
 
-/// Rows are read ahead if as many took less time before: the client might have another call.
+/// Rows are read ahead if as many took less time before, and for so long: the client might have another call.
 const AHEAD_TIME: Duration = Duration::from_millis(5);
 
-/// How many rows are looked at for one that is read ahead, and after how many that are the time is.
+/// How many rows of the table are looked at to find one that is read ahead.
 const AHEAD_PATIENCE: u64 = 64;
+
+/// How many rows are written between two looks at the clock.
 const AHEAD_ROWS: usize = 16;
 
 /// Room before rows that are read ahead, for what a message has before them.

@@ -87,15 +87,14 @@ fn named(items: &[SchemaItem]) -> impl Iterator<Item = &str> {
 
 /// The schema with what `item` says of a family that it has.
 fn modified(schema: Schema, item: &FamilyItem) -> Result<Schema> {
-    let found = need(&schema, &item.name)?.clone();
-    if item.is_counter != found.is_counter() && item.is_counter {
+    let mut family = need(&schema, &item.name)?.clone();
+    if item.is_counter && !family.is_counter() {
         return Err(Error::Impossible(format!(
             "the column family {:?} cannot become one of counters: its cells may be none",
             item.name
         )));
     }
-    let asked = family(item)?;
-    let mut family = found;
+    let asked = self::family(item)?;
     if item.max_versions.is_some() {
         family = family.max_versions(asked.kept_versions());
     }
