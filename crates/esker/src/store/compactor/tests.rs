@@ -76,7 +76,11 @@ fn in_one_tree(steps: &[Step]) -> usize {
 #[test]
 fn merges_at_once_change_nothing_that_is_read() {
     let (mut most_in_all, mut most_in_one) = (0, 0);
-    for seed in 0..4 {
+    // How many merges there are at once also depends on the order in which threads end theirs.
+    for seed in 0..40 {
+        if seed >= 4 && most_in_all >= 3 && most_in_one >= 2 {
+            break;
+        }
         println!("seed {seed}");
         let disk = SimFs::new(seed);
         disk.set_writeback(0.0);
