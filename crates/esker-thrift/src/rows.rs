@@ -52,7 +52,7 @@ impl Rows {
         self
     }
 
-    /// From now on, writes end early also when it has looked at so many rows without a cell that is shown.
+    /// From now on, [`Rows::write`] also ends when it has looked at so many rows and found no cell that is shown.
     pub(crate) fn set_patience(&mut self, rows: u64) {
         self.patience = rows;
     }

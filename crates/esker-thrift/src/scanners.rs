@@ -13,7 +13,7 @@ use crate::fail::{Fail, Outcome};
 use crate::rows::Rows;
 use crate::wire::{Count, Kind, Protocol, Sink};
 
-/// Rows are read ahead up to so many bytes, and as a whole row.
+/// Reading ahead ends once it has so many bytes. Its last row is whole.
 const AHEAD_LEN: usize = 256 << 10;
 
 /// Rows are read ahead if as many took less time before, and for so long: the client might have another call.
@@ -35,7 +35,7 @@ pub(crate) struct ReplyLimits {
     pub(crate) len_max: usize,
     /// A list of rows ends early when it has so many bytes.
     pub(crate) rows_len: usize,
-    /// So many bytes of what is written may belong to other answers.
+    /// So many bytes of what is written belong to other answers, and do not count.
     pub(crate) others: usize,
 }
 

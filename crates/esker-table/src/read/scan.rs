@@ -65,12 +65,8 @@ impl Scan {
     /// `Store` when the store cannot be read, `Damaged` when it has something else where cells should be. The scan has ended
     /// then.
     pub fn advance(&mut self) -> Result<bool> {
-        match &mut self.source {
-            Source::Cached(cells) => Ok(cells.advance()),
-            Source::Live(live, None) => live.advance(),
-            // There are not so many rows.
-            Source::Live(..) => self.advance_within(u64::MAX).map(|moved| moved == Some(true)),
-        }
+        // There are not so many rows.
+        self.advance_within(u64::MAX).map(|moved| moved == Some(true))
     }
 
     /// As [`Scan::advance`], for a caller that must not wait long: `None` when it has looked at `rows` rows behind this one without

@@ -30,8 +30,7 @@ pub(super) struct Link {
     /// How many bytes of the reply have arrived.
     filled: usize,
     watch: Watch,
-    /// Whether a call was sent whose reply is not passed: if that fails, it leaves a reply, or a part of one, for which nobody
-    /// waits.
+    /// Whether a call is under way. A call that fails leaves it so: a reply for which nobody waits may still come.
     is_broken: bool,
 }
 
@@ -126,7 +125,7 @@ impl Link {
         self.reply.get(..len).unwrap_or_default()
     }
 
-    /// Passes the reply, which says `what` in its `len` bytes. Gives that back.
+    /// Ends the call, whose reply has `len` bytes. Returns `what` the reply says.
     pub(super) fn pass<T>(&mut self, what: CallResult<T>, len: usize) -> CallResult<T> {
         let is_bad = matches!(what, Err(CallError::Io(_) | CallError::Broken(_)));
         self.is_broken = is_bad || self.filled > len;
@@ -141,8 +140,8 @@ fn kept(memory: Vec<u8>) -> Vec<u8> {
     if memory.capacity() > MEMORY_KEPT { Vec::new() } else { memory }
 }
 
-/// Looks for a reply a moment before the thread sleeps, as long as that helps. To wake a thread takes a server longer than some
-/// calls, above all on a virtual machine, where the processor has stopped too; and the thread is late.
+/// Looks for a reply for a moment before the thread sleeps, as long as that helps. A thread that sleeps is woken late, and waking it
+/// costs the server more than some calls do, above all on a virtual machine, where its processor has stopped too.
 #[derive(Debug, Default)]
 struct Watch {
     /// How often to sleep at once until it is tried again.
