@@ -19,6 +19,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 
 use crate::exit::{Failure, Outcome};
+use crate::interrupt;
 use crate::steady::ToItsEnd;
 use crate::unpack::{Packed, unpacked};
 
@@ -107,6 +108,26 @@ impl Input {
     }
 }
 
+/// Unpacks the file `path` and forgets the contents, if its name says that it is compressed. A file that is damaged fails here:
+/// its checksum comes behind what it is about. What is no regular file can be read once, and is not.
+pub(crate) fn check_packed(path: &Path) -> Outcome {
+    let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    if !is_file || Packed::named(path).is_none() {
+        return Ok(());
+    }
+    let mut stream = Input::open(path)?.stream()?;
+    let mut buffer = vec![0; BLOCK];
+    loop {
+        interrupt::check()?;
+        match stream.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(path, &error)),
+        }
+    }
+}
+
 /// The blocks of an input, in order.
 pub(crate) struct Blocks {
     path: PathBuf,
@@ -187,9 +208,11 @@ impl<'a> Iterator for Lines<'a> {
 /// The failure if input cannot be read. Malformed bytes are bad input.
 pub(crate) fn failed(path: &Path, error: &io::Error) -> Failure {
     match error.kind() {
-        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => {
-            Failure::usage(format!("cannot read {}: {error}", path.display()))
-        }
+        io::ErrorKind::InvalidData
+        | io::ErrorKind::InvalidInput
+        | io::ErrorKind::UnexpectedEof
+        // What zstd finds in its input.
+        | io::ErrorKind::Other => Failure::usage(format!("cannot read {}: {error}", path.display())),
         _ => Failure::io("read", path, error),
     }
 }

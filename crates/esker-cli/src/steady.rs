@@ -165,7 +165,8 @@ impl Read for ToItsEnd {
         }
         match self.stamp {
             Some(stamp) if Stamp::of(&self.file.metadata()?) != stamp => {
-                Err(io::Error::other("the file was changed, replaced or removed while it was read"))
+                let message = "the file was changed, replaced or removed while it was read";
+                Err(io::Error::new(io::ErrorKind::ResourceBusy, message))
             }
             _ => Ok(0),
         }

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use esker_table::{Check, DeleteKind, RowMutation, Scan, ScanCounts, Schema};
+use esker_table::{CellBatch, Check, DeleteKind, RowMutation, Scan, ScanCounts, Schema};
 
 use crate::error::{Error, Result};
 use crate::plan::{Plan, ShownDeletes, check_families};
-use crate::statement::{Action, Column, Columns, Condition, Delete, DeleteTime, NewCell, Qualifiers, Select};
+use crate::statement::{Action, Column, Columns, Condition, Delete, DeleteTime, Qualifiers, Select};
 use crate::tables::{Cells, Tables};
 
 impl Tables for esker_table::Tables {
@@ -55,19 +55,8 @@ impl Tables for esker_table::Tables {
         Ok(self.rebuild_indexes(table)?)
     }
 
-    fn insert(&self, table: &str, cells: Vec<NewCell>) -> Result<()> {
-        let mut rows: Vec<RowMutation> = Vec::new();
-        for NewCell { timestamp, row, column, value } in cells {
-            let mutation = match rows.pop() {
-                Some(last) if last.row() == row => last,
-                last => {
-                    rows.extend(last);
-                    RowMutation::new(row)
-                }
-            };
-            rows.push(put(mutation, timestamp, column, value));
-        }
-        Ok(self.table(table)?.mutate_rows(&rows)?)
+    fn insert(&self, table: &str, cells: &CellBatch) -> Result<()> {
+        Ok(self.table(table)?.put_cells(cells)?)
     }
 
     fn delete(&self, table: &str, delete: &Delete) -> Result<()> {

@@ -11,7 +11,7 @@ use crate::statement::{
 };
 
 /// The words of the language that may stand where a name may, or that a shell completes.
-pub const KEYWORDS: [&str; 98] = [
+pub const KEYWORDS: [&str; 99] = [
     "ABSENT",
     "ACCESS",
     "ADD",
@@ -48,6 +48,7 @@ pub const KEYWORDS: [&str; 98] = [
     "FAMILY",
     "FILE",
     "FROM",
+    "FROM_LINE",
     "GET",
     "GROUP",
     "HEADER_FILE",
@@ -461,6 +462,8 @@ impl Display for LoadData {
         if let Some(column) = &self.timestamp_column {
             write!(f, " TIMESTAMP_COLUMN = {}", Name(&name(column)))?;
         }
+        option(f, "TIMESTAMP =", self.timestamp)?;
+        option(f, "FROM_LINE =", self.from_line)?;
         option(f, "HEADER_FILE =", self.header_file.as_deref().map(Bytes))?;
         option(f, "ROW_UNIQUIFY_CHARS =", self.row_uniquify_chars)?;
         flag(f, "DUPLICATE_KEY_COLUMNS", self.duplicate_key_columns)?;

@@ -14,11 +14,11 @@ mod rows;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use esker_table::{AccessGroup, Comparison, Family, Schema};
+use esker_table::{AccessGroup, CellBatch, Comparison, Family, PutCell, Schema};
 use esker_thrift::{CallError, CallResult, Change, Client, FamilyDescription, RowChanges, Thrown};
 
 use crate::error::{Error, Result};
-use crate::statement::{Action, Column, Columns, Condition, Delete, DeleteTime, NewCell, Qualifiers, Select};
+use crate::statement::{Action, Column, Columns, Condition, Delete, DeleteTime, Qualifiers, Select};
 use crate::tables::{Cells, Tables};
 use request::Request;
 use rows::RemoteCells;
@@ -189,14 +189,15 @@ impl Tables for Remote {
     }
 
     /// One call for each timestamp; all cells of a call count at once on an Esker server, those of a row on HBase.
-    fn insert(&self, table: &str, cells: Vec<NewCell>) -> Result<()> {
+    fn insert(&self, table: &str, cells: &CellBatch) -> Result<()> {
         let mut calls: BTreeMap<Option<i64>, Vec<RowChanges>> = BTreeMap::new();
-        for NewCell { timestamp, row, column, value } in cells {
+        for PutCell { row, family, qualifier, timestamp, value } in cells.iter() {
             let rows = calls.entry(timestamp).or_default();
-            let change = Change { column: name(&column), value: Some(value) };
+            let column = [family.as_bytes(), b":", qualifier].concat();
+            let change = Change { column, value: Some(value.to_vec()) };
             match rows.last_mut() {
                 Some(last) if last.row == row => last.changes.push(change),
-                _ => rows.push(RowChanges { row, changes: vec![change] }),
+                _ => rows.push(RowChanges { row: row.to_vec(), changes: vec![change] }),
             }
         }
         for (timestamp, rows) in &calls {

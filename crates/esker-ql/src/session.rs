@@ -12,7 +12,7 @@ mod analysis;
 mod limits;
 mod schemas;
 
-use esker_table::Schema;
+use esker_table::{CellBatch, Schema};
 
 use crate::error::{Error, Result};
 use crate::statement::{DumpTable, LoadData, Select, SelectOptions, Statement, TableName};
@@ -245,7 +245,9 @@ impl Session {
                 tables.alter(&table, schema).map(|()| Answer::Done)
             }
             Statement::Insert { table, cells } => {
-                tables.insert(&self.whole(&table), cells).map(|()| Answer::Done)
+                let mut batch = CellBatch::new();
+                cells.iter().for_each(|cell| batch.push(cell.put()));
+                tables.insert(&self.whole(&table), &batch).map(|()| Answer::Done)
             }
             Statement::Delete(delete) => {
                 tables.delete(&self.whole(&delete.table), &delete).map(|()| Answer::Done)

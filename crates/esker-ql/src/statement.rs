@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use esker_table::PutCell;
+
 pub use esker_table::Comparison;
 
 /// A statement and where in the text it is.
@@ -286,6 +288,14 @@ pub struct NewCell {
     pub value: Vec<u8>,
 }
 
+impl NewCell {
+    /// The cell, as tables put it.
+    pub(crate) fn put(&self) -> PutCell<'_> {
+        let NewCell { timestamp, row, column, value } = self;
+        PutCell { row, family: &column.family, qualifier: &column.qualifier, timestamp: *timestamp, value }
+    }
+}
+
 /// How much of the time a delete is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteTime {
@@ -471,6 +481,10 @@ pub struct LoadData {
     pub row_key_columns: Vec<Vec<u8>>,
     /// `TIMESTAMP_COLUMN = c`
     pub timestamp_column: Option<Vec<u8>>,
+    /// `TIMESTAMP = t`: that of cells that have none in the file.
+    pub timestamp: Option<i64>,
+    /// `FROM_LINE = n`: lines before this one are left out, but for the header.
+    pub from_line: Option<u64>,
     /// `HEADER_FILE = 'f'`
     pub header_file: Option<Vec<u8>>,
     /// `ROW_UNIQUIFY_CHARS = n`

@@ -7,10 +7,10 @@
 
 use std::borrow::Cow;
 
-use esker_table::{DeleteKind, ScanCounts, Schema};
+use esker_table::{CellBatch, DeleteKind, ScanCounts, Schema};
 
 use crate::error::Result;
-use crate::statement::{Action, Column, Condition, Delete, NewCell, Select};
+use crate::statement::{Action, Column, Condition, Delete, Select};
 
 /// Tables that statements run on. Names of tables are whole: `namespace:table`, or `table` in the namespace `default`.
 pub trait Tables {
@@ -51,7 +51,7 @@ pub trait Tables {
     fn rebuild_indexes(&self, table: &str) -> Result<()>;
 
     /// Writes cells, all of them or none.
-    fn insert(&self, table: &str, cells: Vec<NewCell>) -> Result<()>;
+    fn insert(&self, table: &str, cells: &CellBatch) -> Result<()>;
 
     /// Deletes cells of a row.
     fn delete(&self, table: &str, delete: &Delete) -> Result<()>;

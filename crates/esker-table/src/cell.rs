@@ -74,12 +74,14 @@ pub(crate) enum Entry<'a> {
 
 /// Appends `text`, escaped, and its end.
 pub(crate) fn push_escaped(key: &mut Vec<u8>, text: &[u8]) {
-    for part in text.split_inclusive(|byte| *byte == 0) {
+    let mut rest = text;
+    while let Some(zero) = first_zero(rest) {
+        let (part, behind) = rest.split_at(zero + 1);
         key.extend_from_slice(part);
-        if part.last() == Some(&0) {
-            key.push(0xff);
-        }
+        key.push(0xff);
+        rest = behind;
     }
+    key.extend_from_slice(rest);
     key.extend_from_slice(&[0, 0]);
 }
 
@@ -233,6 +235,14 @@ pub(crate) fn entry_key(mut column: Vec<u8>, kind: Kind, version: Version) -> Ve
     column.push(kind as u8);
     version.push_to(&mut column);
     column
+}
+
+/// Appends to `key`, which is the beginning of the keys of a row, what makes it that of a cell.
+pub(crate) fn push_put(key: &mut Vec<u8>, family: FamilyId, qualifier: &[u8], version: Version) {
+    key.extend_from_slice(&family.to_be_bytes());
+    push_escaped(key, qualifier);
+    key.push(Kind::Put as u8);
+    version.push_to(key);
 }
 
 /// The beginning of the keys of one kind of the column whose keys begin with `column`.

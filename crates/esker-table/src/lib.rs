@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! RowMutation --mutate--> entries of the groups' trees, one batch       (write)
+//! CellBatch   --put_cells-->  the same, for many cells                  (batch, write)
 //! cursor of each group, over its parts --> row, family, column          (parts, read)
 //! entries of a column --> which puts count                              (versions)
 //! cells that count --> which of them are shown                          (filter, read)
@@ -16,6 +17,7 @@
 //! [`Tables`] is where to begin. The bytes of keys are described at the head of `cell.rs`; which versions count, at that of
 //! `versions.rs`.
 
+mod batch;
 mod canary;
 mod cell;
 mod error;
@@ -32,6 +34,7 @@ mod tables;
 mod versions;
 mod write;
 
+pub use batch::{CellBatch, PutCell};
 pub use cell::{ROW_LEN_MAX, TIMESTAMP_MAX};
 pub use error::{Error, Result};
 pub use filter::{Comparator, Comparison, Filter};

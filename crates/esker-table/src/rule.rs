@@ -25,7 +25,7 @@
 //! deleted version goes with its delete.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -42,7 +42,7 @@ pub(crate) const RULE: &str = "esker tables 1";
 /// The families of a tree, as the rule has to know them.
 #[derive(Debug, Clone)]
 pub(crate) struct Families {
-    rules: HashMap<FamilyId, Rules>,
+    rules: BTreeMap<FamilyId, Rules>,
     /// A family with a lower number that has no rules was dropped, and all that it has is garbage.
     next: FamilyId,
     /// Readers of this time and of later ones know these families, in milliseconds since 1970.
@@ -52,8 +52,13 @@ pub(crate) struct Families {
 }
 
 impl Families {
-    pub(crate) fn new(rules: HashMap<FamilyId, Rules>, next: FamilyId, since_ms: i64) -> Families {
+    pub(crate) fn new(rules: BTreeMap<FamilyId, Rules>, next: FamilyId, since_ms: i64) -> Families {
         Families { rules, next, since_ms, until_ms: Arc::new(AtomicI64::new(i64::MAX)) }
+    }
+
+    /// How long the cells of all families live at most. `None`: some live for ever, or there are no families.
+    fn longest_ttl_ms(&self) -> Option<u64> {
+        self.rules.values().map(|rules| rules.ttl_ms).reduce(|one, other| Some(one?.max(other?))).flatten()
     }
 }
 
@@ -112,6 +117,17 @@ impl Surroundings for RuleContext<'_> {
     }
 }
 
+impl Column {
+    /// Begins a column. The memory of the one before is used again.
+    fn clear(&mut self) {
+        let Column { deletes, deleted_versions, last, highest, is_whole } = self;
+        deletes.clear();
+        deleted_versions.clear();
+        highest.clear();
+        (*last, *is_whole) = (None, None);
+    }
+}
+
 /// One flush or merge.
 #[derive(Default)]
 struct Run {
@@ -158,10 +174,16 @@ impl RuleRun for Run {
 impl Run {
     /// What becomes of the entry with this key.
     fn judge(&mut self, context: &impl Surroundings, key: &[u8]) -> RuleDecision {
-        let Some(families) = self.families.clone() else {
+        let Some(families) = self.families.take() else {
             self.unknown_us = Some(context.now_us());
             return RuleDecision::Keep;
         };
+        let decision = self.judge_by(&families, context, key);
+        self.families = Some(families);
+        decision
+    }
+
+    fn judge_by(&mut self, families: &Families, context: &impl Surroundings, key: &[u8]) -> RuleDecision {
         let now_ms = i64::try_from(context.now_us() / 1000).unwrap_or(i64::MAX);
         let now_ms = now_ms.min(families.until_ms.load(Ordering::SeqCst));
         // A key that is no cell's is not garbage, but damage: a reader has to see it.
@@ -177,7 +199,8 @@ impl Run {
         let (of, version) = match what {
             Entry::Head { family, version } | Entry::Column { family, version, .. } => (family, version),
         };
-        if of != NO_FAMILY && of < families.next && !families.rules.contains_key(&of) {
+        let rules = families.rules.get(&of);
+        if of != NO_FAMILY && of < families.next && rules.is_none() {
             return RuleDecision::Drop;
         }
         if let Entry::Column { column_len, .. } = what
@@ -185,17 +208,21 @@ impl Run {
         {
             self.column.clear();
             self.column.extend_from_slice(&key[..column_len]);
-            self.state = Column::default();
+            self.state.clear();
         }
         // Also if the family is unknown: the delete may go, and then the put must not stay.
         if self.covers(of, version) {
             return RuleDecision::Drop;
         }
-        if self.has_expired(&families, of, version, now_ms) {
+        let ttl_ms = match of {
+            NO_FAMILY => families.longest_ttl_ms(),
+            _ => rules.and_then(|rules| rules.ttl_ms),
+        };
+        if self.has_expired(ttl_ms, version, now_ms) {
             let is_known = now_ms >= families.since_ms;
             return if is_known { RuleDecision::DropPinned } else { RuleDecision::Drop };
         }
-        if families.rules.get(&of).is_some_and(|rules| rules.expired_before(version)) {
+        if rules.is_some_and(|rules| rules.expired_before(version)) {
             return RuleDecision::Drop;
         }
         let is_garbage = match what {
@@ -206,7 +233,7 @@ impl Run {
                 let (lower, upper) = (cell::family_prefix(row, family), cell::behind_family(row, family));
                 self.head(context, family, version, &lower, &upper)
             }
-            Entry::Column { kind, .. } => families.rules.get(&of).is_some_and(|rules| match kind {
+            Entry::Column { kind, .. } => rules.is_some_and(|rules| match kind {
                 Kind::DeleteColumn => {
                     self.state.deletes.add(version);
                     context.alone(&self.column, &cell::behind(&self.column))
@@ -227,14 +254,8 @@ impl Run {
             || (!self.column.is_empty() && self.state.deletes.cover(version))
     }
 
-    /// Whether an entry of this family has outlived its time; of no family: that of all families. Otherwise it is noted when
-    /// it will have.
-    fn has_expired(&mut self, families: &Families, of: FamilyId, version: Version, now_ms: i64) -> bool {
-        let ttl_ms = if of == NO_FAMILY {
-            families.rules.values().map(|rules| rules.ttl_ms.unwrap_or(u64::MAX)).max()
-        } else {
-            families.rules.get(&of).map(|rules| rules.ttl_ms.unwrap_or(u64::MAX))
-        };
+    /// Whether an entry that lives so long has outlived its time. Otherwise it is noted when it will have.
+    fn has_expired(&mut self, ttl_ms: Option<u64>, version: Version, now_ms: i64) -> bool {
         let Some(ttl_ms) = ttl_ms.and_then(|ttl_ms| i64::try_from(ttl_ms).ok()) else { return false };
         // An entry counts up to that moment, and at it.
         let last_ms = version.timestamp.saturating_add(ttl_ms);

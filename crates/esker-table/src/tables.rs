@@ -11,7 +11,7 @@
 //! table has, which a crash has left.
 
 use core::ops::Bound;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +22,7 @@ use esker::{
     keys,
 };
 
+use crate::batch::CellBatch;
 use crate::canary;
 use crate::cell::{self, FamilyId, check_row};
 use crate::error::{Error, Result};
@@ -33,7 +34,7 @@ use crate::rule::{Families, RULE, TableRule};
 use crate::schema::{Family, Moment, Rules, Schema, check_name};
 use crate::sequences::Sequences;
 use crate::span::Span;
-use crate::write::{Check, Latest, PutValue, RowMutation, Stamp, View, WriteValue, mutate};
+use crate::write::{Check, Latest, PutValue, RowMutation, Stamp, View, WriteValue, mutate, put_cells};
 
 /// The catalog's tree, and its tag: which version of the layout it has.
 const CATALOG: &str = "tables";
@@ -795,7 +796,7 @@ impl Shape {
 
     /// Tells the rule of the table, which readers of the time `since_ms` and of later ones know so.
     fn tell(&self, rule: &TableRule, since_ms: i64) {
-        let tell = |parts: &Parts, rules: HashMap<FamilyId, Rules>| {
+        let tell = |parts: &Parts, rules: BTreeMap<FamilyId, Rules>| {
             for tree in parts.trees() {
                 rule.tell(tree.name(), Families::new(rules.clone(), self.schema.next_family(), since_ms));
             }
@@ -1003,6 +1004,15 @@ impl Table {
         self.commit(&[], mutations).map(drop)
     }
 
+    /// Puts cells, or none of them if one cannot be put. Readers see all of them at the same moment. Of several with the same row,
+    /// column and timestamp, the last one counts. This is as [`Table::mutate_rows`] with their puts, and takes half of its time.
+    ///
+    /// # Errors
+    /// As [`Table::mutate`].
+    pub fn put_cells(&self, cells: &CellBatch) -> Result<()> {
+        self.with_rows(cells.rows(), |shape| self.put_cells_to(shape, cells))
+    }
+
     /// Changes a row, and returns the cells that the increments and appends of the mutation have written, in their order.
     ///
     /// # Errors
@@ -1124,15 +1134,42 @@ impl Table {
     /// Does `mutations` if their rows meet `checks`, which are then of the first one's row. Returns the cells that increments
     /// and appends have written, or `None` if a check did not hold.
     fn commit(&self, checks: &[Check], mutations: &[RowMutation]) -> Result<Option<Vec<Cell>>> {
-        let _rows = self.tables.lock_rows(mutations.iter().map(RowMutation::row));
+        self.with_rows(mutations.iter().map(RowMutation::row), |shape| {
+            self.commit_to(shape, checks, mutations)
+        })
+    }
+
+    /// Runs `write` while the rows are locked, on the shape that the table has.
+    fn with_rows<'r, T>(
+        &self,
+        rows: impl Iterator<Item = &'r [u8]>,
+        write: impl Fn(&Shape) -> Result<T>,
+    ) -> Result<T> {
+        let _rows = self.tables.lock_rows(rows);
         loop {
             let shape = self.state.shape();
-            match self.commit_to(&shape, checks, mutations) {
+            match write(&shape) {
                 // A tree was split in between: nothing was written.
                 Err(error) if self.state.has_lost_tree(&shape, &error) => {}
                 done => return done,
             }
         }
+    }
+
+    /// As [`Table::put_cells`], to a table of this shape. The rows are locked.
+    fn put_cells_to(&self, shape: &Shape, cells: &CellBatch) -> Result<()> {
+        if shape.index.is_some() {
+            return self.commit_to(shape, &[], &cells.mutations()).map(drop);
+        }
+        shape.check_enabled()?;
+        let Inner { db, catalog, sequences, .. } = &*self.tables;
+        let sequence = sequences.take(db, catalog, cells.len() as u64)?;
+        let stamp = Stamp { now_ms: shape.now_ms(), sequence };
+        let mut batch = Batch::new();
+        put_cells(&shape.name, &shape.schema, cells, stamp, |group, key, value| {
+            Ok(batch.put(shape.groups[group].tree_of(key), key, value)?)
+        })?;
+        self.write(shape, &batch, cells.rows())
     }
 
     /// As [`Table::commit`], to a table of this shape. The rows are locked.
@@ -1142,7 +1179,7 @@ impl Table {
         checks: &[Check],
         mutations: &[RowMutation],
     ) -> Result<Option<Vec<Cell>>> {
-        let Inner { db, catalog, sequences, query_cache, .. } = &*self.tables;
+        let Inner { db, catalog, sequences, .. } = &*self.tables;
         shape.check_enabled()?;
         check_rows_once(mutations)?;
         if let Some(mutation) = mutations.first() {
@@ -1187,15 +1224,20 @@ impl Table {
         if !news.is_empty() {
             self.note_deleted_versions(&news)?;
         }
-        let rows = mutations.iter().map(RowMutation::row);
-        let writing = query_cache.is_on().then(|| query_cache.begin(schema.table, rows));
-        if self.tables.is_power_safe.load(Ordering::Relaxed) {
-            db.write_with(&batch, Durability::Power)?;
-        } else {
-            db.write(&batch)?;
-        }
-        drop(writing);
+        self.write(shape, &batch, mutations.iter().map(RowMutation::row))?;
         Ok(Some(cells))
+    }
+
+    /// Writes a batch, which changes these rows.
+    fn write<'r>(&self, shape: &Shape, batch: &Batch, rows: impl Iterator<Item = &'r [u8]>) -> Result<()> {
+        let Inner { db, query_cache, .. } = &*self.tables;
+        let _writing = query_cache.is_on().then(|| query_cache.begin(shape.schema.table, rows));
+        if self.tables.is_power_safe.load(Ordering::Relaxed) {
+            db.write_with(batch, Durability::Power)?;
+        } else {
+            db.write(batch)?;
+        }
+        Ok(())
     }
 
     /// Makes durable, and tells the rule, that single versions may have been deleted in these families, before the first one

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use esker::StoredValue;
 
+use crate::batch::CellBatch;
 use crate::cell::{self, Kind, NO_FAMILY, TIMESTAMP_MAX, Version};
 use crate::error::{Error, Result};
 use crate::filter::Comparison;
@@ -366,15 +367,7 @@ pub(crate) fn mutate<'m>(
     let mut writes = Vec::with_capacity(mutation.steps.len());
     let (mut cells, mut touched, reads) = (Vec::new(), Touched::default(), mutation.reads());
     for (step, sequence) in mutation.steps.iter().zip(stamp.sequence..) {
-        let version = |timestamp: Option<i64>| -> Result<Version> {
-            let timestamp = timestamp.unwrap_or(stamp.now_ms);
-            if !(0..=TIMESTAMP_MAX).contains(&timestamp) {
-                return Err(Error::invalid(format!(
-                    "a timestamp is 0 to {TIMESTAMP_MAX} ms; this one is {timestamp}"
-                )));
-            }
-            Ok(Version { timestamp, sequence })
-        };
+        let version = |timestamp: Option<i64>| version(timestamp.unwrap_or(stamp.now_ms), sequence);
         let mut entry =
             |of: &str, qualifier: &[u8], kind: Kind, version: Version, value: WriteValue<'m>| -> Result<()> {
                 let (group, family) = family(of)?;
@@ -384,12 +377,10 @@ pub(crate) fn mutate<'m>(
             };
         match step {
             Step::Put { family: of, qualifier, timestamp, value } => {
-                let is_number = matches!(value, PutValue::Bytes(bytes) if bytes.len() == COUNTER_LEN);
-                if family(of)?.1.is_counter() && !is_number {
-                    return Err(Error::invalid(format!(
-                        "the column family {of:?} has counters: a value has {COUNTER_LEN} bytes"
-                    )));
-                }
+                check_value(
+                    family(of)?.1,
+                    matches!(value, PutValue::Bytes(bytes) if bytes.len() == COUNTER_LEN),
+                )?;
                 entry(of, qualifier, Kind::Put, version(*timestamp)?, WriteValue::Put(value))?;
             }
             Step::Increment { family, qualifier, .. } | Step::Append { family, qualifier, .. } => {
@@ -449,6 +440,60 @@ pub(crate) fn mutate<'m>(
         }
     }
     Ok(Outcome { writes, cells })
+}
+
+/// Calls `write` for each of `cells` with the place of its group in the schema, its key and its value. They are put to the table
+/// `name`.
+///
+/// # Errors
+/// As [`mutate`], and those of `write`.
+pub(crate) fn put_cells(
+    name: &str,
+    schema: &Schema,
+    cells: &CellBatch,
+    stamp: Stamp,
+    mut write: impl FnMut(usize, &[u8], &[u8]) -> Result<()>,
+) -> Result<()> {
+    let families = cells.families().iter().map(|family| family_of(name, schema, family));
+    let families: Vec<(usize, &Family)> = families.collect::<Result<_>>()?;
+    let (mut key, mut row_len) = (Vec::new(), 0);
+    for ((cell, family, is_of_last_row), sequence) in cells.placed().zip(stamp.sequence..) {
+        if !is_of_last_row {
+            cell::check_row(cell.row)?;
+            key.clear();
+            cell::push_escaped(&mut key, cell.row);
+            row_len = key.len();
+        }
+        let (group, family) = families[family];
+        check_value(family, cell.value.len() == COUNTER_LEN)?;
+        let version = version(cell.timestamp.unwrap_or(stamp.now_ms), sequence)?;
+        key.truncate(row_len);
+        cell::push_put(&mut key, family.id, cell.qualifier, version);
+        write(group, &key, cell.value)?;
+    }
+    Ok(())
+}
+
+/// # Errors
+/// `Invalid` when cells cannot have the timestamp.
+fn version(timestamp: i64, sequence: u64) -> Result<Version> {
+    if !(0..=TIMESTAMP_MAX).contains(&timestamp) {
+        return Err(Error::invalid(format!(
+            "a timestamp is 0 to {TIMESTAMP_MAX} ms; this one is {timestamp}"
+        )));
+    }
+    Ok(Version { timestamp, sequence })
+}
+
+/// Fails if `family` has counters and the value, which is put, is no number.
+fn check_value(family: &Family, is_number: bool) -> Result<()> {
+    if family.is_counter() && !is_number {
+        return Err(Error::invalid(format!(
+            "the column family {:?} has counters: a value has {COUNTER_LEN} bytes",
+            family.name()
+        )));
+    }
+    Ok(())
 }
 
 /// The family `family` of the table `name`, and the place of its group.

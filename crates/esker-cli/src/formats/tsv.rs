@@ -10,9 +10,17 @@ pub(crate) fn parse(line: &[u8], fields: &mut Fields) -> Result<(), Cow<'static,
     fields.clear();
     fields.bytes.clear();
     fields.ends.clear();
-    for field in line.split(|byte| *byte == b'\t') {
-        escapes::decode(field, &mut fields.bytes).map_err(|error| error.to_string())?;
+    let has_escapes = memchr::memchr(b'\\', line).is_some();
+    let mut from = 0;
+    for to in memchr::memchr_iter(b'\t', line).chain([line.len()]) {
+        let field = &line[from..to];
+        if has_escapes {
+            escapes::decode(field, &mut fields.bytes).map_err(|error| error.to_string())?;
+        } else {
+            fields.bytes.extend_from_slice(field);
+        }
         fields.ends.push(fields.bytes.len());
+        from = to + 1;
     }
     fields.count = fields.ends.len();
     Ok(())

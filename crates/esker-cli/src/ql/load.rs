@@ -5,23 +5,24 @@
 //! city  id  weather:wind  weather:sky    a row in each line; the first column is its key, or those that the statement names
 //! HBASE_ROW_KEY,weather:wind             the same, as HBase's ImportTsv is told of its columns
 //! ```
-//! What was stored before an error stays. With timestamps in the file, loading it again stores the same cells.
+//! What was stored before an error stays, and `FROM_LINE` goes on behind it. With timestamps, loading a line again stores the same
+//! cells. A compressed file is unpacked twice: its checksum comes last, and what is damaged must not be stored.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 
-use esker_ql::{Column, LoadData, NewCell, Tables, milliseconds};
-use esker_table::{ROW_LEN_MAX, TIMESTAMP_MAX};
+use esker_ql::{Column, LoadData, Tables, milliseconds};
+use esker_table::{CellBatch, PutCell, ROW_LEN_MAX, TIMESTAMP_MAX};
 
 use super::files::path;
 use super::runner::failure;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, note};
 use crate::feed::{Sink, feed};
 use crate::formats::fields::Fields;
 use crate::formats::{BYTE_ORDER_MARK, tsv};
-use crate::lines::Input;
+use crate::lines::{Input, check_packed};
 use crate::summary::Summary;
 use crate::writes::Refused;
 
@@ -59,8 +60,11 @@ pub(super) fn run(tables: &dyn Tables, table: &str, load: &LoadData) -> Outcome 
         layout: None,
         is_dump: false,
         fields: Fields::default(),
-        cells: Vec::new(),
-        bytes: 0,
+        row: Vec::new(),
+        cells: CellBatch::new(),
+        line: 0,
+        lines_taken: 0,
+        lines_stored: 0,
         stored: 0,
         random: RandomState::new(),
     };
@@ -75,9 +79,16 @@ pub(super) fn run(tables: &dyn Tables, table: &str, load: &LoadData) -> Outcome 
         loading.layout =
             Some(layout.map_err(|reason| Failure::usage(format!("{}: {reason}", file.display())))?);
     }
+    let file = path(&load.file);
+    check_packed(file)?;
     let summary = Summary::start();
-    let done = feed(Input::open(path(&load.file))?, false, &mut loading);
-    summary.print(if loading.stored == 1 { "cell" } else { "cells" }, loading.stored, &[]);
+    let done = feed(Input::open(file)?, false, &mut loading);
+    let Loading { stored, lines_stored, .. } = loading;
+    summary.print(if stored == 1 { "cell" } else { "cells" }, stored, &[]);
+    if done.is_err() && stored > 0 {
+        let next = lines_stored + 1;
+        note(&format!("the lines before line {next} are stored; FROM_LINE = {next} loads the others"));
+    }
     done
 }
 
@@ -93,10 +104,16 @@ struct Loading<'t> {
     /// Whether the header begins with `#`, as `DUMP TABLE` and `INTO FILE` write it. They end each line.
     is_dump: bool,
     fields: Fields,
-    /// The batch, its bytes, and how many cells were written before.
-    cells: Vec<NewCell>,
-    bytes: usize,
+    /// The row of a line with columns. Its memory is used again.
+    row: Vec<u8>,
+    /// The batch, and how many cells were written before.
+    cells: CellBatch,
     stored: u64,
+    /// The number of the line that is looked at, from 1 on; of the last one whose cells are in the batch; and of the last one
+    /// whose cells are stored.
+    line: u64,
+    lines_taken: u64,
+    lines_stored: u64,
     random: RandomState,
 }
 
@@ -146,7 +163,10 @@ impl Loading<'_> {
                 continue;
             }
             match self.column(name) {
-                Ok(column) => columns.push((place, column)),
+                Ok((family, _, qualifier)) => {
+                    let column = Column { family: family.to_owned(), qualifier: qualifier.to_vec() };
+                    columns.push((place, column));
+                }
                 Err(_) if is_key || self.load.ignore_unknown_columns => {}
                 Err(reason) => {
                     return Err(format!(
@@ -161,14 +181,19 @@ impl Loading<'_> {
         Ok(Layout::Row { keys, timestamp, columns, width: names.len() })
     }
 
-    /// `family:qualifier`, or `family`.
-    fn column(&self, name: &[u8]) -> Result<Column, String> {
-        let mut parts = name.splitn(2, |byte| *byte == b':');
-        let family = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
-        if !self.families.contains_key(&family) {
-            return Err(format!("the table {:?} has no column family {family:?}", self.table));
+    /// Of `family:qualifier`, or `family`: the family, whether it has counters, and the qualifier.
+    fn column<'n>(&self, name: &'n [u8]) -> Result<(&str, bool, &'n [u8]), String> {
+        let (family, qualifier) = match memchr::memchr(b':', name) {
+            Some(at) => (&name[..at], &name[at + 1..]),
+            None => (name, &[][..]),
+        };
+        match std::str::from_utf8(family).ok().and_then(|family| self.families.get_key_value(family)) {
+            Some((family, is_counter)) => Ok((family, *is_counter, qualifier)),
+            None => {
+                let family = String::from_utf8_lossy(family);
+                Err(format!("the table {:?} has no column family {family:?}", self.table))
+            }
         }
-        Ok(Column { family, qualifier: parts.next().unwrap_or_default().to_vec() })
     }
 
     fn split(&mut self, line: &[u8]) -> Result<(), Refused> {
@@ -181,95 +206,108 @@ impl Loading<'_> {
     }
 
     fn take(&mut self) -> Result<(), Refused> {
-        let malformed = |reason: String| Err(Refused::Malformed(reason));
-        let found = self.fields.len();
-        match &self.layout {
-            Some(Layout::Cell { has_timestamp }) => {
-                let expected = 3 + usize::from(*has_timestamp);
-                if found != expected {
-                    return malformed(format!("{found} fields, expected {expected}"));
-                }
-                let from = usize::from(*has_timestamp);
-                let timestamp = match has_timestamp {
-                    true => Some(timestamp(self.fields.get(0)).map_err(Refused::Malformed)?),
-                    false => None,
-                };
-                let column = self.column(self.fields.get(from + 1)).map_err(Refused::Malformed)?;
-                let (row, value) = (self.fields.get(from).to_vec(), self.fields.get(from + 2).to_vec());
-                self.add(NewCell { timestamp, row, column, value })?;
-            }
-            Some(Layout::Row { keys, timestamp: of, columns, width }) => {
-                if found != *width {
-                    return malformed(format!("{found} fields, expected {width}"));
-                }
-                let mut row =
-                    keys.iter().map(|place| self.fields.get(*place)).collect::<Vec<_>>().join(&b' ');
-                let timestamp = match of {
-                    Some(place) => Some(timestamp(self.fields.get(*place)).map_err(Refused::Malformed)?),
-                    None => None,
-                };
-                row.extend(self.unique());
-                let filled = columns.iter().filter(|(place, _)| !self.fields.get(*place).is_empty());
-                let cells: Vec<NewCell> = filled
-                    .map(|(place, column)| NewCell {
-                        timestamp,
-                        row: row.clone(),
-                        column: column.clone(),
-                        value: self.fields.get(*place).to_vec(),
-                    })
-                    .collect();
-                cells.into_iter().try_for_each(|cell| self.add(cell))?;
-            }
-            None => {}
-        }
-        if self.bytes >= BATCH_BYTES || self.cells.len() >= BATCH_CELLS {
+        let mut cells = std::mem::take(&mut self.cells);
+        let taken = self.add_to(&mut cells);
+        self.cells = cells;
+        taken.map_err(Refused::Malformed)?;
+        self.lines_taken = self.line;
+        if self.cells.bytes() >= BATCH_BYTES || self.cells.len() >= BATCH_CELLS {
             self.write().map_err(Refused::Failed)?;
         }
         Ok(())
     }
 
+    /// Adds the cells of the line, of which the fields are, if the table takes such cells.
+    fn add_to(&mut self, cells: &mut CellBatch) -> Result<(), String> {
+        let found = self.fields.len();
+        match &self.layout {
+            Some(Layout::Cell { has_timestamp }) => {
+                let from = usize::from(*has_timestamp);
+                let expected = 3 + from;
+                if found != expected {
+                    return Err(format!("{found} fields, expected {expected}"));
+                }
+                let timestamp = match has_timestamp {
+                    true => Some(timestamp(self.fields.get(0))?),
+                    false => self.load.timestamp,
+                };
+                let (row, value) = (self.fields.get(from), self.fields.get(from + 2));
+                let (family, is_counter, qualifier) = self.column(self.fields.get(from + 1))?;
+                check(row, family, is_counter, value)?;
+                cells.push(PutCell { row, family, qualifier, timestamp, value });
+            }
+            Some(Layout::Row { keys, timestamp: of, columns, width }) => {
+                if found != *width {
+                    return Err(format!("{found} fields, expected {width}"));
+                }
+                self.row.clear();
+                for (place, key) in keys.iter().enumerate() {
+                    if place > 0 {
+                        self.row.push(b' ');
+                    }
+                    self.row.extend_from_slice(self.fields.get(*key));
+                }
+                let timestamp = match of {
+                    Some(place) => Some(timestamp(self.fields.get(*place))?),
+                    None => self.load.timestamp,
+                };
+                let unique = self.unique(cells);
+                self.row.extend(unique);
+                let (row, fields) = (&self.row[..], &self.fields);
+                let filled = columns.iter().map(|(place, column)| (fields.get(*place), column));
+                let filled = filled.filter(|(value, _)| !value.is_empty());
+                // A line counts as a whole.
+                for (value, Column { family, .. }) in filled.clone() {
+                    check(row, family, self.families.get(family) == Some(&true), value)?;
+                }
+                for (value, Column { family, qualifier }) in filled {
+                    cells.push(PutCell { row, family, qualifier, timestamp, value });
+                }
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
     /// Random characters, which make it unlikely that two lines have the same row.
-    fn unique(&self) -> Vec<u8> {
+    fn unique(&self, cells: &CellBatch) -> Vec<u8> {
         const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
         let chars = self.load.row_uniquify_chars.unwrap_or_default();
-        let number = self.stored + self.cells.len() as u64;
+        let number = self.stored + cells.len() as u64;
         (0..chars)
             .map(|place| {
-                let hash = self.random.hash_one((number, self.bytes, place));
+                let hash = self.random.hash_one((number, cells.bytes(), place));
                 DIGITS[(hash % DIGITS.len() as u64) as usize]
             })
             .collect()
     }
 
-    /// Adds a cell, if the table takes such a cell.
-    fn add(&mut self, cell: NewCell) -> Result<(), Refused> {
-        let (row_len, value_len) = (cell.row.len(), cell.value.len());
-        if row_len == 0 || row_len > ROW_LEN_MAX {
-            return Err(Refused::Malformed(format!(
-                "a row has 1 to {ROW_LEN_MAX} bytes; this one has {row_len}"
-            )));
-        }
-        if value_len != 8 && self.families.get(&cell.column.family) == Some(&true) {
-            let family = &cell.column.family;
-            return Err(Refused::Malformed(format!(
-                "the column family {family:?} has counters: a value has 8 bytes; this one has {value_len}"
-            )));
-        }
-        self.bytes += cell.row.len() + cell.column.qualifier.len() + cell.value.len();
-        self.cells.push(cell);
-        Ok(())
-    }
-
     fn write(&mut self) -> Outcome {
-        let cells = std::mem::take(&mut self.cells);
-        let count = cells.len() as u64;
-        self.bytes = 0;
-        if count > 0 {
-            self.tables.insert(self.table, cells).map_err(failure)?;
-            self.stored += count;
+        if self.cells.is_empty() {
+            return Ok(());
         }
+        let (written, count) = (self.tables.insert(self.table, &self.cells), self.cells.len() as u64);
+        // Also after an error, so that no later batch overtakes this one.
+        self.cells.clear();
+        written.map_err(failure)?;
+        self.stored += count;
+        self.lines_stored = self.lines_taken;
         Ok(())
     }
+}
+
+/// Fails if no table takes such a cell.
+fn check(row: &[u8], family: &str, is_counter: bool, value: &[u8]) -> Result<(), String> {
+    if row.is_empty() || row.len() > ROW_LEN_MAX {
+        return Err(format!("a row has 1 to {ROW_LEN_MAX} bytes; this one has {}", row.len()));
+    }
+    if is_counter && value.len() != 8 {
+        return Err(format!(
+            "the column family {family:?} has counters: a value has 8 bytes; this one has {}",
+            value.len()
+        ));
+    }
+    Ok(())
 }
 
 /// A number of milliseconds since 1970, or a date.
@@ -290,6 +328,7 @@ impl Sink for Loading<'_> {
     }
 
     fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
+        self.line += 1;
         let line = match line.strip_suffix(b"\n") {
             Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
             None if self.is_dump => {
@@ -310,7 +349,7 @@ impl Sink for Loading<'_> {
                 return Ok(());
             }
         }
-        if line.is_empty() {
+        if line.is_empty() || self.load.from_line.is_some_and(|from| self.line < from) {
             return Ok(());
         }
         self.split(line)?;

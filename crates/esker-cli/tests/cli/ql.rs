@@ -1,6 +1,7 @@
 //! `esker ql`: statements from arguments, pipes, files and a terminal; files that are loaded and dumped.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use rexpect::session::{PtySession, spawn_command};
@@ -432,6 +433,86 @@ fn rows_are_loaded_as_their_header_says() {
     assert_eq!(loads("", &marked).code, 0);
     fails(&loads("", "/nowhere"), 3, "/nowhere");
     fails(&loads("ROW_UNIQUIFY_CHARS = 1000", &many), 2, "64 at most");
+}
+
+#[test]
+fn a_load_goes_on_where_it_has_failed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("many.tsv");
+    let load = |options: &str| {
+        ql(dir.path(), &format!("LOAD DATA INFILE {options} '{}' INTO TABLE t", file.display()))
+    };
+    prints(dir.path(), "CREATE TABLE t (f MAX_VERSIONS ALL, g MAX_VERSIONS ALL)");
+    // Two cells a line. More than a batch is before the damage, and more behind.
+    let lines: Vec<String> = (0..12_000).map(|number| format!("r{number}\tx{number}\ty{number}\n")).collect();
+    let whole = format!("row\tf:a\tg:b\n\n{}", lines.concat());
+    fs::write(&file, whole.replacen("r7000\t", "\t", 1)).unwrap();
+    let failed = load("");
+    fails(&failed, 2, "many.tsv:7003: a row has 1 to 32767 bytes");
+    assert!(
+        failed.stderr().contains("the lines before line 7003 are stored; FROM_LINE = 7003 loads the others")
+    );
+    assert_eq!(prints(dir.path(), "SELECT f FROM t KEYS_ONLY").lines().count(), 7000);
+    fs::write(&file, &whole).unwrap();
+    assert_eq!(load("FROM_LINE = 7003").code, 0);
+    let shown: Vec<String> =
+        (0..12_000).map(|number| format!("r{number}\tf:a\tx{number}\nr{number}\tg:b\ty{number}\n")).collect();
+    let mut shown: Vec<&str> = shown.iter().flat_map(|lines| lines.lines()).collect();
+    shown.sort_unstable();
+    let found = prints(dir.path(), "SELECT * FROM t");
+    let mut found: Vec<&str> = found.lines().collect();
+    found.sort_unstable();
+    assert!(found == shown, "{} cells", found.len());
+
+    // With a timestamp, it does not matter what was stored before.
+    prints(dir.path(), "CREATE TABLE u (f MAX_VERSIONS ALL)");
+    fs::write(&file, "row\tf:a\nr\tv\n").unwrap();
+    let load = |options: &str, lines: usize| {
+        let done = ql(dir.path(), &format!("LOAD DATA INFILE {options} '{}' INTO TABLE u", file.display()));
+        assert_eq!(done.code, 0, "{}", done.stderr());
+        assert_eq!(prints(dir.path(), "SELECT * FROM u").lines().count(), lines, "{options}");
+    };
+    load("TIMESTAMP = '2026-01-01'", 1);
+    load("TIMESTAMP = '2026-01-01'", 1);
+    load("TIMESTAMP = 5", 2);
+    load("", 3);
+    load("TIMESTAMP = 5 FROM_LINE = 3", 3);
+    fs::write(&file, "#row\tcolumn\tvalue\nr\tf:a\tw\n").unwrap();
+    load("TIMESTAMP = 5", 3);
+    load("TIMESTAMP = 6", 4);
+    // A timestamp of the file goes before.
+    fs::write(&file, "#timestamp\trow\tcolumn\tvalue\n5\tr\tf:a\tw\n").unwrap();
+    load("TIMESTAMP = 7", 4);
+}
+
+#[test]
+fn a_damaged_file_that_is_compressed_stores_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    prints(dir.path(), "CREATE TABLE t (f)");
+    let text: String = (0..50_000).map(|number| format!("{number}\tf:\t{}\n", number * 7919)).collect();
+    let text = format!("#row\tcolumn\tvalue\n{text}");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(text.as_bytes()).unwrap();
+    let mut zst = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    zst.include_checksum(true).unwrap();
+    zst.write_all(text.as_bytes()).unwrap();
+    for (name, packed) in [("many.tsv.gz", gzip.finish().unwrap()), ("many.tsv.zst", zst.finish().unwrap())] {
+        let file = dir.path().join(name);
+        let load = || ql(dir.path(), &format!("LOAD DATA INFILE '{}' INTO TABLE t", file.display()));
+        let mut damaged = packed.clone();
+        // Only the checksum tells, behind all of the text.
+        let end = damaged.len() - if name.ends_with("gz") { 8 } else { 1 };
+        damaged[end] ^= 1;
+        for damaged in [damaged, packed[..packed.len() - 9].to_vec()] {
+            fs::write(&file, damaged).unwrap();
+            fails(&load(), 2, name);
+            assert_eq!(prints(dir.path(), "SELECT * FROM t"), "");
+        }
+        fs::write(&file, packed).unwrap();
+        assert_eq!(load().code, 0);
+        assert_eq!(prints(dir.path(), "SELECT * FROM t").lines().count(), 50_000);
+        prints(dir.path(), "DROP TABLE t; CREATE TABLE t (f)");
+    }
 }
 
 fn terminal(dir: &Path) -> PtySession {

@@ -261,7 +261,8 @@ impl Parser<'_> {
     pub(super) fn load(&mut self) -> Result<Statement> {
         self.need(&["DATA", "INFILE"])?;
         let (mut row_key_columns, mut timestamp_column, mut header_file) = (Vec::new(), None, None);
-        let (mut row_uniquify_chars, mut flags) = (None, [false; 4]);
+        let (mut timestamp, mut from_line, mut row_uniquify_chars) = (None, None, None);
+        let mut flags = [false; 4];
         const FLAGS: [&str; 4] =
             ["DUPLICATE_KEY_COLUMNS", "IGNORE_UNKNOWN_COLUMNS", "SINGLE_CELL_FORMAT", "NO_ESCAPE"];
         'options: loop {
@@ -284,6 +285,12 @@ impl Parser<'_> {
             } else if self.eat("TIMESTAMP_COLUMN")? {
                 self.need_sign("=")?;
                 timestamp_column = Some(self.name("the name of a column of the file")?.into_bytes());
+            } else if self.eat("TIMESTAMP")? {
+                self.need_sign("=")?;
+                timestamp = Some(self.timestamp()?);
+            } else if self.eat("FROM_LINE")? {
+                self.need_sign("=")?;
+                from_line = Some(self.number("the number of a line")?);
             } else if self.eat("HEADER_FILE")? {
                 self.need_sign("=")?;
                 header_file = Some(self.bytes("a file")?);
@@ -301,6 +308,8 @@ impl Parser<'_> {
         Ok(Statement::LoadData(LoadData {
             row_key_columns,
             timestamp_column,
+            timestamp,
+            from_line,
             header_file,
             row_uniquify_chars,
             duplicate_key_columns,

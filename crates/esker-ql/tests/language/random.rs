@@ -231,6 +231,8 @@ impl Random {
             20 => Statement::LoadData(LoadData {
                 row_key_columns: self.some(|random| random.name().into_bytes()),
                 timestamp_column: self.maybe(|random| random.name().into_bytes()),
+                timestamp: self.maybe(Random::time),
+                from_line: self.maybe(|random| random.below(1000)),
                 header_file: self.maybe(Random::bytes),
                 row_uniquify_chars: self.maybe(|random| random.below(20)),
                 duplicate_key_columns: self.flip(),

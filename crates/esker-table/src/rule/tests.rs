@@ -108,7 +108,7 @@ fn no_run_changes_what_a_reader_finds() {
     let row = cell::row_prefix(b"r");
     let mut dropped = 0;
     for case in 0..cases {
-        let mut families = Families::new(HashMap::new(), 0, 0);
+        let mut families = Families::new(BTreeMap::new(), 0, 0);
         for family in FAMILIES {
             let max_versions = [None, Some(1), Some(2), Some(3)][below(4)];
             let ttl_ms = [None, None, Some(6)][below(3)];
@@ -226,7 +226,7 @@ fn no_run_changes_what_a_reader_finds() {
 
 #[test]
 fn times_that_cannot_be_reckoned_end_no_run() {
-    let rules = HashMap::from([(1, Rules::of(None, Some(u64::MAX / 3)))]);
+    let rules = BTreeMap::from([(1, Rules::of(None, Some(u64::MAX / 3)))]);
     let families = Some(Arc::new(Families::new(rules, 0, 0)));
     let mut run = Run { families, ..Run::default() };
     let version = Version { timestamp: cell::TIMESTAMP_MAX, sequence: 1 };

@@ -20,7 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use esker_table::{
-    Cell, Check, Comparator, Comparison, Family, Filter, Read, RowMutation, Scan, Schema, Span, Table, Tables,
+    Cell, CellBatch, Check, Comparator, Comparison, Family, Filter, PutCell, Read, RowMutation, Scan, Schema,
+    Span, Table, Tables,
 };
 use filters::Shown;
 
@@ -300,8 +301,7 @@ fn step(
 ) -> RowMutation {
     let (row, family) = (mutation.row().to_vec(), random.of(FAMILIES).0);
     let qualifier = random.of(QUALIFIERS);
-    // Some of these have expired where cells live for an hour, and the others will not while the test runs.
-    let at = if random.below(4) == 0 { old_ms - 2 * HOUR_MS } else { old_ms } + random.below(6) as i64;
+    let at = a_time(random, old_ms);
     match random.below(if deletes_versions { 14 } else { 12 }) {
         0 => {
             model.delete(|place| place.0 == row, at);
@@ -327,6 +327,25 @@ fn step(
             mutation.put_at(family, qualifier, at, value)
         }
     }
+}
+
+/// Some of these have expired where cells live for an hour, and the others will not while the test runs.
+fn a_time(random: &mut Random, old_ms: i64) -> i64 {
+    (if random.below(4) == 0 { old_ms - 2 * HOUR_MS } else { old_ms }) + random.below(6) as i64
+}
+
+/// Puts some cells together, also several of one row, of rows that come twice, and of one version.
+fn put_cells(random: &mut Random, table: &Table, model: &mut Model, old_ms: i64) {
+    let mut cells = CellBatch::new();
+    for _ in 0..random.of(&[1, 2, 5, 20]) {
+        let (row, family, qualifier) = (random.of(ROWS), random.of(FAMILIES).0, random.of(QUALIFIERS));
+        let (at, value) = (a_time(random, old_ms), format!("{:x}", random.0).into_bytes());
+        for qualifier in [qualifier, random.of(QUALIFIERS)] {
+            model.put((row.to_vec(), family, qualifier.to_vec()), at, &value);
+            cells.push(PutCell { row, family, qualifier, timestamp: Some(at), value: &value });
+        }
+    }
+    table.put_cells(&cells).unwrap();
 }
 
 fn now_ms() -> i64 {
@@ -531,6 +550,7 @@ fn run(seed: u64, cases: u64, also: Also) {
                 let (scan, expected) = kept.swap_remove(random.below(kept.len()));
                 assert_eq!(cells(scan), expected, "a scan that has stayed until case {case}");
             }
+            _ if random.below(4) == 0 => put_cells(&mut random, &table, &mut model, old_ms),
             _ => {
                 let mutations: Vec<RowMutation> = (0..=random.of(&[0, 0, 0, 1, 2]))
                     .map(|_| {
