@@ -39,9 +39,17 @@ pub(crate) trait Sink {
 /// before it were settled. With `keep_going` it is reported and skipped.
 pub(crate) fn feed(input: Input, keep_going: bool, sink: &mut impl Sink) -> Outcome {
     let fed = feed_lines(input, keep_going, sink);
-    let settled = sink.settle();
-    let malformed = fed?;
-    settled?;
+    let malformed = match (fed, sink.settle()) {
+        (Err(of_line), Err(of_store)) => {
+            // The lines before are not all stored: both count.
+            of_line.message().into_iter().for_each(note);
+            return Err(of_store);
+        }
+        (fed, settled) => {
+            settled?;
+            fed?
+        }
+    };
     if malformed > 0 { Err(Failure::usage_reported()) } else { Ok(()) }
 }
 

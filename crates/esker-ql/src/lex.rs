@@ -40,8 +40,8 @@ pub(crate) struct Token {
 }
 
 /// The longer ones first.
-const SIGNS: [&str; 17] =
-    ["=^", "<=", ">=", "!=", "<>", "(", ")", ",", ";", "=", "<", ">", "*", ":", "/", "^", "+"];
+const SIGNS: [&str; 18] =
+    ["=^", "<=", ">=", "!=", "<>", "(", ")", ",", ";", "=", "<", ">", "*", ":", "/", "^", "+", "-"];
 
 /// Reads the tokens of a text.
 #[derive(Debug, Clone)]

@@ -547,7 +547,7 @@ impl Display for Statement {
                 write!(f, "EXPLAIN {}{select}", if *is_analyzed { "ANALYZE " } else { "" })
             }
             Statement::Increment { table, row, column, by } => {
-                write!(f, "INCREMENT {table} ROW {} COLUMN {column} BY '{by}'", Bytes(row))
+                write!(f, "INCREMENT {table} ROW {} COLUMN {column} BY {by}", Bytes(row))
             }
             Statement::Append { table, row, column, value } => {
                 write!(f, "APPEND {table} ROW {} COLUMN {column} VALUE {}", Bytes(row), Bytes(value))

@@ -14,6 +14,7 @@ use super::{files, load};
 use crate::args::{Global, QlFormat};
 use crate::escapes;
 use crate::exit::{Failure, Outcome, note};
+use crate::formats::BYTE_ORDER_MARK;
 use crate::interrupt;
 use crate::output::Out;
 
@@ -74,7 +75,7 @@ impl Runner {
         let (mut text, mut origin) = (Vec::new(), Origin { name, lines: 0, columns: 0 });
         // A text that had a `;` at the end of a line and was unfinished is looked at again when it is twice as long, so that the
         // effort stays in proportion.
-        let mut looked_at = 0;
+        let (mut looked_at, mut has_begun) = (0, false);
         loop {
             let room = (STATEMENT_LEN_MAX + 2).saturating_sub(text.len()).max(1) as u64;
             let read = input.by_ref().take(room).read_until(b'\n', &mut text);
@@ -86,6 +87,9 @@ impl Runner {
                     return Err(Failure::io("read", Path::new(name), &error));
                 }
             };
+            if !std::mem::replace(&mut has_begun, true) && text.starts_with(BYTE_ORDER_MARK) {
+                text.drain(..BYTE_ORDER_MARK.len());
+            }
             let is_end = len == 0;
             let is_long = text.len() > STATEMENT_LEN_MAX;
             // Before it waits for more input, it looks at all that is there.

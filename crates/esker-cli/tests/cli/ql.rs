@@ -186,7 +186,7 @@ fn what_fails_says_where_and_ends_it() {
     let done = esker_with(dir.path(), "ql", b"SHOW TABLES;\n\nSELECT x\nFROM t;\nSHOW TABLES;");
     fails(&done, 2, "line 3: the table \"t\" has no column family \"x\"");
     assert_eq!(done.stdout(), "t\n");
-    fs::write(dir.path().join("a.ql"), "SHOW TABLES;\nSHOW\nNOTHING;").unwrap();
+    fs::write(dir.path().join("a.ql"), "\u{feff}SHOW TABLES;\nSHOW\nNOTHING;").unwrap();
     let done = ql(dir.path(), &format!("SOURCE '{}'", dir.path().join("a.ql").display()));
     fails(&done, 2, "a.ql: line 3, column 1: expected");
     fs::write(dir.path().join("b.ql"), format!("SOURCE '{}'", dir.path().join("b.ql").display())).unwrap();

@@ -175,24 +175,29 @@ impl Parser<'_> {
         Ok((table, self.bytes("a row")?))
     }
 
-    /// `INCREMENT t ROW r COLUMN c [BY n]`. There is no sign `-`: `BY '-3'` decrements.
+    /// `INCREMENT t ROW r COLUMN c [BY n]`
     pub(super) fn increment(&mut self) -> Result<Statement> {
         let (table, row) = self.table_and_row()?;
         self.need(&["COLUMN"])?;
         let column = self.column()?;
-        let mut by = 1;
-        if self.eat("BY")? {
-            let number = match &self.peek()?.kind {
-                Kind::Number(number) => i64::try_from(*number).ok(),
-                Kind::String(bytes) => std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()),
-                _ => None,
-            };
-            by = number.ok_or_else(|| {
-                self.expected("a number from -2^63 to 2^63 - 1, in quotes if it is negative")
-            })?;
-            self.take()?;
-        }
+        let by = if self.eat("BY")? { self.signed()? } else { 1 };
         Ok(Statement::Increment { table, row, column, by })
+    }
+
+    /// A number that may be negative. It may be in quotes.
+    fn signed(&mut self) -> Result<i64> {
+        let is_negative = self.eat_sign("-")?;
+        let number = match &self.peek()?.kind {
+            Kind::Number(number) if is_negative => 0_i64.checked_sub_unsigned(*number),
+            Kind::Number(number) => i64::try_from(*number).ok(),
+            Kind::String(bytes) if !is_negative => {
+                std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok())
+            }
+            _ => None,
+        };
+        let number = number.ok_or_else(|| self.expected("a number from -2^63 to 2^63 - 1"))?;
+        self.take()?;
+        Ok(number)
     }
 
     /// `APPEND t ROW r COLUMN c VALUE v`
