@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use esker_table::{CellBatch, Check, DeleteKind, RowMutation, Scan, ScanCounts, Schema};
 
-use crate::error::{Error, Result};
+use crate::deletes::{Deleted, deleted};
+use crate::error::Result;
 use crate::plan::{Plan, ShownDeletes, check_families};
-use crate::statement::{Action, Column, Columns, Condition, Delete, DeleteTime, Qualifiers, Select};
+use crate::statement::{Action, Column, Columns, Condition, Delete, DeleteTime, Select};
 use crate::tables::{Cells, Tables};
 
 impl Tables for esker_table::Tables {
@@ -177,39 +178,20 @@ fn put(mutation: RowMutation, timestamp: Option<i64>, column: Column, value: Vec
 
 /// Adds the deletes of `columns`; of the row, if there are none.
 fn add_delete(mutation: RowMutation, columns: &[Columns], time: DeleteTime) -> Result<RowMutation> {
-    if columns.is_empty() {
-        return match time {
-            DeleteTime::Now => Ok(mutation.delete_row()),
-            DeleteTime::UpTo(timestamp) => Ok(mutation.delete_row_up_to(timestamp)),
-            DeleteTime::Version(_) => Err(not_of_a_column("DELETE *")),
-        };
-    }
-    columns.iter().try_fold(mutation, |mutation, columns| {
-        let family = columns.family.as_str();
-        match (&columns.qualifiers, time) {
-            (Qualifiers::All, DeleteTime::Now) => Ok(mutation.delete_family(family)),
-            (Qualifiers::All, DeleteTime::UpTo(timestamp)) => {
-                Ok(mutation.delete_family_up_to(family, timestamp))
-            }
-            (Qualifiers::All, DeleteTime::Version(_)) => Err(not_of_a_column(&format!("DELETE {family}"))),
-            (Qualifiers::Exactly(qualifier), DeleteTime::Now) => {
-                Ok(mutation.delete_column(family, qualifier.clone()))
-            }
-            (Qualifiers::Exactly(qualifier), DeleteTime::UpTo(timestamp)) => {
-                Ok(mutation.delete_column_up_to(family, qualifier.clone(), timestamp))
-            }
-            (Qualifiers::Exactly(qualifier), DeleteTime::Version(timestamp)) => {
-                Ok(mutation.delete_version(family, qualifier.clone(), timestamp))
-            }
-            (Qualifiers::Prefix(_) | Qualifiers::Regexp(_), _) => Err(Error::Impossible(format!(
-                "DELETE {columns}: a delete names families and columns, not patterns of columns"
-            ))),
+    let deletes = deleted(columns, time)?.into_iter();
+    Ok(deletes.fold(mutation, |mutation, delete| match delete {
+        Deleted::Row { up_to: None } => mutation.delete_row(),
+        Deleted::Row { up_to: Some(timestamp) } => mutation.delete_row_up_to(timestamp),
+        Deleted::Family { family, up_to: None } => mutation.delete_family(family),
+        Deleted::Family { family, up_to: Some(timestamp) } => mutation.delete_family_up_to(family, timestamp),
+        Deleted::Column { family, qualifier, up_to: None } => mutation.delete_column(family, qualifier),
+        Deleted::Column { family, qualifier, up_to: Some(timestamp) } => {
+            mutation.delete_column_up_to(family, qualifier, timestamp)
         }
-    })
-}
-
-fn not_of_a_column(what: &str) -> Error {
-    Error::Impossible(format!("{what} VERSION: a single version is one of a column, as in `DELETE f:q`"))
+        Deleted::Version { family, qualifier, timestamp } => {
+            mutation.delete_version(family, qualifier, timestamp)
+        }
+    }))
 }
 
 fn check(condition: &Condition) -> Check {

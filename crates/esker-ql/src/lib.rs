@@ -7,6 +7,7 @@
 //! [`statements`] reads a text statement by statement. Errors tell their place in it. A [`Session`] runs them on [`Tables`].
 //! `docs/eskerql.md` describes the language.
 
+mod deletes;
 mod embedded;
 mod error;
 mod lex;

@@ -3,11 +3,13 @@
 //! ```text
 //! SELECT ──> rows to scan, columns, what a filter of the server leaves out      (request)
 //!            rows ──> what is shown of each                                     (rows)
+//! INSERT, DELETE, CHECK ──> changes of rows, by Esker's own methods              (changes)
 //! ```
 //! The interface knows less than the language: scans show the latest version of a column, there are no access groups, and a
 //! table cannot be altered. Such a statement is `Impossible`, and says why. What the interface does not filter is filtered
-//! here.
+//! here. An Esker server has methods of its own beside it, for all but scans: each connection asks once whether there are.
 
+mod changes;
 mod request;
 mod rows;
 
@@ -15,8 +17,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use esker_table::{AccessGroup, CellBatch, Comparison, Family, PutCell, Schema};
-use esker_thrift::{CallError, CallResult, Change, Client, FamilyDescription, RowChanges, Thrown};
+use esker_thrift::{
+    CallError, CallResult, Change, Client, FamilyDescription, RowChanges, RowMutations, Thrown,
+};
 
+use crate::deletes::of_pattern;
 use crate::error::{Error, Result};
 use crate::statement::{Action, Column, Columns, Condition, Delete, DeleteTime, Qualifiers, Select};
 use crate::tables::{Cells, Tables};
@@ -43,14 +48,28 @@ struct Connection {
     host: String,
     port: u16,
     client: Client,
+    /// Whether the server is Esker's; `None`: the connection has not asked.
+    is_eskers: Option<bool>,
 }
 
 impl Connection {
     fn client(&mut self) -> CallResult<&mut Client> {
         if self.client.is_broken() {
             self.client = Client::connect(&self.host, self.port)?;
+            self.is_eskers = None;
         }
         Ok(&mut self.client)
+    }
+
+    fn is_eskers(&mut self) -> CallResult<bool> {
+        // A new connection has to ask again.
+        self.client()?;
+        if let Some(is_eskers) = self.is_eskers {
+            return Ok(is_eskers);
+        }
+        let is_eskers = self.client.esker_version()?.is_some();
+        self.is_eskers = Some(is_eskers);
+        Ok(is_eskers)
     }
 }
 
@@ -62,6 +81,14 @@ fn locked(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
 /// What the interface cannot do.
 fn cannot(what: &str) -> Error {
     Error::Impossible(format!("HBase's Thrift interface cannot {what}"))
+}
+
+/// What the server has thrown.
+fn thrown(error: &Error) -> Option<Thrown> {
+    match error {
+        Error::Remote(CallError::Thrown { kind, .. }) => Some(*kind),
+        _ => None,
+    }
 }
 
 /// `family:qualifier`.
@@ -76,7 +103,7 @@ impl Remote {
     /// `Remote` when no address of the host accepts the connection.
     pub fn connect(host: &str, port: u16) -> Result<Remote> {
         let client = Client::connect(host, port).map_err(CallError::from)?;
-        let connection = Connection { host: host.to_owned(), port, client };
+        let connection = Connection { host: host.to_owned(), port, client, is_eskers: None };
         Ok(Remote { connection: Arc::new(Mutex::new(connection)) })
     }
 
@@ -88,8 +115,27 @@ impl Remote {
         Request::of(select, &self.schema(table)?, table)
     }
 
+    /// Whether the server has Esker's own methods.
+    fn is_eskers(&self) -> Result<bool> {
+        Ok(locked(&self.connection).is_eskers()?)
+    }
+
+    /// Fails if the server has not got Esker's own methods, of which one does `what`.
+    fn need_eskers(&self, what: &str) -> Result<()> {
+        if self.is_eskers()? { Ok(()) } else { Err(cannot(what)) }
+    }
+
     fn call<T>(&self, call: impl FnOnce(&mut Client) -> CallResult<T>) -> Result<T> {
         Ok(call(locked(&self.connection).client()?)?)
+    }
+
+    /// A call of one of Esker's own methods about a table.
+    fn own<T>(&self, table: &str, call: impl FnOnce(&mut Client) -> CallResult<T>) -> Result<T> {
+        self.call(call).map_err(|error| match thrown(&error) {
+            Some(Thrown::NoTable) => esker_table::Error::NoTable(table.to_owned()).into(),
+            Some(Thrown::Exists) => esker_table::Error::TableExists(table.to_owned()).into(),
+            _ => error,
+        })
     }
 
     /// A call about a table. If it fails and there is no such table, the error says so.
@@ -110,6 +156,9 @@ impl Remote {
 
 impl Tables for Remote {
     fn namespaces(&self) -> Result<Vec<String>> {
+        if self.is_eskers()? {
+            return self.call(Client::namespaces);
+        }
         let mut namespaces = vec![DEFAULT_NAMESPACE.to_owned()];
         namespaces.extend(self.names()?.iter().filter_map(|name| Some(name.split_once(':')?.0.to_owned())));
         namespaces.sort_unstable();
@@ -117,12 +166,20 @@ impl Tables for Remote {
         Ok(namespaces)
     }
 
-    fn create_namespace(&self, _: &str) -> Result<()> {
-        Err(cannot("make namespaces"))
+    fn create_namespace(&self, name: &str) -> Result<()> {
+        self.need_eskers("make namespaces")?;
+        self.call(|client| client.create_namespace(name)).map_err(|error| match thrown(&error) {
+            Some(Thrown::NamespaceExists) => esker_table::Error::NamespaceExists(name.to_owned()).into(),
+            _ => error,
+        })
     }
 
-    fn drop_namespace(&self, _: &str) -> Result<()> {
-        Err(cannot("remove namespaces"))
+    fn drop_namespace(&self, name: &str) -> Result<()> {
+        self.need_eskers("remove namespaces")?;
+        self.call(|client| client.drop_namespace(name)).map_err(|error| match thrown(&error) {
+            Some(Thrown::NoNamespace) => esker_table::Error::NoNamespace(name.to_owned()).into(),
+            _ => error,
+        })
     }
 
     fn names(&self) -> Result<Vec<String>> {
@@ -134,6 +191,9 @@ impl Tables for Remote {
     }
 
     fn schema(&self, table: &str) -> Result<Schema> {
+        if self.is_eskers()? {
+            return Ok(Schema::from_xml(&self.own(table, |client| client.schema(table))?)?);
+        }
         let families = self.about(table, |client| client.families(table.as_bytes()))?;
         if families.is_empty() {
             // HBase describes a table that it does not have as one without families.
@@ -143,6 +203,10 @@ impl Tables for Remote {
     }
 
     fn create(&self, table: &str, schema: Schema) -> Result<()> {
+        if self.is_eskers()? {
+            let xml = schema.to_xml()?;
+            return self.own(table, |client| client.create_table_of(table, &xml));
+        }
         if schema.groups().len() > 1 {
             return Err(cannot("make access groups"));
         }
@@ -159,16 +223,25 @@ impl Tables for Remote {
         }
     }
 
-    fn alter(&self, _: &str, _: Schema) -> Result<()> {
-        Err(cannot("alter tables"))
+    fn alter(&self, table: &str, schema: Schema) -> Result<()> {
+        self.need_eskers("alter tables")?;
+        let xml = schema.to_xml()?;
+        self.own(table, |client| client.alter_table(table, &xml))
     }
 
-    fn rebuild_indexes(&self, _: &str) -> Result<()> {
-        Err(cannot("rebuild indexes"))
+    fn rebuild_indexes(&self, table: &str) -> Result<()> {
+        self.need_eskers("rebuild indexes")?;
+        self.own(table, |client| client.rebuild_indexes(table))
     }
 
-    fn rename(&self, _: &str, _: &str) -> Result<()> {
-        Err(cannot("rename tables"))
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.need_eskers("rename tables")?;
+        self.own(from, |client| client.rename_table(from, to)).map_err(|error| match error {
+            Error::Table(esker_table::Error::TableExists(_)) => {
+                esker_table::Error::TableExists(to.to_owned()).into()
+            }
+            error => error,
+        })
     }
 
     fn drop_table(&self, table: &str) -> Result<()> {
@@ -188,8 +261,12 @@ impl Tables for Remote {
         self.about(table, |client| client.major_compact(table.as_bytes()))
     }
 
-    /// One call for each timestamp; all cells of a call count at once on an Esker server, those of a row on HBase.
+    /// All cells count at once on an Esker server. On HBase it is one call for each timestamp, and the cells of a row count at once
+    /// for each call.
     fn insert(&self, table: &str, cells: &CellBatch) -> Result<()> {
+        if self.is_eskers()? {
+            return self.own(table, |client| client.put_cells(table, cells));
+        }
         let mut calls: BTreeMap<Option<i64>, Vec<RowChanges>> = BTreeMap::new();
         for PutCell { row, family, qualifier, timestamp, value } in cells.iter() {
             let rows = calls.entry(timestamp).or_default();
@@ -207,6 +284,11 @@ impl Tables for Remote {
     }
 
     fn delete(&self, table: &str, delete: &Delete) -> Result<()> {
+        if self.is_eskers()? {
+            let mutations = changes::of_delete(&delete.columns, delete.time)?;
+            let rows = [RowMutations { row: delete.row.clone(), mutations }];
+            return self.own(table, |client| client.change_rows(table, &rows));
+        }
         let timestamp = match delete.time {
             DeleteTime::Now => None,
             DeleteTime::UpTo(timestamp) => Some(timestamp),
@@ -231,6 +313,11 @@ impl Tables for Remote {
     }
 
     fn check(&self, table: &str, row: &[u8], conditions: &[Condition], then: Vec<Action>) -> Result<bool> {
+        if self.is_eskers()? {
+            let asked: Vec<_> = conditions.iter().map(changes::of_condition).collect();
+            let row = RowMutations { row: row.to_vec(), mutations: changes::of_actions(then)? };
+            return self.own(table, |client| client.check_and_change(table, &asked, &row));
+        }
         let (column, expected) = match conditions {
             [Condition::Absent(column)] => (column, None),
             [Condition::Value { column, comparison: Comparison::Equal, value }] => (column, Some(&value[..])),
@@ -301,11 +388,7 @@ fn deletion(columns: &Columns) -> Result<Change> {
     let column = match &columns.qualifiers {
         Qualifiers::All => columns.family.clone().into_bytes(),
         Qualifiers::Exactly(qualifier) => [columns.family.as_bytes(), b":", qualifier].concat(),
-        Qualifiers::Prefix(_) | Qualifiers::Regexp(_) => {
-            return Err(Error::Impossible(format!(
-                "DELETE {columns}: a delete names families and columns, not patterns of columns"
-            )));
-        }
+        Qualifiers::Prefix(_) | Qualifiers::Regexp(_) => return Err(of_pattern(columns)),
     };
     Ok(Change { column, value: None })
 }

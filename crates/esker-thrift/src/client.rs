@@ -1,4 +1,5 @@
-//! A client of HBase's first Thrift interface: of an Esker server, or of the gateway of an HBase cluster.
+//! A client of HBase's first Thrift interface: of an Esker server, or of the gateway of an HBase cluster. Of an Esker server's [own]
+//! methods too.
 //!
 //! It speaks the binary protocol without frames, as both understand. A reply takes memory as its bytes arrive, up to
 //! [`REPLY_LEN_MAX`]. A connection on which something else than the awaited reply arrives is of no use any more.
@@ -8,12 +9,16 @@ use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use crate::connection::UNKNOWN_METHOD;
+pub use crate::fail::Thrown;
 use crate::wire::{Fault, Kind, Measure, Protocol, Purpose, Sink, Source};
 
 mod link;
+mod own;
 mod rows;
 
 use link::Link;
+pub use own::{Asked, Condition, Mutation, RowMutations};
 use rows::Rows;
 
 /// The longest reply.
@@ -33,27 +38,13 @@ pub enum CallError {
     Io(io::Error),
     /// What has arrived is no reply to the call.
     Broken(String),
-    /// What the server throws: an `IOError`, an `IllegalArgument`, an `AlreadyExists`, or something undeclared.
+    /// What the server throws: an `IOError`, an `IllegalArgument`, an `AlreadyExists`, an `EskerError`, or something undeclared.
     Thrown {
         /// Which one.
         kind: Thrown,
         /// What it says.
         message: String,
     },
-}
-
-/// What a server throws.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Thrown {
-    /// `IOError`
-    Io,
-    /// `IllegalArgument`
-    Argument,
-    /// `AlreadyExists`
-    Exists,
-    /// An error that the method does not declare.
-    Other,
 }
 
 impl fmt::Display for CallError {
@@ -540,15 +531,16 @@ fn answer<T>(
     let mut source = Source::new(Protocol::Binary, reply);
     let head = source.head()?;
     if head.purpose == Purpose::Exception {
-        let message = message(&mut source)?;
-        return Err(CallError::Thrown { kind: Thrown::Other, message });
+        let Exception { message, number } = exception(&mut source)?;
+        let kind = if number == Some(UNKNOWN_METHOD) { Thrown::UnknownMethod } else { Thrown::Other };
+        return Err(CallError::Thrown { kind, message });
     }
     if head.purpose != Purpose::Answer || head.name != name.as_bytes() || head.sequence != sequence {
         return Err(CallError::Broken(format!("expected an answer to {name}, found another message")));
     }
     let (mut result, mut last) = (None, 0);
     while let Some(field) = source.field(&mut last)? {
-        let kind = match (field.id, field.kind) {
+        let declared = match (field.id, field.kind) {
             (0, _) => {
                 result = Some(read(&mut source)?);
                 continue;
@@ -561,22 +553,30 @@ fn answer<T>(
                 continue;
             }
         };
-        let message = message(&mut source)?;
+        let Exception { message, number } = exception(&mut source)?;
+        // An `EskerError` has its kind there; HBase's exceptions have no number.
+        let kind = number.map_or(declared, Thrown::of_kind);
         return Err(CallError::Thrown { kind, message });
     }
     Ok(result)
 }
 
-/// The message of an exception.
-fn message(source: &mut Source<'_>) -> Result<String, Fault> {
-    let (mut message, mut last) = (String::new(), 0);
+/// An exception: its message, and the number that some have.
+struct Exception {
+    message: String,
+    number: Option<i32>,
+}
+
+fn exception(source: &mut Source<'_>) -> Result<Exception, Fault> {
+    let (mut exception, mut last) = (Exception { message: String::new(), number: None }, 0);
     while let Some(field) = source.field(&mut last)? {
         match (field.id, field.kind) {
-            (1, Kind::Bytes) => message = String::from_utf8_lossy(source.bytes()?).into_owned(),
+            (1, Kind::Bytes) => exception.message = String::from_utf8_lossy(source.bytes()?).into_owned(),
+            (2, Kind::I32) => exception.number = Some(source.i32()?),
             (_, kind) => source.skip(kind)?,
         }
     }
-    Ok(message)
+    Ok(exception)
 }
 
 /// Writes a field of bytes.

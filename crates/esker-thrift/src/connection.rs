@@ -12,9 +12,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::fail::{Fail, shown};
+use crate::fail::{Thrown, shown};
 use crate::gateway::Gateway;
-use crate::idl::Call;
+use crate::idl::Request;
 use crate::stream::Stream;
 use crate::wire::{Fault, Head, Kind, Measure, Protocol, Purpose, Sink, Source};
 
@@ -31,7 +31,7 @@ const REPLY_KEPT: usize = 64 << 10;
 const DRAIN: Duration = Duration::from_millis(500);
 
 /// Numbers of `TApplicationException`.
-const UNKNOWN_METHOD: i32 = 1;
+pub(crate) const UNKNOWN_METHOD: i32 = 1;
 const WRONG_TYPE: i32 = 2;
 const INTERNAL: i32 = 6;
 const PROTOCOL: i32 = 7;
@@ -374,34 +374,42 @@ fn reply(
         return Ok(true);
     }
     let name = std::str::from_utf8(head.name).unwrap_or_default();
-    let Some(call) = Call::decode(name, &mut source)? else {
+    let Some(request) = Request::decode(name, &mut source)? else {
         let message = format!("there is no method {}", shown(head.name));
         fault(sink, &head, UNKNOWN_METHOD, &message);
         return Ok(wants_answer);
     };
-    let throws = call.throws();
+    let throws = request.throws();
+    let is_own = matches!(request, Request::Own(_));
     let start = sink.out.len();
     sink.head(head.name, head.sequence, false);
     let result = sink.out.len();
     gateway.figures.calls.fetch_add(1, Ordering::Relaxed);
-    match gateway.answer(call, sink) {
+    let answered = match request {
+        Request::Hbase(call) => gateway.answer(call, sink),
+        Request::Own(call) => gateway.answer_own(call, sink),
+    };
+    match answered {
         Ok(()) => sink.stop(),
         Err(fail) => {
             gateway.figures.failed_calls.fetch_add(1, Ordering::Relaxed);
-            if matches!(fail, Fail::Denied(_)) {
+            if fail.kind == Thrown::Denied {
                 gateway.figures.denied_calls.fetch_add(1, Ordering::Relaxed);
             }
-            let (id, message) = fail.thrown(throws);
             if throws == 0 {
                 sink.out.truncate(start);
-                fault(sink, &head, INTERNAL, &message);
+                fault(sink, &head, INTERNAL, &fail.message);
                 return Ok(wants_answer);
             }
+            let id = if is_own { 1 } else { fail.field(throws) };
             sink.out.truncate(result);
             sink.field(0, id, Kind::Struct);
             sink.field(0, 1, Kind::Bytes);
-            sink.bytes(message.as_bytes());
-            if id == 1 {
+            sink.bytes(fail.message.as_bytes());
+            if is_own {
+                sink.field(1, 2, Kind::I32);
+                sink.i32(fail.kind.kind());
+            } else if id == 1 {
                 sink.field_bool(1, 2, false);
             }
             sink.stop();

@@ -14,40 +14,117 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     if more == 0 { format!("\"{first}\"") } else { format!("\"{first}\" and {more} bytes more") }
 }
 
-/// An exception of HBase's interface.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Fail {
+/// The longest message: one about a schema may show what the client has sent.
+const MESSAGE_MAX: usize = 1000;
+
+fn cut(mut message: String) -> String {
+    if message.len() > MESSAGE_MAX {
+        message.truncate(message.floor_char_boundary(MESSAGE_MAX));
+        message.push_str("...");
+    }
+    message
+}
+
+/// What a server throws.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Thrown {
     /// `IOError`: the call is all right, but cannot be done.
-    Io(String),
+    Io,
     /// `IllegalArgument`: what was given cannot be.
-    Argument(String),
-    /// `AlreadyExists`.
-    Exists(String),
-    /// `IOError`: the client may not do this.
-    Denied(String),
+    Argument,
+    /// `AlreadyExists`: there is a table with this name.
+    Exists,
+    /// The client may not do this. This and the next ones are told apart by Esker's own methods only.
+    Denied,
+    /// There is no such table.
+    NoTable,
+    /// The table has no such column family.
+    NoFamily,
+    /// There is no such namespace.
+    NoNamespace,
+    /// There is a namespace with this name.
+    NamespaceExists,
+    /// The namespace still has tables.
+    NamespaceInUse,
+    /// The table is disabled.
+    Disabled,
+    /// The schema was changed since it was read.
+    SchemaChanged,
+    /// The server does not have the method.
+    UnknownMethod,
+    /// Another error that the method does not declare.
+    Other,
+}
+
+/// The numbers of `ErrorKind` in `Esker.thrift`.
+const KINDS: [(i32, Thrown); 11] = [
+    (1, Thrown::Io),
+    (2, Thrown::Argument),
+    (3, Thrown::Denied),
+    (4, Thrown::NoTable),
+    (5, Thrown::Exists),
+    (6, Thrown::NoFamily),
+    (7, Thrown::NoNamespace),
+    (8, Thrown::NamespaceExists),
+    (9, Thrown::NamespaceInUse),
+    (10, Thrown::Disabled),
+    (11, Thrown::SchemaChanged),
+];
+
+impl Thrown {
+    /// The kind of an `EskerError`. One that a later version may have is [`Thrown::Io`].
+    pub(crate) fn of_kind(number: i32) -> Thrown {
+        KINDS.iter().find(|(known, _)| *known == number).map_or(Thrown::Io, |(_, kind)| *kind)
+    }
+
+    /// The number of the kind in an `EskerError`.
+    pub(crate) fn kind(self) -> i32 {
+        KINDS.iter().find(|(_, known)| *known == self).map_or(1, |(number, _)| *number)
+    }
+}
+
+/// Why a call fails.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Fail {
+    pub(crate) kind: Thrown,
+    pub(crate) message: String,
 }
 
 impl From<Error> for Fail {
     fn from(error: Error) -> Fail {
-        let message = error.to_string();
-        match error {
-            Error::TableExists(_) => Fail::Exists(message),
-            Error::Invalid(_) | Error::Schema { .. } => Fail::Argument(message),
-            _ => Fail::Io(message),
-        }
+        let kind = match error {
+            Error::TableExists(_) => Thrown::Exists,
+            Error::Invalid(_) | Error::Schema { .. } => Thrown::Argument,
+            Error::NoTable(_) => Thrown::NoTable,
+            Error::NoFamily { .. } => Thrown::NoFamily,
+            Error::NoNamespace(_) => Thrown::NoNamespace,
+            Error::NamespaceExists(_) => Thrown::NamespaceExists,
+            Error::NamespaceInUse(_) => Thrown::NamespaceInUse,
+            Error::Disabled(_) => Thrown::Disabled,
+            Error::SchemaChanged { .. } => Thrown::SchemaChanged,
+            _ => Thrown::Io,
+        };
+        Fail { kind, message: cut(error.to_string()) }
     }
 }
 
 impl Fail {
-    /// The number of the exception's field in the result of a method that declares the first `throws` exceptions, and the
-    /// message. What a method does not declare is an `IOError`.
-    pub(crate) fn thrown(self, throws: u8) -> (i16, String) {
-        match self {
-            Fail::Argument(message) if throws >= 2 => (2, message),
-            Fail::Exists(message) if throws >= 3 => (3, message),
-            Fail::Io(message) | Fail::Argument(message) | Fail::Exists(message) | Fail::Denied(message) => {
-                (1, message)
-            }
+    pub(crate) fn io(message: impl Into<String>) -> Fail {
+        Fail { kind: Thrown::Io, message: message.into() }
+    }
+
+    pub(crate) fn argument(message: impl Into<String>) -> Fail {
+        Fail { kind: Thrown::Argument, message: message.into() }
+    }
+
+    /// The number of the exception's field in the result of a method of HBase's that declares the first `throws` exceptions: `IOError`,
+    /// `IllegalArgument`, `AlreadyExists`. What a method does not declare is an `IOError`.
+    pub(crate) fn field(&self, throws: u8) -> i16 {
+        match self.kind {
+            Thrown::Argument if throws >= 2 => 2,
+            Thrown::Exists if throws >= 3 => 3,
+            _ => 1,
         }
     }
 }

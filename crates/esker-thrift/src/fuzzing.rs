@@ -1,6 +1,6 @@
 //! What `fuzz/` can call, only with `--cfg fuzzing`. Not part of the interface.
 
-use crate::idl::Call;
+use crate::idl::Request;
 use crate::wire::{Fault, Measure, Protocol, Source};
 
 /// Reads a message. The first byte says in what parts it comes.
@@ -21,7 +21,7 @@ pub fn message(data: &[u8]) {
         if let Ok(head) = source.head()
             && let Ok(name) = std::str::from_utf8(head.name)
         {
-            let _ = Call::decode(name, &mut source);
+            let _ = Request::decode(name, &mut source);
         }
     }
 }

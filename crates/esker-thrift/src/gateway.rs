@@ -3,6 +3,8 @@
 //! Timestamps bound reads exclusively and deletes inclusively; the greatest one, which HBase's clients send for "now", bounds
 //! nothing. `docs/thrift.md` lists where answers differ from HBase's.
 
+mod own;
+
 use std::time::Duration;
 
 use esker_table::{
@@ -10,7 +12,7 @@ use esker_table::{
 };
 
 use crate::access::{Access, Action};
-use crate::fail::{Fail, Outcome, shown};
+use crate::fail::{Fail, Outcome, Thrown, shown};
 use crate::idl::{Append, BatchMutation, Call, ColumnDescriptor, Increment, Mutation, Scan};
 use crate::rows::{Rows, write_cells};
 use crate::scanners::{ReplyLimits, Scanners, no_scanner};
@@ -51,7 +53,7 @@ struct Span<'c> {
 
 fn text(what: &str, bytes: &[u8]) -> Outcome<String> {
     let text = std::str::from_utf8(bytes).map(str::to_owned);
-    text.map_err(|_| Fail::Argument(format!("{what} {} is not UTF-8", shown(bytes))))
+    text.map_err(|_| Fail::argument(format!("{what} {} is not UTF-8", shown(bytes))))
 }
 
 /// A family, and a qualifier if there is a colon. What stands behind a colon may be empty.
@@ -65,7 +67,7 @@ fn parse_column(column: &[u8]) -> Outcome<(String, Option<&[u8]>)> {
 fn whole_column(column: &[u8]) -> Outcome<(String, &[u8])> {
     match parse_column(column)? {
         (family, Some(qualifier)) => Ok((family, qualifier)),
-        (family, None) => Err(Fail::Argument(format!(
+        (family, None) => Err(Fail::argument(format!(
             "the column {family:?} has no qualifier: expected \"{family}:\" and a qualifier, which may be empty"
         ))),
     }
@@ -74,7 +76,7 @@ fn whole_column(column: &[u8]) -> Outcome<(String, &[u8])> {
 fn check_row(row: &[u8]) -> Outcome<&[u8]> {
     if row.is_empty() || row.len() > ROW_LEN_MAX {
         let len = row.len();
-        return Err(Fail::Argument(format!("a row has 1 to {ROW_LEN_MAX} bytes; this one has {len}")));
+        return Err(Fail::argument(format!("a row has 1 to {ROW_LEN_MAX} bytes; this one has {len}")));
     }
     Ok(row)
 }
@@ -82,7 +84,7 @@ fn check_row(row: &[u8]) -> Outcome<&[u8]> {
 /// What a read of `columns` before `timestamp` reads. No columns are all.
 fn read_of(columns: Option<&[&[u8]]>, timestamp: i64) -> Outcome<Read> {
     if timestamp < 0 {
-        return Err(Fail::Argument(format!("a timestamp is not negative; this one is {timestamp}")));
+        return Err(Fail::argument(format!("a timestamp is not negative; this one is {timestamp}")));
     }
     let mut read = Read::all().time(0..timestamp);
     for column in columns.unwrap_or_default() {
@@ -144,19 +146,19 @@ fn family_of(descriptor: &ColumnDescriptor<'_>) -> Outcome<Family> {
     let compression = upper(descriptor.compression);
     let known = ["NONE", "GZ", "LZO", "LZ4", "SNAPPY", "BZIP2", "ZSTD", "LZMA", "BROTLI"];
     if !known.contains(&compression.as_str()) {
-        return Err(Fail::Argument(format!("there is no compression {compression:?}")));
+        return Err(Fail::argument(format!("there is no compression {compression:?}")));
     }
     let bloom = upper(descriptor.bloom_filter);
     if !["NONE", "ROW", "ROWCOL", "ROWPREFIX_FIXED_LENGTH"].contains(&bloom.as_str()) {
-        return Err(Fail::Argument(format!("there is no type {bloom:?} of Bloom filters")));
+        return Err(Fail::argument(format!("there is no type {bloom:?} of Bloom filters")));
     }
     let (name, _) = parse_column(descriptor.name)?;
     if name.is_empty() {
-        return Err(Fail::Argument("column name is empty".to_owned()));
+        return Err(Fail::argument("column name is empty"));
     }
     let versions = u32::try_from(descriptor.max_versions).ok().filter(|versions| *versions > 0);
     let versions = versions.ok_or_else(|| {
-        Fail::Argument(format!(
+        Fail::argument(format!(
             "a family keeps 1 to {} versions; {name:?} is to keep {}",
             i32::MAX,
             descriptor.max_versions
@@ -176,7 +178,9 @@ impl Gateway<'_> {
     /// Refuses what the client may not do with a table, whether there is one or not.
     fn check(&self, action: Action, table: &str) -> Outcome<()> {
         let Some(access) = self.access else { return Ok(()) };
-        access.check(self.certificate.as_deref(), action, table).map_err(Fail::Denied)
+        access
+            .check(self.certificate.as_deref(), action, table)
+            .map_err(|message| Fail { kind: Thrown::Denied, message })
     }
 
     fn may_read(&self, table: &str) -> bool {
@@ -186,7 +190,10 @@ impl Gateway<'_> {
     /// A table for which the client may do that. Rights are to its one name, not to what the client calls it.
     fn table(&self, action: Action, name: &[u8]) -> Outcome<Table> {
         let Ok(name) = std::str::from_utf8(name) else {
-            return Err(Fail::Io(format!("there is no table {}", shown(name))));
+            return Err(Fail {
+                kind: Thrown::NoTable,
+                message: format!("there is no table {}", shown(name)),
+            });
         };
         let name = Tables::full_name(name)?;
         self.check(action, &name)?;
@@ -247,7 +254,7 @@ impl Gateway<'_> {
                 let table = self.table(Action::Admin, table)?;
                 if table.is_enabled() {
                     let name = table.name();
-                    return Err(Fail::Io(format!("the table {name:?} is enabled: disable it first")));
+                    return Err(Fail::io(format!("the table {name:?} is enabled: disable it first")));
                 }
                 Ok(self.tables.drop_table(&table.name())?)
             }
@@ -341,7 +348,7 @@ impl Gateway<'_> {
             Call::ScannerGet { id } => self.next_rows(id, 1, sink),
             Call::ScannerGetList { id, rows } => {
                 let rows = u32::try_from(rows)
-                    .map_err(|_| Fail::Argument(format!("{rows} rows are asked for, which is negative")))?;
+                    .map_err(|_| Fail::argument(format!("{rows} rows are asked for, which is negative")))?;
                 self.next_rows(id, rows, sink)
             }
             Call::ScannerClose { id } => {
@@ -361,9 +368,7 @@ impl Gateway<'_> {
                 sink.bytes(b"esker");
                 Ok(())
             }
-            Call::Grant {} | Call::Revoke {} => {
-                Err(Fail::Io("rights are not given by this interface".to_owned()))
-            }
+            Call::Grant {} | Call::Revoke {} => Err(Fail::io("rights are not given by this interface")),
         }
     }
 
@@ -371,8 +376,8 @@ impl Gateway<'_> {
         let table = self.table(Action::Admin, table)?;
         let name = table.name();
         match (table.is_enabled(), is_enabled) {
-            (true, true) => Err(Fail::Io(format!("the table {name:?} is enabled"))),
-            (false, false) => Err(Fail::Io(format!("the table {name:?} is disabled"))),
+            (true, true) => Err(Fail::io(format!("the table {name:?} is enabled"))),
+            (false, false) => Err(Fail::io(format!("the table {name:?} is disabled"))),
             (_, true) => Ok(self.tables.enable(&name)?),
             (_, false) => Ok(self.tables.disable(&name)?),
         }
@@ -452,10 +457,10 @@ impl Gateway<'_> {
         let name = Tables::full_name(&text("the table's name", table)?)?;
         self.check(Action::Admin, &name)?;
         if self.tables.table(&name).is_ok() {
-            return Err(Fail::Exists("table name already in use".to_owned()));
+            return Err(Fail { kind: Thrown::Exists, message: "table name already in use".to_owned() });
         }
         if descriptors.is_empty() {
-            return Err(Fail::Io("a table has at least one column family".to_owned()));
+            return Err(Fail::io("a table has at least one column family"));
         }
         let families: Vec<Family> = descriptors.iter().map(family_of).collect::<Outcome<_>>()?;
         self.tables.create(&name, Schema::new().group(GROUP, families))?;
@@ -472,7 +477,7 @@ impl Gateway<'_> {
         sink: &mut Sink,
     ) -> Outcome<()> {
         let versions = u32::try_from(versions).ok().filter(|versions| *versions > 0);
-        let versions = versions.ok_or_else(|| Fail::Io("maxVersions must be positive".to_owned()))?;
+        let versions = versions.ok_or_else(|| Fail::io("maxVersions must be positive"))?;
         let read = read_of(Some(&[column]), timestamp)?.versions(versions);
         let scan = self.scan_row(&self.table(Action::Read, table)?, row, &read)?;
         sink.field(0, 0, Kind::List);
@@ -545,7 +550,7 @@ impl Gateway<'_> {
     fn append(&self, append: &Append<'_>, sink: &mut Sink) -> Outcome<()> {
         if append.columns.len() != append.values.len() {
             let (columns, values) = (append.columns.len(), append.values.len());
-            return Err(Fail::Argument(format!("there are {columns} columns and {values} values to append")));
+            return Err(Fail::argument(format!("there are {columns} columns and {values} values to append")));
         }
         let mut row = RowMutation::new(append.row);
         for (column, value) in append.columns.iter().zip(&append.values) {
@@ -590,7 +595,7 @@ impl Gateway<'_> {
 
     fn lease(&mut self, table: &Table, rows: Rows, sink: &mut Sink) -> Outcome<()> {
         let id = self.scanners.add(table.clone(), rows).ok_or_else(|| {
-            Fail::Io("the connection has too many open scanners: close those that are read".to_owned())
+            Fail::io("the connection has too many open scanners: close those that are read")
         })?;
         sink.field(0, 0, Kind::I32);
         sink.i32(id);
@@ -613,5 +618,5 @@ impl Gateway<'_> {
 }
 
 fn given<T>(argument: Option<T>) -> Outcome<T> {
-    argument.ok_or_else(|| Fail::Argument("the call lacks its argument".to_owned()))
+    argument.ok_or_else(|| Fail::argument("the call lacks its argument"))
 }

@@ -1,4 +1,4 @@
-//! HBase's interface: its structures and calls, as far as clients send them, with the numbers of their fields.
+//! HBase's interface, and Esker's [own]: structures and calls, as far as clients send them, with the numbers of their fields.
 //!
 //! Fields that are not listed, or have another type, are passed over: a call says nothing about attributes of operations,
 //! since no such attribute changes what a call does here.
@@ -168,11 +168,11 @@ record! {
     }
 }
 
-/// A call: `name, variant, how many of its exceptions are declared, arguments`. The exceptions are IOError, IllegalArgument and
+/// Calls: `name, variant, how many of its exceptions are declared, arguments`. HBase's exceptions are IOError, IllegalArgument and
 /// AlreadyExists, in this order.
 macro_rules! calls {
-    ($($wire:literal $name:ident throws $throws:literal { $($id:literal $field:ident: $type:ty = $default:expr,)* })*) => {
-        /// A call of a client.
+    ($(#[$doc:meta])* $($wire:literal $name:ident throws $throws:literal { $($id:literal $field:ident: $type:ty = $default:expr,)* })*) => {
+        $(#[$doc])*
         #[derive(Debug, Clone, PartialEq)]
         pub(crate) enum Call<'a> {
             $($name { $($field: $type,)* },)*
@@ -208,6 +208,7 @@ macro_rules! calls {
 }
 
 calls! {
+    /// A call of a method of HBase's interface.
     "enableTable" EnableTable throws 1 { 1 table: &'a [u8] = b"", }
     "disableTable" DisableTable throws 1 { 1 table: &'a [u8] = b"", }
     "isTableEnabled" IsTableEnabled throws 1 { 1 table: &'a [u8] = b"", }
@@ -356,6 +357,35 @@ calls! {
     "getClusterId" GetClusterId throws 0 {}
     "grant" Grant throws 1 {}
     "revoke" Revoke throws 1 {}
+}
+
+// Behind the macros, which it uses.
+pub(crate) mod own;
+
+/// A call of a client.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Request<'a> {
+    Hbase(Call<'a>),
+    /// Of a method of Esker's own.
+    Own(own::Call<'a>),
+}
+
+impl<'a> Request<'a> {
+    /// The call of the method `name` with the arguments that follow in `source`. `None`: there is no such method.
+    pub(crate) fn decode(name: &str, source: &mut Source<'a>) -> Result<Option<Request<'a>>, Fault> {
+        Ok(match Call::decode(name, source)? {
+            Some(call) => Some(Request::Hbase(call)),
+            None => own::Call::decode(name, source)?.map(Request::Own),
+        })
+    }
+
+    /// How many exceptions the method declares.
+    pub(crate) fn throws(&self) -> u8 {
+        match self {
+            Request::Hbase(call) => call.throws(),
+            Request::Own(call) => call.throws(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Serves tables to clients of HBase's first Thrift interface: happybase, Hue, and whatever is generated from `Hbase.thrift`.
-//! [`Client`] is one, of this server or of HBase's.
+//! [`Client`] is one, of this server or of HBase's. `Esker.thrift` has methods for what HBase's interface cannot do.
 //!
 //! ```text
 //! bytes --> message --> Call --> tables --> rows, cells --> bytes
@@ -25,7 +25,7 @@ mod wire;
 
 pub use access::{Access, Action, Certificates};
 pub use client::{
-    CallError, CallResult, CellRef, Change, Client, FamilyDescription, REPLY_LEN_MAX, RowCell, RowCells,
-    RowChanges, ScanRequest, Thrown,
+    Asked, CallError, CallResult, CellRef, Change, Client, Condition, FamilyDescription, Mutation,
+    REPLY_LEN_MAX, RowCell, RowCells, RowChanges, RowMutations, ScanRequest, Thrown,
 };
 pub use server::{Config, Error, Figures, Server, Stopper};

@@ -23,7 +23,7 @@ fn write_cell(scan: &Scan, sink: &mut Sink, limits: ReplyLimits) -> Outcome<()> 
     let Some(value) = scan.value() else { return Ok(()) };
     let ReplyLimits { len_max, others, .. } = limits;
     if value.len() > (len_max + others).saturating_sub(sink.len()) as u64 {
-        return Err(Fail::Io(format!(
+        return Err(Fail::io(format!(
             "the result has more than {len_max} bytes: ask for fewer rows or columns, or give a scan a batch size"
         )));
     }

@@ -265,7 +265,7 @@ impl Ahead {
 }
 
 pub(crate) fn no_scanner(id: i32) -> Fail {
-    Fail::Argument(format!(
+    Fail::argument(format!(
         "scanner ID is invalid: {id} was closed, belongs to another connection, or was not asked for too long"
     ))
 }

@@ -1,14 +1,81 @@
 //! A server with tables, and statements on it.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
 use esker_ql::{Answer, Error, Remote, Session, statements};
 use esker_thrift::{Config, Server};
 
+/// The address of a real HBase.
+fn hbase() -> Option<(String, u16)> {
+    let address = std::env::var("ESKER_HBASE_THRIFT").ok()?;
+    let (host, port) = address.rsplit_once(':').unwrap();
+    Some((host.to_owned(), port.parse().unwrap()))
+}
+
 /// Calls `act` with the tables of a server: that of `ESKER_HBASE_THRIFT` (`host:port`), or an Esker server that ends with it.
 pub(crate) fn with_server(act: impl FnOnce(Remote)) {
-    if let Ok(address) = std::env::var("ESKER_HBASE_THRIFT") {
-        let (host, port) = address.rsplit_once(':').unwrap();
-        return act(Remote::connect(host, port.parse().unwrap()).unwrap());
+    match hbase() {
+        Some((host, port)) => act(Remote::connect(&host, port).unwrap()),
+        None => with_esker(act),
     }
+}
+
+/// Calls `act` with the tables of an Esker server, which ends with it.
+pub(crate) fn with_esker(act: impl FnOnce(Remote)) {
+    with_server_at(|address| act(Remote::connect("127.0.0.1", address.port()).unwrap()));
+}
+
+/// Calls `act` with the tables of a server that has HBase's methods alone: that of `ESKER_HBASE_THRIFT`, or an Esker server behind a
+/// relay that knows no others.
+pub(crate) fn with_hbase(act: impl FnOnce(Remote)) {
+    if let Some((host, port)) = hbase() {
+        return act(Remote::connect(&host, port).unwrap());
+    }
+    with_server_at(|address| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // Each thread ends with its connection; the last one that is accepted says that there are no more.
+        let relaying = std::thread::Builder::new().spawn(move || {
+            for client in listener.incoming().map(Result::unwrap) {
+                if client.peek(&mut [0]).is_ok_and(|bytes| bytes == 0) {
+                    return;
+                }
+                let server = TcpStream::connect(address).unwrap();
+                std::thread::Builder::new().spawn(move || relay(client, server)).unwrap();
+            }
+        });
+        act(Remote::connect("127.0.0.1", port).unwrap());
+        drop(TcpStream::connect(("127.0.0.1", port)).unwrap());
+        relaying.unwrap().join().unwrap();
+    });
+}
+
+/// Relays calls in the binary protocol, and answers those of Esker's own methods as a server that does not have them. The client
+/// waits for each answer, so a call begins with what is read.
+fn relay(mut client: TcpStream, mut server: TcpStream) {
+    let (mut answers, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+    std::thread::Builder::new().spawn(move || std::io::copy(&mut answers, &mut to_client)).unwrap();
+    let mut bytes = vec![0; 1 << 16];
+    while let Ok(len @ 1..) = client.read(&mut bytes) {
+        let call = &bytes[..len];
+        let is_own = call.starts_with(&[0x80, 1, 0, 1])
+            && call.get(8..).is_some_and(|name| name.starts_with(b"esker"));
+        if !is_own {
+            server.write_all(call).unwrap();
+            continue;
+        }
+        let head = 12 + u32::from_be_bytes(call[4..8].try_into().unwrap()) as usize;
+        let mut answer = call[..head].to_vec();
+        answer[3] = 3;
+        answer.extend(b"\x0b\0\x01\0\0\0\x13Invalid method name\x08\0\x02\0\0\0\x01\0");
+        client.write_all(&answer).unwrap();
+    }
+    drop(server.shutdown(std::net::Shutdown::Both));
+}
+
+/// Calls `act` with the address of an Esker server, which ends with it.
+fn with_server_at(act: impl FnOnce(SocketAddr)) {
     let tables = esker_table::Tables::open_in_memory(esker::Options::default()).unwrap();
     let listen = "127.0.0.1:0".parse().unwrap();
     let server = Server::bind(tables, Config { listen, ..Config::default() }).unwrap();
@@ -23,7 +90,7 @@ pub(crate) fn with_server(act: impl FnOnce(Remote)) {
             }
         }
         let end = End(stopper);
-        act(Remote::connect("127.0.0.1", address.port()).unwrap());
+        act(address);
         drop(end);
         running.join().unwrap().unwrap();
     });
@@ -50,8 +117,8 @@ fn cells(session: &mut Session, text: &str) -> String {
 }
 
 #[test]
-fn statements_run_on_a_server() {
-    with_server(|remote| {
+fn statements_run_by_hbases_interface_alone() {
+    with_hbase(|remote| {
         let session = &mut Session::new(remote);
         run(session, "DROP TABLE IF EXISTS u; CREATE TABLE u (a MAX_VERSIONS 1, b TTL 2 DAYS)").unwrap();
         fails(session, "CREATE TABLE u (a)", "there is a table \"u\" already");
@@ -128,5 +195,110 @@ fn statements_run_on_a_server() {
             fails(session, text, message);
         }
         run(session, "COMPACT TABLE u; DROP TABLE u").unwrap();
+    });
+}
+
+/// Runs a statement that answers with a text.
+fn text(session: &mut Session, statement: &str) -> String {
+    match run(session, statement).unwrap().pop() {
+        Some(Answer::Text(text) | Answer::WriteSchema { text, .. }) => text,
+        other => panic!("{statement}: {other:?}"),
+    }
+}
+
+/// Runs a statement that reads a schema from a file, with this text in it.
+fn read_schema(session: &mut Session, statement: &str, text: &str) -> Result<(), Error> {
+    match run(session, statement).unwrap().pop() {
+        Some(Answer::ReadSchema { change, .. }) => session.change_schema(&change, text).map(drop),
+        other => panic!("{statement}: {other:?}"),
+    }
+}
+
+/// A whole schema goes from a table into a file, and from there to other tables and back.
+#[test]
+fn an_esker_server_tells_whole_schemas_and_takes_them() {
+    with_esker(|remote| {
+        let session = &mut Session::new(remote.clone());
+        let items = "a MAX_VERSIONS 1 TTL 1 MILLISECONDS, n COUNTER, ACCESS GROUP g (b MAX_VERSIONS ALL), INDEX a, QUALIFIER INDEX b";
+        run(session, &format!("CREATE NAMESPACE s; CREATE TABLE s:t ({items})")).unwrap();
+        let created = "CREATE TABLE s:t (a MAX_VERSIONS 1 TTL 1 MILLISECONDS, n MAX_VERSIONS 3 COUNTER, \
+             ACCESS GROUP g (b MAX_VERSIONS ALL), INDEX a, QUALIFIER INDEX b);\n";
+        assert_eq!(text(session, "SHOW CREATE TABLE s:t"), created);
+        run(session, "CREATE TABLE s:other LIKE s:t").unwrap();
+        assert_eq!(text(session, "SHOW CREATE TABLE s:other"), created.replace("s:t", "s:other"));
+        let file = text(session, "DESCRIBE TABLE s:t INTO FILE 'f'");
+        read_schema(session, "CREATE TABLE u FROM FILE 'f'", &file).unwrap();
+        assert_eq!(text(session, "DESCRIBE TABLE u"), file);
+
+        // With its numbers, a schema goes back to its table alone, once.
+        let numbered = text(session, "DESCRIBE TABLE WITH IDS s:t INTO FILE 'f'");
+        let renamed = numbered.replace("name=\"b\"", "name=\"c\"");
+        assert!(renamed != numbered && numbered.contains(" version=\"1\""), "{numbered}");
+        let refused = read_schema(session, "ALTER TABLE u FROM FILE 'f'", &renamed).unwrap_err();
+        assert!(refused.to_string().contains("another table"), "{refused}");
+        run(session, "INSERT INTO s:t VALUES (7, 'r', b:q, 'v')").unwrap();
+        read_schema(session, "ALTER TABLE s:t FROM FILE 'f'", &renamed).unwrap();
+        assert_eq!(cells(session, "SELECT c FROM s:t MAX_VERSIONS 1"), "r c:q v;");
+        let late = read_schema(session, "ALTER TABLE s:t FROM FILE 'f'", &renamed).unwrap_err();
+        assert!(
+            late.to_string().contains("the schema was changed meanwhile: its version is 2, not 1"),
+            "{late}"
+        );
+        // Another session of the same server is not asked with what this one knows.
+        run(&mut Session::new(remote), "ALTER TABLE s:t ADD (d)").unwrap();
+        run(session, "ALTER TABLE s:t ADD (e); INSERT INTO s:t VALUES ('r', d:q, '1'), ('r', e:q, '2')")
+            .unwrap();
+        assert_eq!(cells(session, "SELECT d, e FROM s:t MAX_VERSIONS 1"), "r d:q 1;r e:q 2;");
+    });
+}
+
+#[test]
+fn an_esker_server_does_at_once_what_takes_hbase_several_calls_or_is_refused() {
+    with_esker(|remote| {
+        let session = &mut Session::new(remote);
+        run(session, "CREATE TABLE t (a MAX_VERSIONS 1, n MAX_VERSIONS 1 COUNTER)").unwrap();
+        // Of cells with several timestamps, none is there if one cannot be.
+        fails(
+            session,
+            "INSERT INTO t VALUES (1, 'r', a:x, '1'), (2, 's', a:x, '2'), (3, 's', n:x, 'word')",
+            "8 bytes",
+        );
+        fails(
+            session,
+            "INSERT INTO t VALUES (1, 'r', a:x, '1'), (2, 's', c:x, '2')",
+            "no column family \"c\"",
+        );
+        assert_eq!(cells(session, "SELECT * FROM t"), "");
+        run(session, "INSERT INTO t VALUES (1, 'r', a:x, '1'), (2, 's', a:x, '2'), (3, 'r', a:y, '3')")
+            .unwrap();
+        assert_eq!(cells(session, "SELECT * FROM t"), "r a:x 1;r a:y 3;s a:x 2;");
+        let check = "CHECK t ROW 'r' (a:x >= '1' AND a:y != '4' AND a:z IS ABSENT)
+            THEN DELETE a:x INSERT VALUES (9, a:z, 'Z'), (n:c, x'0000000000000007')";
+        for is_done in [true, false] {
+            let Some(Answer::Truth(truth)) = run(session, check).unwrap().pop() else { panic!() };
+            assert_eq!(truth, is_done);
+            assert_eq!(cells(session, "SELECT a FROM t WHERE ROW = 'r'"), "r a:y 3;r a:z Z;");
+        }
+        assert!(matches!(
+            run(session, "INCREMENT t ROW 'r' COLUMN n:c BY 8").unwrap()[..],
+            [Answer::Number(15)]
+        ));
+        run(
+            session,
+            "DELETE a:y FROM t WHERE ROW = 'r' VERSION 4; DELETE a:z FROM t WHERE ROW = 'r' VERSION 9",
+        )
+        .unwrap();
+        assert_eq!(cells(session, "SELECT a FROM t WHERE ROW = 'r'"), "r a:y 3;");
+        for (text, message) in [
+            ("CHECK v ROW 'r' (a:x = '1') THEN DELETE *", "there is no table \"v\""),
+            ("DELETE * FROM v WHERE ROW = 'r'", "there is no table \"v\""),
+            ("INSERT INTO v VALUES ('r', a:x, '1')", "there is no table \"v\""),
+            ("RENAME TABLE v TO w", "there is no table \"v\""),
+            ("RENAME TABLE t TO no:w", "there is no namespace \"no\""),
+            ("CREATE TABLE no:w (a)", "there is no namespace \"no\""),
+            ("REBUILD INDICES v", "there is no table \"v\""),
+        ] {
+            fails(session, text, message);
+        }
     });
 }

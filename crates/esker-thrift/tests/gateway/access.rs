@@ -15,7 +15,7 @@ use rustls::pki_types::{PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
-use crate::client::{Client, FORMS, Value, message, text, texts};
+use crate::client::{Client, FORMS, OWN, Value, message, text, texts};
 use crate::{Serving, serve_with};
 
 /// What is allowed, of all tables but `secret`; and what was asked.
@@ -127,6 +127,99 @@ fn each_method_needs_the_right_to_do_what_it_does_and_no_other() {
     }
     // The others: four about scanners and their numbers, three that list tables, four that are about none.
     assert_eq!(names.len() + 3 + 3 + 4, 49);
+}
+
+/// The kind `DENIED` of an `EskerError`.
+const DENIED: i16 = OWN + 3;
+
+/// Each of Esker's own methods but the one that tells its version, with arguments for the table `t`.
+fn own_methods() -> Vec<Method> {
+    let schema = text("<Schema><AccessGroup name=\"g\"><ColumnFamily name=\"f\"/></AccessGroup></Schema>");
+    let put = record(&[(2, text("f")), (3, text("q"))]);
+    let mutations = Value::List(vec![put]);
+    let rows = Value::List(vec![record(&[(1, text("r")), (2, mutations.clone())])]);
+    let with = |more: &[(i16, Value)]| [&[(1, text("t"))], more].concat();
+    use Action::{Admin, Read, Update, Write};
+    vec![
+        ("eskerCreateTable", Admin, with(&[(2, schema.clone())])),
+        ("eskerSchema", Read, with(&[])),
+        ("eskerAlterTable", Admin, with(&[(2, schema)])),
+        ("eskerRebuildIndexes", Admin, with(&[])),
+        ("eskerMutateRows", Write, with(&[(2, rows)])),
+        ("eskerCheckAndMutate", Update, with(&[(2, text("r")), (4, mutations)])),
+        ("eskerRenameTable", Admin, with(&[(2, text("u"))])),
+    ]
+}
+
+#[test]
+fn own_methods_need_the_rights_of_hbases_methods_that_do_the_like() {
+    let (rights, serving) = guarded();
+    for form in FORMS {
+        let mut client = Client::new(serving.address, form);
+        for (name, action, arguments) in own_methods() {
+            rights.allow(&ALL.into_iter().filter(|other| *other != action).collect::<Vec<_>>());
+            let refused = client.call(name, &arguments);
+            assert_eq!(refused, Err((DENIED, format!("not allowed: {action:?} t"))), "{name}");
+            rights.allow(&[action]);
+            let allowed = client.call(name, &arguments);
+            assert!(allowed.is_ok(), "{name}: {allowed:?}");
+        }
+        // A table goes to a name only of which the client may do anything, and says nothing of others.
+        rights.allow(&ALL);
+        for (from, to) in [("u", "secret"), ("secret", "v"), ("u", "default:secret")] {
+            let refused = client.call("eskerRenameTable", &[(1, text(from)), (2, text(to))]);
+            assert_eq!(refused, Err((DENIED, "not allowed: Admin secret".to_owned())), "{from} {to}");
+        }
+        for (name, action, arguments) in own_methods() {
+            let of_secret = [&[(1, text("secret"))], &arguments[1..]].concat();
+            let refused = client.call(name, &of_secret);
+            assert_eq!(refused, Err((DENIED, format!("not allowed: {action:?} secret"))), "{name}");
+        }
+        assert_eq!(client.call("disableTable", &[(1, text("u"))]), Ok(None));
+        assert_eq!(client.call("deleteTable", &[(1, text("u"))]), Ok(None));
+    }
+}
+
+/// Rights to tables, by their names.
+#[derive(Debug, Default)]
+struct Names(Mutex<Vec<(Action, &'static str)>>);
+
+impl Access for Names {
+    fn check(&self, _: Option<&[u8]>, action: Action, table: &str) -> Result<(), String> {
+        let is_allowed =
+            self.0.lock().unwrap().iter().any(|(allowed, name)| (*allowed, *name) == (action, table));
+        if is_allowed { Ok(()) } else { Err(format!("not allowed: {action:?} {table}")) }
+    }
+}
+
+#[test]
+fn a_namespace_counts_as_a_table_without_a_name_in_it() {
+    use Action::{Admin, Read};
+    let names = Arc::new(Names::default());
+    let access: Arc<dyn Access> = names.clone();
+    let serving = serve_with(&Config { access: Some(access), ..Config::default() });
+    let mut client = Client::new(serving.address, FORMS[2]);
+    let allow = |allowed: &[(Action, &'static str)]| *names.0.lock().unwrap() = allowed.to_vec();
+    let namespaces = |client: &mut Client| client.call("eskerNamespaces", &[]).unwrap().unwrap();
+    for name in ["eskerCreateNamespace", "eskerDropNamespace"] {
+        allow(&[(Read, "shop:"), (Admin, "shop"), (Admin, "shop:goods"), (Admin, ":")]);
+        let refused = client.call(name, &[(1, text("shop"))]);
+        assert_eq!(refused, Err((DENIED, "not allowed: Admin shop:".to_owned())));
+        allow(&[(Admin, "shop:")]);
+        assert_eq!(client.call(name, &[(1, text("shop"))]), Ok(None));
+    }
+    assert_eq!(client.call("eskerCreateNamespace", &[(1, text("shop"))]), Ok(None));
+    // It is seen by those who may read it, or one of its tables.
+    assert_eq!(namespaces(&mut client), texts(["default"]));
+    allow(&[(Read, "shop:")]);
+    assert_eq!(namespaces(&mut client), texts(["default", "shop"]));
+    allow(&[(Admin, "shop:goods"), (Read, "shop:goods")]);
+    assert_eq!(namespaces(&mut client), texts(["default"]));
+    let families = Value::List(vec![record(&[(1, text("f:"))])]);
+    assert_eq!(client.call("createTable", &[(1, text("shop:goods")), (2, families)]), Ok(None));
+    assert_eq!(namespaces(&mut client), texts(["default", "shop"]));
+    allow(&[]);
+    assert_eq!(namespaces(&mut client), texts(["default"]));
 }
 
 #[test]

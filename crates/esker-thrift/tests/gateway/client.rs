@@ -39,6 +39,9 @@ pub(crate) const FORMS: [Form; 4] = [
     Form { is_compact: true, is_framed: true },
 ];
 
+/// An `EskerError` counts as an exception with its kind above this number.
+pub(crate) const OWN: i16 = 100;
+
 /// What a call has returned: `Ok(None)` for nothing, or the number and message of an exception; 0 for one that the method does
 /// not declare.
 pub(crate) type Reply = Result<Option<Value>, (i16, String)>;
@@ -221,6 +224,10 @@ impl Client {
         match fields.pop() {
             None => Ok(None),
             Some((0, value)) => Ok(Some(value)),
+            Some((1, Value::Struct(fields))) if matches!(fields.get(1), Some((2, Value::I32(_)))) => {
+                let Some((2, Value::I32(kind))) = fields.get(1) else { unreachable!() };
+                Err((OWN + i16::try_from(*kind).unwrap(), message(&fields)))
+            }
             Some((id, Value::Struct(fields))) => Err((id, message(&fields))),
             Some(other) => panic!("a result of {other:?}"),
         }

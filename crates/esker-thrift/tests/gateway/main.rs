@@ -6,6 +6,7 @@ mod access;
 mod calls;
 mod client;
 mod hostile;
+mod own;
 mod own_client;
 
 use std::net::SocketAddr;
@@ -37,7 +38,10 @@ fn serve() -> Serving {
 }
 
 fn serve_with(config: &Config) -> Serving {
-    let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
+    serve_tables(Tables::open_in_memory(esker::Options::default()).unwrap(), config)
+}
+
+fn serve_tables(tables: Tables, config: &Config) -> Serving {
     let server =
         Server::bind(tables, Config { listen: "127.0.0.1:0".parse().unwrap(), ..config.clone() }).unwrap();
     let (address, stopper) = (server.address(), server.stopper());

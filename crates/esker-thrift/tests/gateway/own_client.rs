@@ -252,3 +252,25 @@ fn replies_that_end_or_say_something_else_are_errors() {
     assert_eq!(client.next_rows(3, 10).unwrap().len(), 2);
     assert!(client.is_broken());
 }
+
+/// Another server's answer to a method that it does not have says what it is, and the connection can be used on.
+#[test]
+fn a_server_without_eskers_methods_is_found_out() {
+    let mut unknown = vec![0x80, 1, 0, 3, 0, 0, 0, 12];
+    unknown.extend(
+        b"eskerVersion\0\0\0\x01\x0b\0\x01\0\0\0\x1cInvalid method name: 'esker'\x08\0\x02\0\0\0\x01\0",
+    );
+    let (mut client, server) = answering(vec![vec![unknown.clone()], vec![reply(2, &[("a", "1")])]]);
+    assert_eq!(client.esker_version().unwrap(), None);
+    assert_eq!(client.next_rows(3, 10).unwrap().len(), 1);
+    assert!(!client.is_broken());
+    drop(client);
+    assert_eq!(server.join().unwrap(), 2);
+    // Another error says nothing of it.
+    let number = unknown.len() - 2;
+    unknown[number] = 6;
+    let (mut client, _server) = answering(vec![vec![unknown]]);
+    let error = client.esker_version().unwrap_err();
+    assert!(matches!(error, CallError::Thrown { kind: Thrown::Other, .. }), "{error:?}");
+    assert_eq!(connect(&serve()).esker_version().unwrap().as_deref(), Some(env!("CARGO_PKG_VERSION")));
+}

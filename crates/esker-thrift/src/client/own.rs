@@ -1,0 +1,290 @@
+//! The methods that an Esker server has beside HBase's (`Esker.thrift`).
+
+use esker_table::{CellBatch, Comparison, PutCell};
+
+use super::{CallError, CallResult, Client, Thrown, bytes, list};
+use crate::idl::own;
+use crate::wire::{Fault, Kind, Sink, Source};
+
+/// A change of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mutation {
+    /// Writes a cell.
+    Put {
+        /// The column family.
+        family: String,
+        /// What names the column in its family.
+        qualifier: Vec<u8>,
+        /// Its bytes.
+        value: Vec<u8>,
+        /// In milliseconds since 1970; `None`: the time of the call.
+        timestamp: Option<i64>,
+    },
+    /// Deletes the cells of the row.
+    DeleteRow {
+        /// The last timestamp that is deleted; `None`: the time of the call.
+        up_to: Option<i64>,
+    },
+    /// Deletes the cells of a family.
+    DeleteFamily {
+        /// The column family.
+        family: String,
+        /// As that of a row.
+        up_to: Option<i64>,
+    },
+    /// Deletes the cells of a column.
+    DeleteColumn {
+        /// The column family.
+        family: String,
+        /// What names the column in its family.
+        qualifier: Vec<u8>,
+        /// As that of a row.
+        up_to: Option<i64>,
+    },
+    /// Deletes one cell of a column.
+    DeleteVersion {
+        /// The column family.
+        family: String,
+        /// What names the column in its family.
+        qualifier: Vec<u8>,
+        /// The cell's timestamp.
+        timestamp: i64,
+    },
+}
+
+/// Changes of a row, which are done in their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowMutations {
+    /// Its key.
+    pub row: Vec<u8>,
+    /// The changes.
+    pub mutations: Vec<Mutation>,
+}
+
+/// A condition on the latest cell of a column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    /// The column family.
+    pub family: String,
+    /// What names the column in its family.
+    pub qualifier: Vec<u8>,
+    /// What is asked.
+    pub asked: Asked,
+}
+
+/// What a condition asks of a cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// That there is none.
+    Absent,
+    /// That there is one.
+    Present,
+    /// That there is one whose value compares so with these bytes.
+    Value(Comparison, Vec<u8>),
+}
+
+fn text(source: &mut Source<'_>) -> Result<String, Fault> {
+    let text = std::str::from_utf8(source.bytes()?).map_err(|_| Fault::Bad("a text is not UTF-8"))?;
+    Ok(text.to_owned())
+}
+
+/// Writes arguments that are texts, with the numbers 1, 2, ...
+fn texts(arguments: &[&str]) -> impl FnOnce(&mut Sink) {
+    move |sink| {
+        for (last, argument) in (0..).zip(arguments) {
+            bytes(sink, last, last + 1, argument.as_bytes());
+        }
+    }
+}
+
+/// Writes an `EskerMutation` that puts a cell.
+fn put(sink: &mut Sink, family: &str, qualifier: &[u8], value: &[u8], timestamp: Option<i64>) {
+    bytes(sink, 0, 2, family.as_bytes());
+    bytes(sink, 2, 3, qualifier);
+    bytes(sink, 3, 4, value);
+    if let Some(timestamp) = timestamp {
+        sink.field(4, 5, Kind::I64);
+        sink.i64(timestamp);
+    }
+    sink.stop();
+}
+
+/// Writes a list of `EskerMutation`.
+fn mutations(sink: &mut Sink, mutations: &[Mutation]) {
+    let count = sink.list(Kind::Struct);
+    for mutation in mutations {
+        let (kind, family, qualifier, timestamp) = match mutation {
+            Mutation::Put { family, qualifier, value, timestamp } => {
+                put(sink, family, qualifier, value, *timestamp);
+                continue;
+            }
+            Mutation::DeleteRow { up_to } => (own::DELETE_ROW, None, None, *up_to),
+            Mutation::DeleteFamily { family, up_to } => (own::DELETE_FAMILY, Some(family), None, *up_to),
+            Mutation::DeleteColumn { family, qualifier, up_to } => {
+                (own::DELETE_COLUMN, Some(family), Some(qualifier), *up_to)
+            }
+            Mutation::DeleteVersion { family, qualifier, timestamp } => {
+                (own::DELETE_VERSION, Some(family), Some(qualifier), Some(*timestamp))
+            }
+        };
+        sink.field(0, 1, Kind::I32);
+        sink.i32(kind);
+        let mut last = 1;
+        if let Some(family) = family {
+            bytes(sink, last, 2, family.as_bytes());
+            last = 2;
+        }
+        if let Some(qualifier) = qualifier {
+            bytes(sink, last, 3, qualifier);
+            last = 3;
+        }
+        if let Some(timestamp) = timestamp {
+            sink.field(last, 5, Kind::I64);
+            sink.i64(timestamp);
+        }
+        sink.stop();
+    }
+    sink.close(count, mutations.len() as u32);
+}
+
+/// Writes a list of `EskerCondition`.
+fn conditions(sink: &mut Sink, conditions: &[Condition]) {
+    let count = sink.list(Kind::Struct);
+    for Condition { family, qualifier, asked } in conditions {
+        let (kind, value) = match asked {
+            Asked::Absent => (own::ABSENT, None),
+            Asked::Present => (own::PRESENT, None),
+            Asked::Value(comparison, value) => {
+                let kind = match comparison {
+                    Comparison::Equal => own::EQUAL,
+                    Comparison::NotEqual => own::NOT_EQUAL,
+                    Comparison::Less => own::LESS,
+                    Comparison::LessOrEqual => own::LESS_OR_EQUAL,
+                    Comparison::Greater => own::GREATER,
+                    Comparison::GreaterOrEqual => own::GREATER_OR_EQUAL,
+                };
+                (kind, Some(value))
+            }
+        };
+        sink.field(0, 1, Kind::I32);
+        sink.i32(kind);
+        bytes(sink, 1, 2, family.as_bytes());
+        bytes(sink, 2, 3, qualifier);
+        if let Some(value) = value {
+            bytes(sink, 3, 4, value);
+        }
+        sink.stop();
+    }
+    sink.close(count, conditions.len() as u32);
+}
+
+#[allow(clippy::redundant_closure_for_method_calls, reason = "a method of `Source` is of one lifetime only")]
+impl Client {
+    /// The version of an Esker server. `None`: the server is another one, and has none of the methods that follow.
+    ///
+    /// # Errors
+    /// As all methods: the connection's, or what the server throws.
+    pub fn esker_version(&mut self) -> CallResult<Option<String>> {
+        match self.ask("eskerVersion", |_| {}, text) {
+            Err(CallError::Thrown { kind: Thrown::UnknownMethod, .. }) => Ok(None),
+            answered => answered.map(Some),
+        }
+    }
+
+    /// The namespaces, sorted.
+    pub fn namespaces(&mut self) -> CallResult<Vec<String>> {
+        self.ask("eskerNamespaces", |_| {}, |source| list(source, text))
+    }
+
+    /// Makes a namespace.
+    pub fn create_namespace(&mut self, name: &str) -> CallResult<()> {
+        self.tell("eskerCreateNamespace", texts(&[name]))
+    }
+
+    /// Removes a namespace, which has no tables.
+    pub fn drop_namespace(&mut self, name: &str) -> CallResult<()> {
+        self.tell("eskerDropNamespace", texts(&[name]))
+    }
+
+    /// The schema of a table as XML: `Schema::from_xml` reads it.
+    pub fn schema(&mut self, table: &str) -> CallResult<String> {
+        self.ask("eskerSchema", texts(&[table]), text)
+    }
+
+    /// Makes a table with a schema as XML.
+    pub fn create_table_of(&mut self, table: &str, schema: &str) -> CallResult<()> {
+        self.tell("eskerCreateTable", texts(&[table, schema]))
+    }
+
+    /// Gives a table another schema, made from what [`Client::schema`] has returned.
+    pub fn alter_table(&mut self, table: &str, schema: &str) -> CallResult<()> {
+        self.tell("eskerAlterTable", texts(&[table, schema]))
+    }
+
+    /// Gives a table another name.
+    pub fn rename_table(&mut self, table: &str, to: &str) -> CallResult<()> {
+        self.tell("eskerRenameTable", texts(&[table, to]))
+    }
+
+    /// Enters into the indexes of a table what they lack, and removes what is of no use in them.
+    pub fn rebuild_indexes(&mut self, table: &str) -> CallResult<()> {
+        self.tell("eskerRebuildIndexes", texts(&[table]))
+    }
+
+    /// Changes rows, all of them at once or none.
+    pub fn change_rows(&mut self, table: &str, rows: &[RowMutations]) -> CallResult<()> {
+        self.tell("eskerMutateRows", |sink| {
+            bytes(sink, 0, 1, table.as_bytes());
+            sink.field(1, 2, Kind::List);
+            let count = sink.list(Kind::Struct);
+            for row in rows {
+                bytes(sink, 0, 1, &row.row);
+                sink.field(1, 2, Kind::List);
+                mutations(sink, &row.mutations);
+                sink.stop();
+            }
+            sink.close(count, rows.len() as u32);
+        })
+    }
+
+    /// Puts cells, all of them at once or none.
+    pub fn put_cells(&mut self, table: &str, cells: &CellBatch) -> CallResult<()> {
+        self.tell("eskerMutateRows", |sink| {
+            bytes(sink, 0, 1, table.as_bytes());
+            sink.field(1, 2, Kind::List);
+            let rows = sink.list(Kind::Struct);
+            let (mut cells, mut count) = (cells.iter().peekable(), 0);
+            while let Some(PutCell { row, .. }) = cells.peek().copied() {
+                bytes(sink, 0, 1, row);
+                sink.field(1, 2, Kind::List);
+                let (puts, mut count_of_row) = (sink.list(Kind::Struct), 0);
+                while let Some(cell) = cells.next_if(|cell| cell.row == row) {
+                    put(sink, cell.family, cell.qualifier, cell.value, cell.timestamp);
+                    count_of_row += 1;
+                }
+                sink.close(puts, count_of_row);
+                sink.stop();
+                count += 1;
+            }
+            sink.close(rows, count);
+        })
+    }
+
+    /// Changes a row if it meets all conditions. Returns whether it did.
+    pub fn check_and_change(
+        &mut self,
+        table: &str,
+        asked: &[Condition],
+        row: &RowMutations,
+    ) -> CallResult<bool> {
+        let write = |sink: &mut Sink| {
+            bytes(sink, 0, 1, table.as_bytes());
+            bytes(sink, 1, 2, &row.row);
+            sink.field(2, 3, Kind::List);
+            conditions(sink, asked);
+            sink.field(3, 4, Kind::List);
+            mutations(sink, &row.mutations);
+        };
+        self.ask("eskerCheckAndMutate", write, |source| source.bool())
+    }
+}

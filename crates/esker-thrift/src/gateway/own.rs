@@ -1,0 +1,238 @@
+//! What Esker's own methods do, and who may call them.
+//!
+//! ```text
+//! eskerSchema                                        Read
+//! eskerMutateRows                                    Write
+//! eskerCheckAndMutate                                Update
+//! eskerCreateTable AlterTable RenameTable            Admin, of both names
+//! eskerRebuildIndexes                                Admin
+//! eskerCreateNamespace DropNamespace                 Admin, of `NAMESPACE:`
+//! eskerNamespaces                                    shows those of which the client may read something
+//! ```
+
+use std::collections::BTreeSet;
+
+use esker_table::{CellBatch, Check, Comparison, PutCell, RowMutation, Schema, Table, Tables};
+
+use super::{Gateway, text};
+use crate::access::Action;
+use crate::fail::{Fail, Outcome, shown};
+use crate::idl::own::{self, Call, Condition, Mutation};
+use crate::wire::{Kind, Sink};
+
+/// Each condition is a read while others wait for the row.
+const CONDITIONS_MAX: usize = 1000;
+
+/// A batch of cells looks for the family of each cell among all that it has.
+const BATCH_FAMILIES_MAX: usize = 16;
+
+/// The namespace of tables that name none; it is always there.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// As a namespace counts for rights: a right to all that begins with `shop:` is one to the namespace `shop`.
+fn key_of(namespace: &str) -> String {
+    format!("{namespace}:")
+}
+
+fn schema_of(xml: &[u8]) -> Outcome<Schema> {
+    let xml = std::str::from_utf8(xml).map_err(|error| {
+        Fail::argument(format!("schema, at byte {}: this is not UTF-8", error.valid_up_to()))
+    })?;
+    Ok(Schema::from_xml(xml)?)
+}
+
+fn family_name<'m>(family: Option<&'m [u8]>) -> Outcome<&'m str> {
+    let family = family.ok_or_else(|| Fail::argument("a change of a family or column names no family"))?;
+    std::str::from_utf8(family)
+        .map_err(|_| Fail::argument(format!("the column family {} is not UTF-8", shown(family))))
+}
+
+/// Adds what `mutation` says to a change of its row.
+fn add(row: RowMutation, mutation: &Mutation<'_>) -> Outcome<RowMutation> {
+    let Mutation { kind, family, qualifier, value, timestamp } = mutation;
+    let (has_family, has_qualifier, has_value) = match *kind {
+        own::PUT => (true, true, true),
+        own::DELETE_ROW => (false, false, false),
+        own::DELETE_FAMILY => (true, false, false),
+        own::DELETE_COLUMN | own::DELETE_VERSION => (true, true, false),
+        _ => return Err(Fail::argument(format!("there is no kind {kind} of changes"))),
+    };
+    for (has, is_given, what) in [
+        (has_family, family.is_some(), "family"),
+        (has_qualifier, qualifier.is_some(), "qualifier"),
+        (has_value, value.is_some(), "value"),
+    ] {
+        if is_given && !has {
+            return Err(Fail::argument(format!("a delete of kind {kind} has a {what}")));
+        }
+    }
+    if !has_family {
+        return Ok(match timestamp {
+            None => row.delete_row(),
+            Some(timestamp) => row.delete_row_up_to(*timestamp),
+        });
+    }
+    let (family, qualifier) = (family_name(*family)?, qualifier.unwrap_or_default());
+    let value = value.unwrap_or_default();
+    Ok(match (*kind, timestamp) {
+        (own::PUT, None) => row.put(family, qualifier, value),
+        (own::PUT, Some(timestamp)) => row.put_at(family, qualifier, *timestamp, value),
+        (own::DELETE_FAMILY, None) => row.delete_family(family),
+        (own::DELETE_FAMILY, Some(timestamp)) => row.delete_family_up_to(family, *timestamp),
+        (own::DELETE_COLUMN, None) => row.delete_column(family, qualifier),
+        (own::DELETE_COLUMN, Some(timestamp)) => row.delete_column_up_to(family, qualifier, *timestamp),
+        (_, Some(timestamp)) => row.delete_version(family, qualifier, *timestamp),
+        (_, None) => return Err(Fail::argument("a delete of a version needs its timestamp")),
+    })
+}
+
+fn mutation_of(row: &[u8], mutations: &[Mutation<'_>]) -> Outcome<RowMutation> {
+    mutations.iter().try_fold(RowMutation::new(row), add)
+}
+
+/// The cells of changes that are puts alone, which tables take faster than other changes. `None`: there are others, or too many
+/// families.
+fn cells_of(rows: &[own::Row<'_>]) -> Outcome<Option<CellBatch>> {
+    let are_puts = |row: &own::Row<'_>| {
+        !row.mutations.is_empty() && row.mutations.iter().all(|mutation| mutation.kind == own::PUT)
+    };
+    if !rows.iter().all(are_puts) {
+        return Ok(None);
+    }
+    let (mut cells, mut families) = (CellBatch::new(), BTreeSet::new());
+    for own::Row { row, mutations } in rows {
+        for Mutation { family, qualifier, value, timestamp, .. } in mutations {
+            families.insert(*family);
+            if families.len() > BATCH_FAMILIES_MAX {
+                return Ok(None);
+            }
+            cells.push(PutCell {
+                row,
+                family: family_name(*family)?,
+                qualifier: qualifier.unwrap_or_default(),
+                timestamp: *timestamp,
+                value: value.unwrap_or_default(),
+            });
+        }
+    }
+    Ok(Some(cells))
+}
+
+fn check_of(condition: &Condition<'_>) -> Outcome<Check> {
+    let Condition { kind, family, qualifier, value } = condition;
+    let (family, qualifier) = (family_name(Some(family))?, *qualifier);
+    let comparison = match *kind {
+        own::ABSENT | own::PRESENT if value.is_some() => {
+            return Err(Fail::argument(format!("a condition of kind {kind} has a value")));
+        }
+        own::ABSENT => return Ok(Check::absent(family, qualifier)),
+        own::PRESENT => return Ok(Check::present(family, qualifier)),
+        own::EQUAL => Comparison::Equal,
+        own::NOT_EQUAL => Comparison::NotEqual,
+        own::LESS => Comparison::Less,
+        own::LESS_OR_EQUAL => Comparison::LessOrEqual,
+        own::GREATER => Comparison::Greater,
+        own::GREATER_OR_EQUAL => Comparison::GreaterOrEqual,
+        _ => return Err(Fail::argument(format!("there is no kind {kind} of conditions"))),
+    };
+    let value = value.ok_or_else(|| Fail::argument("a condition compares with a value, and has none"))?;
+    Ok(Check::value(family, qualifier, comparison, value))
+}
+
+impl Gateway<'_> {
+    /// As [`Gateway::answer`].
+    ///
+    /// # Errors
+    /// What the call throws. What `sink` has of the result then is to be thrown away.
+    pub(crate) fn answer_own(&self, call: Call<'_>, sink: &mut Sink) -> Outcome<()> {
+        match call {
+            Call::Version {} => {
+                sink.field(0, 0, Kind::Bytes);
+                sink.bytes(env!("CARGO_PKG_VERSION").as_bytes());
+                Ok(())
+            }
+            Call::Namespaces {} => self.namespaces(sink),
+            Call::CreateNamespace { name } => Ok(self.tables.create_namespace(&self.namespace(name)?)?),
+            Call::DropNamespace { name } => Ok(self.tables.drop_namespace(&self.namespace(name)?)?),
+            Call::Schema { table } => self.schema(&self.table(Action::Read, table)?, sink),
+            Call::CreateTable { table, schema } => {
+                let name = self.name(table)?;
+                self.tables.create(&name, schema_of(schema)?)?;
+                Ok(())
+            }
+            Call::AlterTable { table, schema } => {
+                let name = self.name(table)?;
+                Ok(self.tables.alter(&name, schema_of(schema)?)?)
+            }
+            Call::RenameTable { table, to } => {
+                let (from, to) = (self.name(table)?, self.name(to)?);
+                Ok(self.tables.rename(&from, &to)?)
+            }
+            Call::RebuildIndexes { table } => Ok(self.tables.rebuild_indexes(&self.name(table)?)?),
+            Call::MutateRows { table, rows } => {
+                let table = self.table(Action::Write, table)?;
+                match cells_of(&rows)? {
+                    Some(cells) => Ok(table.put_cells(&cells)?),
+                    None => {
+                        let rows = rows.iter().map(|row| mutation_of(row.row, &row.mutations));
+                        Ok(table.mutate_rows(&rows.collect::<Outcome<Vec<_>>>()?)?)
+                    }
+                }
+            }
+            Call::CheckAndMutate { table, row, conditions, mutations } => {
+                let table = self.table(Action::Update, table)?;
+                if conditions.len() > CONDITIONS_MAX {
+                    let count = conditions.len();
+                    return Err(Fail::argument(format!(
+                        "a check has {CONDITIONS_MAX} conditions at most; this one has {count}"
+                    )));
+                }
+                let checks = conditions.iter().map(check_of).collect::<Outcome<Vec<_>>>()?;
+                let is_done = table.check_and_mutate(&checks, &mutation_of(row, &mutations)?)?;
+                sink.field_bool(0, 0, is_done);
+                Ok(())
+            }
+        }
+    }
+
+    /// The one name of a table that the client may change, whether there is one or not.
+    fn name(&self, table: &[u8]) -> Outcome<String> {
+        let name = Tables::full_name(&text("the table's name", table)?)?;
+        self.check(Action::Admin, &name)?;
+        Ok(name)
+    }
+
+    /// The name of a namespace that the client may make and drop.
+    fn namespace(&self, name: &[u8]) -> Outcome<String> {
+        let name = text("the namespace's name", name)?;
+        self.check(Action::Admin, &key_of(&name))?;
+        Ok(name)
+    }
+
+    fn namespaces(&self, sink: &mut Sink) -> Outcome<()> {
+        let mut namespaces = self.tables.namespaces()?;
+        if self.access.is_some() {
+            let readable = self.tables.names().into_iter().filter(|name| self.may_read(name));
+            let of_tables: BTreeSet<String> =
+                readable.filter_map(|name| Some(name.split_once(':')?.0.to_owned())).collect();
+            namespaces.retain(|name| {
+                name == DEFAULT_NAMESPACE || of_tables.contains(name) || self.may_read(&key_of(name))
+            });
+        }
+        sink.field(0, 0, Kind::List);
+        let count = sink.list(Kind::Bytes);
+        namespaces.iter().for_each(|name| sink.bytes(name.as_bytes()));
+        sink.close(count, namespaces.len() as u32);
+        Ok(())
+    }
+
+    fn schema(&self, table: &Table, sink: &mut Sink) -> Outcome<()> {
+        let (xml, len_max) = (table.schema().to_xml()?, self.limits.len_max);
+        if xml.len() > len_max {
+            return Err(Fail::io(format!("the schema has more than {len_max} bytes")));
+        }
+        sink.field(0, 0, Kind::Bytes);
+        sink.bytes(xml.as_bytes());
+        Ok(())
+    }
+}
