@@ -90,6 +90,57 @@ struct EskerCondition {
   4: optional binary value,
 }
 
+/** What a scanner reads. */
+struct EskerScan {
+  /** The first row; backward, the last one, with it. Empty: from the end of the table. */
+  1: binary start,
+  /** The row at which it ends, without it. Empty: the other end of the table. */
+  2: binary stop,
+  /** Timestamps from this one on, and below the other one. Not given: there is no such bound. */
+  3: optional i64 fromTime,
+  4: optional i64 untilTime,
+  /** `family` or `family:qualifier`. Not given: all. */
+  5: optional list<binary> columns,
+  /** In HBase's filter language. */
+  6: optional binary filterString,
+  /** More cells of a row than these are another result. 0: rows are whole. */
+  7: i32 batchSize = 0,
+  8: bool reversed = false,
+  /** So many versions of each column, of those that the family keeps and the filter lets through. */
+  9: i32 versions = 1,
+  /** Shows deletes too, in front of the cells that they may hide, as long as no merge has removed them. */
+  10: bool deletes = false,
+}
+
+enum DeleteKind {
+  ROW = 1,
+  FAMILY = 2,
+  COLUMN = 3,
+  VERSION = 4,
+}
+
+struct EskerValue {
+  1: binary value,
+  /** In milliseconds since 1970. */
+  2: i64 timestamp,
+}
+
+/** A version of a column, or a delete. */
+struct EskerCell {
+  /** `family:qualifier`; of the delete of a family `family:`, and of that of a row `:`. */
+  1: binary columnName,
+  2: EskerValue cell,
+  /** Not given: it is no delete. */
+  3: optional DeleteKind deleted,
+}
+
+/** A row, or a part of one. */
+struct EskerResult {
+  1: binary row,
+  /** In their order: families and qualifiers, and of each column the latest version first. */
+  3: list<EskerCell> cells,
+}
+
 service Esker {
   /** The version of Esker. */
   string eskerVersion(),
@@ -127,4 +178,12 @@ service Esker {
   /** Changes a row if it meets all conditions then; nothing comes in between. Returns whether it did. At most 1,000 conditions. */
   bool eskerCheckAndMutate(1: string table, 2: binary row, 3: list<EskerCondition> conditions, 4: list<EskerMutation> mutations)
       throws (1: EskerError error),
+
+  /** Opens a scanner. It counts among those of HBase's methods. */
+  i32 eskerScannerOpen(1: string table, 2: EskerScan scan) throws (1: EskerError error),
+
+  /** The next results of a scanner, at most so many. None: it is at its end. */
+  list<EskerResult> eskerScannerGet(1: i32 scanner, 2: i32 rows) throws (1: EskerError error),
+
+  void eskerScannerClose(1: i32 scanner) throws (1: EskerError error),
 }

@@ -7,7 +7,7 @@
 //! ```
 //! The interface knows less than the language: scans show the latest version of a column, there are no access groups, and a
 //! table cannot be altered. Such a statement is `Impossible`, and says why. What the interface does not filter is filtered
-//! here. An Esker server has methods of its own beside it, for all but scans: each connection asks once whether there are.
+//! here. An Esker server has methods of its own beside it, which can all that: each connection asks once whether there are.
 
 mod changes;
 mod request;
@@ -109,10 +109,11 @@ impl Remote {
 
     /// What a query asks of the server.
     fn request(&self, table: &str, select: &Select) -> Result<Request> {
-        if select.options.return_deletes {
+        let is_eskers = self.is_eskers()?;
+        if select.options.return_deletes && !is_eskers {
             return Err(cannot("show deletes (RETURN_DELETES)"));
         }
-        Request::of(select, &self.schema(table)?, table)
+        Request::of(select, &self.schema(table)?, table, is_eskers)
     }
 
     /// Whether the server has Esker's own methods.

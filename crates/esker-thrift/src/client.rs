@@ -9,6 +9,8 @@ use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use esker_table::DeleteKind;
+
 use crate::connection::UNKNOWN_METHOD;
 pub use crate::fail::Thrown;
 use crate::wire::{Fault, Kind, Measure, Protocol, Purpose, Sink, Source};
@@ -18,7 +20,7 @@ mod own;
 mod rows;
 
 use link::Link;
-pub use own::{Asked, Condition, Mutation, RowMutations};
+pub use own::{Asked, Condition, Mutation, OwnScan, RowMutations};
 use rows::Rows;
 
 /// The longest reply.
@@ -135,6 +137,8 @@ pub struct RowCell {
     pub timestamp: i64,
     /// Its bytes.
     pub value: Vec<u8>,
+    /// What kind of delete it is; `None`: it is a cell.
+    pub delete: Option<DeleteKind>,
 }
 
 /// A row, or a part of one.
@@ -157,6 +161,8 @@ pub struct CellRef<'a> {
     pub timestamp: i64,
     /// Its bytes.
     pub value: &'a [u8],
+    /// What kind of delete it is; `None`: it is a cell. Only [`Client::open_own_scanner`] asks for deletes.
+    pub delete: Option<DeleteKind>,
 }
 
 /// A connection to a server.
@@ -449,7 +455,8 @@ impl Client {
                     cell.row.clone_into(&mut result.row);
                 }
                 let (column, value) = (cell.column.to_vec(), cell.value.to_vec());
-                result.cells.push(RowCell { column, timestamp: cell.timestamp, value });
+                let CellRef { timestamp, delete, .. } = cell;
+                result.cells.push(RowCell { column, timestamp, value, delete });
             }
         })?;
         results.resize_with(count, RowCells::default);

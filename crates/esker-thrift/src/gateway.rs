@@ -346,18 +346,8 @@ impl Gateway<'_> {
                 self.open(table, &Span { start: prefix, stop: &stop, columns, timestamp: LATEST }, sink)
             }
             Call::ScannerGet { id } => self.next_rows(id, 1, sink),
-            Call::ScannerGetList { id, rows } => {
-                let rows = u32::try_from(rows)
-                    .map_err(|_| Fail::argument(format!("{rows} rows are asked for, which is negative")))?;
-                self.next_rows(id, rows, sink)
-            }
-            Call::ScannerClose { id } => {
-                if self.scanners.close(id) {
-                    Ok(())
-                } else {
-                    Err(no_scanner(id))
-                }
-            }
+            Call::ScannerGetList { id, rows } => self.next_rows(id, rows, sink),
+            Call::ScannerClose { id } => self.close(id),
             Call::GetThriftServerType {} => {
                 sink.field(0, 0, Kind::I32);
                 sink.i32(1);
@@ -602,13 +592,19 @@ impl Gateway<'_> {
         Ok(())
     }
 
-    fn next_rows(&mut self, id: i32, rows: u32, sink: &mut Sink) -> Outcome<()> {
+    fn next_rows(&mut self, id: i32, rows: i32, sink: &mut Sink) -> Outcome<()> {
+        let rows = u32::try_from(rows)
+            .map_err(|_| Fail::argument(format!("{rows} rows are asked for, which is negative")))?;
         if self.access.is_some() {
             // The client's rights may have changed since it was opened.
             let table = self.scanners.table(id).ok_or_else(|| no_scanner(id))?.name();
             self.check(Action::Read, &table)?;
         }
         self.scanners.write_next(id, rows, self.limits, sink)
+    }
+
+    fn close(&mut self, id: i32) -> Outcome<()> {
+        if self.scanners.close(id) { Ok(()) } else { Err(no_scanner(id)) }
     }
 
     /// Writes what the client will probably ask for next, while it reads the last answer, into `memory` or not at all.

@@ -25,7 +25,7 @@ mod wire;
 
 pub use access::{Access, Action, Certificates};
 pub use client::{
-    Asked, CallError, CallResult, CellRef, Change, Client, Condition, FamilyDescription, Mutation,
+    Asked, CallError, CallResult, CellRef, Change, Client, Condition, FamilyDescription, Mutation, OwnScan,
     REPLY_LEN_MAX, RowCell, RowCells, RowChanges, RowMutations, ScanRequest, Thrown,
 };
 pub use server::{Config, Error, Figures, Server, Stopper};

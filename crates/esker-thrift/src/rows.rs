@@ -3,6 +3,7 @@
 use esker_table::Scan;
 
 use crate::fail::{Fail, Outcome};
+use crate::idl::own::DELETE_KINDS;
 use crate::scanners::ReplyLimits;
 use crate::wire::{Kind, Sink};
 
@@ -18,17 +19,21 @@ pub(crate) struct Rows {
     patience: u64,
 }
 
-/// Writes the cell that `scan` is at, as a `TCell`.
+/// Writes the cell that `scan` is at, as a `TCell`. A delete has no value.
 fn write_cell(scan: &Scan, sink: &mut Sink, limits: ReplyLimits) -> Outcome<()> {
-    let Some(value) = scan.value() else { return Ok(()) };
+    let value = scan.value();
     let ReplyLimits { len_max, others, .. } = limits;
-    if value.len() > (len_max + others).saturating_sub(sink.len()) as u64 {
+    let room = (len_max + others).saturating_sub(sink.len()) as u64;
+    if value.as_ref().is_some_and(|value| value.len() > room) {
         return Err(Fail::io(format!(
             "the result has more than {len_max} bytes: ask for fewer rows or columns, or give a scan a batch size"
         )));
     }
     sink.field(0, 1, Kind::Bytes);
-    sink.bytes(&value.bytes()?);
+    match value {
+        Some(value) => sink.bytes(&value.bytes()?),
+        None => sink.bytes(b""),
+    }
     sink.field(1, 2, Kind::I64);
     sink.i64(scan.timestamp());
     sink.stop();
@@ -96,6 +101,12 @@ impl Rows {
             }
             write_cell(&self.scan, sink, limits)?;
             if self.sorts_columns {
+                // Of a scan by Esker's own method.
+                let delete = self.scan.delete();
+                if let Some((number, _)) = DELETE_KINDS.iter().find(|(_, kind)| Some(*kind) == delete) {
+                    sink.field(2, 3, Kind::I32);
+                    sink.i32(*number);
+                }
                 sink.stop();
             }
             cells += 1;

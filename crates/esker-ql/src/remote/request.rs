@@ -2,10 +2,10 @@
 
 use core::ops::Range;
 
-use esker_table::{AccessGroup, Comparator, Schema};
+use esker_table::{AccessGroup, Comparator, DeleteKind, Schema};
 
 use crate::error::{Error, Result};
-use crate::plan::{Tested, check_families, narrowed, regexp};
+use crate::plan::{ShownDeletes, Tested, check_families, narrowed, regexp};
 use crate::print::quoted;
 use crate::statement::{Bound, CellPlace, Columns, Interval, Qualifiers, Rows, Select, Term, ValueTest};
 
@@ -36,18 +36,37 @@ pub(super) struct Request {
     shown: Vec<Tested>,
     values: Vec<Comparator>,
     is_keys_only: bool,
+    /// Whether it is for Esker's own scanners, which show what follows.
+    pub(super) is_eskers: bool,
+    /// So many versions of each column are shown.
+    pub(super) versions: u64,
+    /// Which deletes are shown; `None`: no deletes.
+    pub(super) deletes: Option<ShownDeletes>,
 }
 
-/// A cell as a server sends it.
+/// A cell or a delete, as a server sends it.
 pub(super) struct Received {
+    pub(super) delete: Option<DeleteKind>,
     pub(super) family: String,
     pub(super) qualifier: Vec<u8>,
     pub(super) timestamp: i64,
     pub(super) value: Vec<u8>,
 }
 
+impl Received {
+    /// Where it is in its row: the delete of a row stands in front of all families, that of a family in front of all qualifiers.
+    pub(super) fn place(&self) -> (Option<&str>, Option<&[u8]>) {
+        let (family, qualifier) = (self.family.as_str(), self.qualifier.as_slice());
+        match self.delete {
+            Some(DeleteKind::Row) => (None, None),
+            Some(DeleteKind::Family) => (Some(family), None),
+            _ => (Some(family), Some(qualifier)),
+        }
+    }
+}
+
 impl Request {
-    pub(super) fn of(select: &Select, schema: &Schema, table: &str) -> Result<Request> {
+    pub(super) fn of(select: &Select, schema: &Schema, table: &str, is_eskers: bool) -> Result<Request> {
         let mut patterns = 0;
         let mut request = Request {
             ranges: vec![RowRange { start: Vec::new(), stop: None }],
@@ -62,6 +81,12 @@ impl Request {
             shown: Vec::new(),
             values: Vec::new(),
             is_keys_only: select.options.keys_only,
+            is_eskers,
+            versions: select.options.max_versions.filter(|versions| *versions > 0).unwrap_or(u64::MAX),
+            deletes: match select.options.return_deletes {
+                true => Some(ShownDeletes::of(select)?),
+                false => None,
+            },
         };
         let mut filters = Vec::new();
         for term in &select.terms {
@@ -137,13 +162,19 @@ impl Request {
         };
         let has_versions =
             families.any(|family| is_shown(family.name()) && family.kept_versions() != Some(1));
-        if has_versions && select.options.max_versions != Some(1) {
+        if !self.is_eskers && has_versions && select.options.max_versions != Some(1) {
             return Err(Error::Impossible(
                 "scans by HBase's Thrift interface show the latest version of a column only: say MAX_VERSIONS 1"
                     .to_owned(),
             ));
         }
         Ok(())
+    }
+
+    /// How many versions of each column the server is to send: what is left out here, it must not count.
+    pub(super) fn versions_sent(&self) -> i32 {
+        let versions = if self.values.is_empty() { self.versions } else { u64::MAX };
+        i32::try_from(versions).unwrap_or(i32::MAX)
     }
 
     fn narrow(&mut self, ranges: Vec<RowRange>) {
@@ -165,24 +196,36 @@ impl Request {
             return cells.clear();
         }
         cells.retain(|cell| {
-            let place = (row, cell.family.as_str(), cell.qualifier.as_slice());
+            let place = (row, cell.place().0, cell.place().1);
             let is_in = |interval: &Interval<CellPlace>| {
                 is_within(interval, |CellPlace { row, column }| {
-                    place.cmp(&(&row[..], &column.family[..], &column.qualifier[..]))
+                    place.cmp(&(&row[..], Some(&column.family[..]), Some(&column.qualifier[..])))
                 })
             };
             self.time.contains(&cell.timestamp)
                 && self.cells.iter().all(|intervals| intervals.iter().any(is_in))
         });
+        // The latest version of a column comes first, and decides about its row.
+        let is_latest = |at: usize, cell: &Received| {
+            let mut before = cells.iter().take(at).rev().filter(|other| other.delete.is_none());
+            cell.delete.is_none() && before.next().is_none_or(|other| other.place() != cell.place())
+        };
         let meets = |(tested, comparator): &(Tested, Comparator)| {
-            cells.iter().any(|cell| has(tested, cell) && comparator.is_match(&cell.value))
+            let mut numbered = cells.iter().enumerate();
+            numbered.any(|(at, cell)| {
+                has(tested, cell) && is_latest(at, cell) && comparator.is_match(&cell.value)
+            })
         };
         if !self.conditions.iter().all(meets) {
             return cells.clear();
         }
-        cells.retain(|cell| {
-            (self.shown.is_empty() || self.shown.iter().any(|tested| has(tested, cell)))
-                && self.values.iter().all(|pattern| pattern.is_match(&cell.value))
+        cells.retain(|cell| match (cell.delete, &self.deletes) {
+            (None, _) => {
+                (self.shown.is_empty() || self.shown.iter().any(|tested| has(tested, cell)))
+                    && self.values.iter().all(|pattern| pattern.is_match(&cell.value))
+            }
+            (Some(kind), Some(deletes)) => deletes.has(kind, &cell.family, &cell.qualifier),
+            (Some(_), None) => false,
         });
         if self.is_keys_only {
             cells.iter_mut().for_each(|cell| cell.value.clear());

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 
 use esker_table::{DeleteKind, ScanCounts};
-use esker_thrift::{RowCell, RowCells, ScanRequest};
+use esker_thrift::{OwnScan, RowCell, RowCells, ScanRequest};
 
 use super::request::{Received, Request, RowRange};
 use super::{Connection, locked};
@@ -35,6 +35,8 @@ pub(super) struct RemoteCells {
     row: Vec<u8>,
     cells: std::vec::IntoIter<Received>,
     cell: Received,
+    /// How many versions of its column have come; 0: none of the row.
+    versions: u64,
 }
 
 impl RemoteCells {
@@ -51,7 +53,14 @@ impl RemoteCells {
             received: Vec::new().into_iter(),
             row: Vec::new(),
             cells: Vec::new().into_iter(),
-            cell: Received { family: String::new(), qualifier: Vec::new(), timestamp: 0, value: Vec::new() },
+            cell: Received {
+                delete: None,
+                family: String::new(),
+                qualifier: Vec::new(),
+                timestamp: 0,
+                value: Vec::new(),
+            },
+            versions: 0,
         }
     }
 
@@ -73,7 +82,17 @@ impl RemoteCells {
             cells_max: if *needs_rows { 0 } else { CELLS_MAX },
             is_reversed: *is_reversed,
         };
-        let scanner = locked(&self.connection).client()?.open_scanner(&self.table, &scan)?;
+        let mut connection = locked(&self.connection);
+        let scanner = match self.request.is_eskers {
+            false => connection.client()?.open_scanner(&self.table, &scan)?,
+            true => {
+                let versions = self.request.versions_sent();
+                let shows_deletes = self.request.deletes.is_some();
+                let scan = OwnScan { request: scan, from: time.start, versions, shows_deletes };
+                connection.client()?.open_own_scanner(&self.table, &scan)?
+            }
+        };
+        drop(connection);
         self.scanned = Some((range, scanner));
         Ok(true)
     }
@@ -130,9 +149,12 @@ impl RemoteCells {
                 continue;
             }
             let mut cells: Vec<Received> = cells.into_iter().map(received).collect();
-            cells.sort_by(|one, other| (&one.family, &one.qualifier).cmp(&(&other.family, &other.qualifier)));
+            cells.sort_by(|one, other| one.place().cmp(&other.place()));
             self.request.shown(&row, &mut cells);
             if !cells.is_empty() {
+                if self.row != row {
+                    self.versions = 0;
+                }
                 (self.row, self.cells) = (row, cells.into_iter());
                 return Ok(true);
             }
@@ -141,10 +163,11 @@ impl RemoteCells {
 }
 
 fn received(cell: RowCell) -> Received {
-    let RowCell { column, timestamp, value } = cell;
+    let RowCell { column, timestamp, value, delete } = cell;
     let colon = column.iter().position(|byte| *byte == b':').unwrap_or(column.len());
     let (family, qualifier) = column.split_at(colon);
     Received {
+        delete,
         family: String::from_utf8_lossy(family).into_owned(),
         qualifier: qualifier.get(1..).unwrap_or_default().to_vec(),
         timestamp,
@@ -162,8 +185,17 @@ impl Cells for RemoteCells {
     fn advance(&mut self) -> Result<bool> {
         loop {
             if let Some(cell) = self.cells.next() {
+                if cell.delete.is_none() {
+                    // A row may come in parts, which end anywhere.
+                    let is_same =
+                        self.versions > 0 && self.cell.delete.is_none() && self.cell.place() == cell.place();
+                    self.versions = if is_same { self.versions.saturating_add(1) } else { 1 };
+                }
                 self.cell = cell;
-                return Ok(true);
+                if self.cell.delete.is_some() || self.versions <= self.request.versions {
+                    return Ok(true);
+                }
+                continue;
             }
             if !self.next_row()? {
                 return Ok(false);
@@ -179,7 +211,7 @@ impl Cells for RemoteCells {
     }
 
     fn delete(&self) -> Option<DeleteKind> {
-        None
+        self.cell.delete
     }
 
     fn row(&self) -> &[u8] {

@@ -6,19 +6,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use esker_ql::{Answer, Error, Remote, Session, statements};
 use esker_thrift::{Config, Server};
 
-/// The address of a real HBase.
+/// The address of a real HBase, `host:port`.
 fn hbase() -> Option<(String, u16)> {
     let address = std::env::var("ESKER_HBASE_THRIFT").ok()?;
     let (host, port) = address.rsplit_once(':').unwrap();
     Some((host.to_owned(), port.parse().unwrap()))
-}
-
-/// Calls `act` with the tables of a server: that of `ESKER_HBASE_THRIFT` (`host:port`), or an Esker server that ends with it.
-pub(crate) fn with_server(act: impl FnOnce(Remote)) {
-    match hbase() {
-        Some((host, port)) => act(Remote::connect(&host, port).unwrap()),
-        None => with_esker(act),
-    }
 }
 
 /// Calls `act` with the tables of an Esker server, which ends with it.

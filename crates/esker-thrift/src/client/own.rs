@@ -2,7 +2,7 @@
 
 use esker_table::{CellBatch, Comparison, PutCell};
 
-use super::{CallError, CallResult, Client, Thrown, bytes, list};
+use super::{CallError, CallResult, Client, ScanRequest, Thrown, bytes, list};
 use crate::idl::own;
 use crate::wire::{Fault, Kind, Sink, Source};
 
@@ -81,6 +81,19 @@ pub enum Asked {
     Present,
     /// That there is one whose value compares so with these bytes.
     Value(Comparison, Vec<u8>),
+}
+
+/// What a scanner of Esker's own reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnScan {
+    /// Rows, columns and a filter; the upper bound of timestamps too.
+    pub request: ScanRequest,
+    /// Timestamps from this one on.
+    pub from: i64,
+    /// So many versions of each column, of those that the family keeps and the filter lets through; 1 at least.
+    pub versions: i32,
+    /// Whether it shows deletes.
+    pub shows_deletes: bool,
 }
 
 fn text(source: &mut Source<'_>) -> Result<String, Fault> {
@@ -287,4 +300,47 @@ impl Client {
         };
         self.ask("eskerCheckAndMutate", write, |source| source.bool())
     }
+
+    /// Opens a scanner. Returns its number, for [`Client::next_rows`] and [`Client::close_scanner`].
+    pub fn open_own_scanner(&mut self, table: &[u8], scan: &OwnScan) -> CallResult<i32> {
+        let write = |sink: &mut Sink| {
+            bytes(sink, 0, 1, table);
+            sink.field(1, 2, Kind::Struct);
+            own_scan(sink, scan);
+        };
+        self.ask("eskerScannerOpen", write, |source| source.i32())
+    }
+}
+
+/// Writes an `EskerScan`.
+fn own_scan(sink: &mut Sink, scan: &OwnScan) {
+    let OwnScan { request, from, versions, shows_deletes } = scan;
+    bytes(sink, 0, 1, &request.start);
+    bytes(sink, 1, 2, &request.stop);
+    sink.field(2, 3, Kind::I64);
+    sink.i64(*from);
+    let mut last = 3;
+    if let Some(until) = request.timestamp {
+        sink.field(last, 4, Kind::I64);
+        sink.i64(until);
+        last = 4;
+    }
+    if !request.columns.is_empty() {
+        sink.field(last, 5, Kind::List);
+        let count = sink.list(Kind::Bytes);
+        request.columns.iter().for_each(|column| sink.bytes(column));
+        sink.close(count, request.columns.len() as u32);
+        last = 5;
+    }
+    if let Some(filter) = &request.filter {
+        bytes(sink, last, 6, filter);
+        last = 6;
+    }
+    sink.field(last, 7, Kind::I32);
+    sink.i32(request.cells_max);
+    sink.field_bool(7, 8, request.is_reversed);
+    sink.field(8, 9, Kind::I32);
+    sink.i32(*versions);
+    sink.field_bool(9, 10, *shows_deletes);
+    sink.stop();
 }

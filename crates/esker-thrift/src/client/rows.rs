@@ -5,7 +5,10 @@
 
 use std::ops::Range;
 
+use esker_table::DeleteKind;
+
 use super::{CallResult, CellRef, answer, cell, no_result};
+use crate::idl::own::DELETE_KINDS;
 use crate::wire::{ELEMENTS_MAX, Fault, Kind, Measure, Protocol, Purpose, Source};
 
 /// A reply that is a list of `TRowResult`, as far as it was read.
@@ -120,16 +123,12 @@ impl Rows {
                 }
                 State::Cells { key, last, left: 0 } => State::Row { key: key.clone(), last: *last },
                 State::Cells { key, last, left } => {
-                    let (column, timestamp, value) = match *last {
-                        MAP => {
-                            let column = source.bytes()?;
-                            let (timestamp, value) = cell(&mut source)?;
-                            (column, timestamp, value)
-                        }
+                    let (column, (timestamp, value), delete) = match *last {
+                        MAP => (source.bytes()?, cell(&mut source)?, None),
                         _ => column(&mut source)?,
                     };
                     let row = bytes.get(key.clone()).unwrap_or_default();
-                    each(self.begun - 1, CellRef { row, column, timestamp, value });
+                    each(self.begun - 1, CellRef { row, column, timestamp, value, delete });
                     *left -= 1;
                     self.at = source.at();
                     continue;
@@ -199,17 +198,25 @@ fn structures(source: &mut Source<'_>) -> Result<usize, Fault> {
     }
 }
 
-/// The name of a `TColumn`, and the timestamp and the value of its cell.
-fn column<'a>(source: &mut Source<'a>) -> Result<(&'a [u8], i64, &'a [u8]), Fault> {
-    let (mut column, mut found, mut last): (&[u8], (i64, &[u8]), i16) = (&[], (0, &[]), 0);
+/// A `TColumn` or `EskerCell`: its name, the timestamp and the value, and what kind of delete it is.
+type NamedCell<'a> = (&'a [u8], (i64, &'a [u8]), Option<DeleteKind>);
+
+fn column<'a>(source: &mut Source<'a>) -> Result<NamedCell<'a>, Fault> {
+    let (mut column, mut found, mut delete, mut last): (&[u8], (i64, &[u8]), _, i16) =
+        (&[], (0, &[]), None, 0);
     while let Some(field) = source.field(&mut last)? {
         match (field.id, field.kind) {
             (1, Kind::Bytes) => column = source.bytes()?,
             (2, Kind::Struct) => found = cell(source)?,
+            (3, Kind::I32) => {
+                let number = source.i32()?;
+                let known = DELETE_KINDS.iter().find(|(known, _)| *known == number);
+                delete = Some(known.ok_or(Fault::Bad("a delete is of no known kind"))?.1);
+            }
             (_, kind) => source.skip(kind)?,
         }
     }
-    Ok((column, found.0, found.1))
+    Ok((column, found, delete))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What Esker's own methods do, and who may call them.
 //!
 //! ```text
-//! eskerSchema                                        Read
+//! eskerSchema, eskerScannerOpen ScannerGet           Read
 //! eskerMutateRows                                    Write
 //! eskerCheckAndMutate                                Update
 //! eskerCreateTable AlterTable RenameTable            Admin, of both names
@@ -12,12 +12,13 @@
 
 use std::collections::BTreeSet;
 
-use esker_table::{CellBatch, Check, Comparison, PutCell, RowMutation, Schema, Table, Tables};
+use esker_table::{CellBatch, Check, Comparison, Filter, PutCell, RowMutation, Schema, Table, Tables};
 
-use super::{Gateway, text};
+use super::{Gateway, LATEST, given, read_of, text};
 use crate::access::Action;
 use crate::fail::{Fail, Outcome, shown};
 use crate::idl::own::{self, Call, Condition, Mutation};
+use crate::rows::Rows;
 use crate::wire::{Kind, Sink};
 
 /// Each condition is a read while others wait for the row.
@@ -144,7 +145,7 @@ impl Gateway<'_> {
     ///
     /// # Errors
     /// What the call throws. What `sink` has of the result then is to be thrown away.
-    pub(crate) fn answer_own(&self, call: Call<'_>, sink: &mut Sink) -> Outcome<()> {
+    pub(crate) fn answer_own(&mut self, call: Call<'_>, sink: &mut Sink) -> Outcome<()> {
         match call {
             Call::Version {} => {
                 sink.field(0, 0, Kind::Bytes);
@@ -192,7 +193,36 @@ impl Gateway<'_> {
                 sink.field_bool(0, 0, is_done);
                 Ok(())
             }
+            Call::ScannerOpen { table, scan } => self.open_own(table, &given(scan)?, sink),
+            Call::ScannerGet { id, rows } => self.next_rows(id, rows, sink),
+            Call::ScannerClose { id } => self.close(id),
         }
+    }
+
+    fn open_own(&mut self, table: &[u8], scan: &own::Scan<'_>, sink: &mut Sink) -> Outcome<()> {
+        let table = self.table(Action::Read, table)?;
+        let versions = u32::try_from(scan.versions).ok().filter(|versions| *versions > 0);
+        let versions = versions.ok_or_else(|| {
+            Fail::argument(format!("a scan reads a version at least; this one reads {}", scan.versions))
+        })?;
+        let (from, until) = (scan.from.unwrap_or(0), scan.until.unwrap_or(LATEST));
+        if from < 0 {
+            return Err(Fail::argument(format!("a timestamp is not negative; this one is {from}")));
+        }
+        let mut read = read_of(scan.columns.as_deref(), until)?.time(from..until).versions(versions);
+        if let Some(filter) = scan.filter {
+            read = read.filter(Filter::parse(filter)?);
+        }
+        if scan.shows_deletes {
+            read = read.with_deletes();
+        }
+        let rows = if scan.is_reversed {
+            table.scan_reversed(scan.start, scan.stop, &read)?
+        } else {
+            table.scan(scan.start, scan.stop, &read)?
+        };
+        let in_parts = Rows::new(rows).in_parts(u32::try_from(scan.batch).unwrap_or(0));
+        self.lease(&table, in_parts.sorted(true), sink)
     }
 
     /// The one name of a table that the client may change, whether there is one or not.

@@ -1,5 +1,7 @@
 //! The methods that an Esker server has beside HBase's, as in `Esker.thrift`.
 
+use esker_table::DeleteKind;
+
 use super::Decode;
 use crate::wire::{Fault, Kind, Source};
 
@@ -49,6 +51,26 @@ record! {
     }
 }
 
+record! {
+    /// What a scanner is to read.
+    Scan {
+        1 start: &'a [u8] = b"",
+        2 stop: &'a [u8] = b"",
+        3 from: Option<i64> = None,
+        4 until: Option<i64> = None,
+        5 columns: Option<Vec<&'a [u8]>> = None,
+        6 filter: Option<&'a [u8]> = None,
+        7 batch: i32 = 0,
+        8 is_reversed: bool = false,
+        9 versions: i32 = 1,
+        10 shows_deletes: bool = false,
+    }
+}
+
+/// The numbers of `DeleteKind`.
+pub(crate) const DELETE_KINDS: [(i32, DeleteKind); 4] =
+    [(1, DeleteKind::Row), (2, DeleteKind::Family), (3, DeleteKind::Column), (4, DeleteKind::Version)];
+
 calls! {
     /// A call of a method of Esker's own.
     "eskerVersion" Version throws 0 {}
@@ -67,6 +89,9 @@ calls! {
         3 conditions: Vec<Condition<'a>> = Vec::new(),
         4 mutations: Vec<Mutation<'a>> = Vec::new(),
     }
+    "eskerScannerOpen" ScannerOpen throws 1 { 1 table: &'a [u8] = b"", 2 scan: Option<Scan<'a>> = None, }
+    "eskerScannerGet" ScannerGet throws 1 { 1 id: i32 = 0, 2 rows: i32 = 0, }
+    "eskerScannerClose" ScannerClose throws 1 { 1 id: i32 = 0, }
 }
 
 #[cfg(test)]

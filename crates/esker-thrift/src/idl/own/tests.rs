@@ -25,6 +25,11 @@ fn body(head: &str) -> &'static str {
 fn write(sink: &mut Sink, kind: &str, shown: &mut Vec<String>) {
     let number = shown.len() as i32 + 1000;
     if let Some(element) = kind.strip_prefix("list<") {
+        if element == "binary>" {
+            let count = sink.list(Kind::Bytes);
+            write(sink, "binary", shown);
+            return sink.close(count, 1);
+        }
         let count = sink.list(Kind::Struct);
         structure(sink, &fields(body(&format!("struct {} {{", element.trim_end_matches('>')))), shown);
         sink.stop();
@@ -39,6 +44,14 @@ fn write(sink: &mut Sink, kind: &str, shown: &mut Vec<String>) {
             sink.i64(i64::from(number));
             shown.push(format!("{number}"));
         }
+        "i32" => {
+            sink.i32(number);
+            shown.push(format!("{number}"));
+        }
+        "EskerScan" => {
+            structure(sink, &fields(body("struct EskerScan {")), shown);
+            sink.stop();
+        }
         "MutationKind" | "ConditionKind" => {
             sink.i32(number);
             shown.push(format!("kind: {number}"));
@@ -49,11 +62,19 @@ fn write(sink: &mut Sink, kind: &str, shown: &mut Vec<String>) {
 
 fn structure(sink: &mut Sink, fields: &[(i16, &str, &str)], shown: &mut Vec<String>) {
     let mut last = 0;
-    for (id, kind, _) in fields {
+    for (id, kind, name) in fields {
+        if *kind == "bool" {
+            sink.field_bool(last, *id, true);
+            shown
+                .push(format!("{}: true", if *name == "reversed" { "is_reversed" } else { "shows_deletes" }));
+            last = *id;
+            continue;
+        }
         let of_wire = match *kind {
             "string" | "binary" => Kind::Bytes,
             "i64" => Kind::I64,
             kind if kind.starts_with("list<") => Kind::List,
+            kind if kind.starts_with("Esker") => Kind::Struct,
             _ => Kind::I32,
         };
         sink.field(last, *id, of_wire);
@@ -117,6 +138,12 @@ fn kinds_have_the_numbers_of_the_interfaces_file() {
     ];
     assert!(own.iter().all(|(name, kind)| number(conditions, name) == *kind));
     assert_eq!(conditions.matches(" = ").count(), own.len());
+    let deletes = body("enum DeleteKind {");
+    let own = ["ROW", "FAMILY", "COLUMN", "VERSION"];
+    for (name, (kind, _)) in own.into_iter().zip(DELETE_KINDS) {
+        assert_eq!(number(deletes, name), kind, "{name}");
+    }
+    assert_eq!(deletes.matches(" = ").count(), own.len());
     use crate::fail::Thrown;
     let errors = body("enum ErrorKind {");
     let own = [
