@@ -95,7 +95,7 @@ impl From<Error> for Fail {
     fn from(error: Error) -> Fail {
         let kind = match error {
             Error::TableExists(_) => Thrown::Exists,
-            Error::Invalid(_) | Error::Schema { .. } => Thrown::Argument,
+            Error::Invalid(_) | Error::Schema { .. } | Error::Filter { .. } => Thrown::Argument,
             Error::NoTable(_) => Thrown::NoTable,
             Error::NoFamily { .. } => Thrown::NoFamily,
             Error::NoNamespace(_) => Thrown::NoNamespace,

@@ -294,3 +294,39 @@ fn an_esker_server_does_at_once_what_takes_hbase_several_calls_or_is_refused() {
         }
     });
 }
+
+/// A column with more versions than a result of a server has cells.
+#[test]
+fn versions_are_counted_over_all_parts_of_a_row() {
+    with_esker(|remote| {
+        let session = &mut Session::new(remote);
+        run(session, "CREATE TABLE t (a MAX_VERSIONS ALL)").unwrap();
+        let versions = 1..=2500;
+        let cells_of = |qualifier: &str| {
+            let cells = versions.clone().map(|time| format!("({time}, 'r', a:{qualifier}, '{}')", time % 7));
+            cells.collect::<Vec<_>>().join(", ")
+        };
+        run(
+            session,
+            &format!("INSERT INTO t VALUES {}, {}, (1, 's', a:x, '0')", cells_of("x"), cells_of("y")),
+        )
+        .unwrap();
+        // Deletes stand in front of the versions of their column.
+        run(
+            session,
+            "DELETE a:y FROM t WHERE ROW = 'r' VERSION 2500; DELETE a:y FROM t WHERE ROW = 'r' TIMESTAMP 1",
+        )
+        .unwrap();
+        let mut count = |query: &str| cells(session, query).matches(';').count();
+        assert_eq!(count("SELECT * FROM t"), 2500 + 2498 + 1);
+        assert_eq!(count("SELECT * FROM t MAX_VERSIONS 1200"), 1200 + 1200 + 1);
+        assert_eq!(count("SELECT * FROM t RETURN_DELETES MAX_VERSIONS 1200"), 1200 + 2 + 1200 + 1);
+        let tenth = |max: usize| {
+            versions.clone().filter(|time| time % 7 == 3 && *time > 1 && *time < 2500).count().min(max)
+        };
+        assert_eq!(count("SELECT * FROM t WHERE VALUE REGEXP '3' MAX_VERSIONS 300"), 2 * tenth(300));
+        assert_eq!(count("SELECT * FROM t WHERE VALUE REGEXP '3' MAX_VERSIONS 1"), 2);
+        assert_eq!(count("SELECT * FROM t WHERE VALUE REGEXP '3'"), 2 * tenth(3000));
+        assert_eq!(count("SELECT a:x FROM t WHERE 2000 <= TIMESTAMP < 2010 MAX_VERSIONS 5 REVERSED"), 5);
+    });
+}

@@ -147,6 +147,7 @@ fn own_methods() -> Vec<Method> {
         ("eskerRebuildIndexes", Admin, with(&[])),
         ("eskerMutateRows", Write, with(&[(2, rows)])),
         ("eskerCheckAndMutate", Update, with(&[(2, text("r")), (4, mutations)])),
+        ("eskerScannerOpen", Read, with(&[(2, record(&[]))])),
         ("eskerRenameTable", Admin, with(&[(2, text("u"))])),
     ]
 }
@@ -166,6 +167,12 @@ fn own_methods_need_the_rights_of_hbases_methods_that_do_the_like() {
         }
         // A table goes to a name only of which the client may do anything, and says nothing of others.
         rights.allow(&ALL);
+        let id = client.call("eskerScannerOpen", &[(1, text("u")), (2, record(&[]))]).unwrap().unwrap();
+        rights.allow(&[Action::Admin]);
+        let refused = client.call("eskerScannerGet", &[(1, id.clone()), (2, Value::I32(1))]);
+        assert_eq!(refused, Err((DENIED, "not allowed: Read u".to_owned())));
+        rights.allow(&ALL);
+        assert!(client.call("eskerScannerGet", &[(1, id), (2, Value::I32(1))]).is_ok());
         for (from, to) in [("u", "secret"), ("secret", "v"), ("u", "default:secret")] {
             let refused = client.call("eskerRenameTable", &[(1, text(from)), (2, text(to))]);
             assert_eq!(refused, Err((DENIED, "not allowed: Admin secret".to_owned())), "{from} {to}");

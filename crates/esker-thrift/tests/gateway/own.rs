@@ -381,3 +381,107 @@ fn random_changes_do_what_they_do_in_this_process() {
     }
     assert!(done > 100 && done < 700, "{done} checks have held");
 }
+
+#[test]
+fn a_scanner_shows_versions_times_and_deletes_in_each_form() {
+    for form in FORMS {
+        let serving = serve();
+        let client = &mut Client::new(serving.address, form);
+        let schema = "<Schema><AccessGroup name=\"g\"><ColumnFamily name=\"f\" maxVersions=\"all\"/></AccessGroup></Schema>";
+        client.call("eskerCreateTable", &[(1, text("t")), (2, text(schema))]).unwrap();
+        let put = |qualifier: &str, timestamp: i64| {
+            let value = text(&format!("{qualifier}{timestamp}"));
+            record(&[(2, text("f")), (3, text(qualifier)), (4, value), (5, Value::I64(timestamp))])
+        };
+        let time = |timestamp: i64| (5, Value::I64(timestamp));
+        let deletes = [
+            record(&[(1, Value::I32(1)), time(1)]),
+            record(&[(1, Value::I32(2)), (2, text("f")), time(2)]),
+            record(&[(1, Value::I32(3)), (2, text("f")), (3, text("x")), time(3)]),
+            record(&[(1, Value::I32(4)), (2, text("f")), (3, text("y")), time(7)]),
+        ];
+        let puts = [put("x", 4), put("x", 5), put("x", 6), put("y", 7), put("y", 8)];
+        let rows = list(&[
+            record(&[(1, text("r")), (2, list(&[&puts[..], &deletes].concat()))]),
+            record(&[(1, text("s")), (2, list(&[put("x", 5)]))]),
+        ]);
+        assert_eq!(client.call("eskerMutateRows", &[(1, text("t")), (2, rows)]), Ok(None));
+
+        let cell = |column: &str, value: &str, timestamp: i64, delete: Option<i32>| {
+            let cell = record(&[(1, text(value)), (2, Value::I64(timestamp))]);
+            let delete = delete.map(|kind| (3, Value::I32(kind)));
+            record(&[(1, text(column)), (2, cell)].into_iter().chain(delete).collect::<Vec<_>>())
+        };
+        let result = |row: &str, cells: &[Value]| record(&[(1, text(row)), (3, list(cells))]);
+        let mut scan = |more: &[(i16, Value)], wanted: i32| {
+            let id = client.call("eskerScannerOpen", &[(1, text("t")), (2, record(more))]).unwrap().unwrap();
+            let mut results = Vec::new();
+            while let Some(Value::List(found)) =
+                client.call("eskerScannerGet", &[(1, id.clone()), (2, Value::I32(wanted))]).unwrap()
+                && !found.is_empty()
+            {
+                results.extend(found);
+            }
+            assert_eq!(client.call("eskerScannerClose", &[(1, id.clone())]), Ok(None));
+            fails(client, "eskerScannerClose", &[(1, id.clone())], INVALID, "scanner ID is invalid");
+            fails(
+                client,
+                "eskerScannerGet",
+                &[(1, id), (2, Value::I32(1))],
+                INVALID,
+                "scanner ID is invalid",
+            );
+            results
+        };
+        let x = |timestamp: i64| cell("f:x", &format!("x{timestamp}"), timestamp, None);
+        let y = cell("f:y", "y8", 8, None);
+        let latest = [result("r", &[x(6), y.clone()]), result("s", &[x(5)])];
+        assert_eq!(scan(&[], 10), latest);
+        assert_eq!(scan(&[(8, Value::Bool(true))], 1), [latest[1].clone(), latest[0].clone()]);
+        let all = (9, Value::I32(i32::MAX));
+        let of_r = [
+            cell(":", "", 1, Some(1)),
+            cell("f:", "", 2, Some(2)),
+            cell("f:x", "", 3, Some(3)),
+            x(6),
+            x(5),
+            x(4),
+            cell("f:y", "", 7, Some(4)),
+            y.clone(),
+        ];
+        let with_deletes = [all.clone(), (10, Value::Bool(true))];
+        assert_eq!(scan(&with_deletes, 1), [result("r", &of_r), result("s", &[x(5)])]);
+        let in_parts = [&[(7, Value::I32(3))], &with_deletes[..]].concat();
+        let parts = [&of_r[..3], &of_r[3..6], &of_r[6..]].map(|cells| result("r", cells));
+        assert_eq!(scan(&in_parts, 2), [&parts[..], &[result("s", &[x(5)])]].concat());
+        let times = [(3, Value::I64(5)), (4, Value::I64(8)), all];
+        assert_eq!(scan(&times, 9), [result("r", &[x(6), x(5)]), result("s", &[x(5)])]);
+        let one = [(1, text("r")), (2, text("s")), (5, texts(["f:y"]))];
+        assert_eq!(scan(&one, 9), [result("r", &[y])]);
+        let filtered = [(6, text("ValueFilter(=, 'binary:x5')")), (9, Value::I32(1))];
+        assert_eq!(scan(&filtered, 9), [result("r", &[x(5)]), result("s", &[x(5)])]);
+
+        let opened = |more: (i16, Value)| [(1, text("t")), (2, record(&[more]))];
+        for (more, part) in [
+            ((9, Value::I32(0)), "a version at least"),
+            ((9, Value::I32(-1)), "a version at least"),
+            ((3, Value::I64(-1)), "is not negative"),
+            ((4, Value::I64(-1)), "is not negative"),
+        ] {
+            fails(client, "eskerScannerOpen", &opened(more), INVALID, part);
+        }
+        fails(client, "eskerScannerOpen", &opened((5, texts(["g"]))), NO_FAMILY, "\"g\"");
+        fails(client, "eskerScannerOpen", &opened((6, text("None("))), INVALID, "filter, at byte");
+        fails(client, "eskerScannerOpen", &[(1, text("t"))], INVALID, "lacks its argument");
+        fails(client, "eskerScannerOpen", &[(1, text("u")), (2, record(&[]))], NO_TABLE, "\"u\"");
+        fails(client, "eskerScannerGet", &[(2, Value::I32(-1))], INVALID, "negative");
+        // Times that end before they begin have no cells.
+        let none = [(1, text("t")), (2, record(&[(3, Value::I64(9)), (4, Value::I64(3))]))];
+        let id = client.call("eskerScannerOpen", &none).unwrap().unwrap();
+        assert_eq!(
+            client.call("scannerGetList", &[(1, id.clone()), (2, Value::I32(1))]),
+            Ok(Some(list(&[])))
+        );
+        assert_eq!(client.call("scannerClose", &[(1, id)]), Ok(None));
+    }
+}
