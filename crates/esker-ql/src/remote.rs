@@ -7,7 +7,7 @@
 //! ```
 //! The interface knows less than the language: scans show the latest version of a column, there are no access groups, and a
 //! table cannot be altered. Such a statement is `Impossible`, and says why. What the interface does not filter is filtered
-//! here. An Esker server has methods of its own beside it, which can all that: each connection asks once whether there are.
+//! here. An Esker server has methods of its own that can do all of this: each connection asks once whether the server has them.
 
 mod changes;
 mod request;
@@ -345,7 +345,8 @@ impl Tables for Remote {
 
     fn explain(&self, table: &str, select: &Select) -> Result<Vec<String>> {
         let request = self.request(table, select)?;
-        let mut lines = vec![format!("table {table}, by HBase's Thrift interface")];
+        let by = if request.is_eskers { "on an Esker server" } else { "by HBase's Thrift interface" };
+        let mut lines = vec![format!("table {table}, {by}")];
         lines.extend(request.describe());
         Ok(lines)
     }

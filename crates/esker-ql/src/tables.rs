@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Session ──> Tables ──> esker_table::Tables, in this process
-//!                    └─> Remote, by HBase's Thrift interface: an Esker server or an HBase cluster
+//!                    └─> Remote, by Thrift: an Esker server or an HBase cluster
 //! ```
 
 use std::borrow::Cow;

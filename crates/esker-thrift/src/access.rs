@@ -14,13 +14,14 @@ pub enum Action {
     Write,
     /// It writes, and tells something of what was there: increments, appends, checks.
     Update,
-    /// It makes, drops, enables, disables or merges the table.
+    /// It makes, drops, enables, disables, merges, alters or renames the table, or rebuilds its indexes.
     Admin,
 }
 
 /// What clients may do. It is asked for each call, so what changes counts from the next call on.
 pub trait Access: fmt::Debug + Send + Sync {
-    /// Refuses what a client may not do. `certificate` is the name in the client's certificate, if it has shown one.
+    /// Refuses what a client may not do. `certificate` is the name in the client's certificate, if it has shown one. The name `NAMESPACE:`
+    /// stands for a namespace, which is shown, made or dropped.
     ///
     /// # Errors
     /// What the client is told.

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use esker_table::DeleteKind;
 
-use crate::connection::UNKNOWN_METHOD;
 pub use crate::fail::Thrown;
+use crate::fail::UNKNOWN_METHOD;
 use crate::wire::{Fault, Kind, Measure, Protocol, Purpose, Sink, Source};
 
 mod link;

@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::fail::{Thrown, shown};
+use crate::fail::{Thrown, UNKNOWN_METHOD, shown};
 use crate::gateway::Gateway;
 use crate::idl::Request;
 use crate::stream::Stream;
@@ -30,8 +30,7 @@ const REPLY_KEPT: usize = 64 << 10;
 /// How long what a client still sends is thrown away after an error, so that the client can read of it.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// Numbers of `TApplicationException`.
-pub(crate) const UNKNOWN_METHOD: i32 = 1;
+/// Numbers of `TApplicationException`, as [`UNKNOWN_METHOD`].
 const WRONG_TYPE: i32 = 2;
 const INTERNAL: i32 = 6;
 const PROTOCOL: i32 = 7;

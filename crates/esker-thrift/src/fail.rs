@@ -25,6 +25,9 @@ fn cut(mut message: String) -> String {
     message
 }
 
+/// The number of the `TApplicationException` that answers a method which the server does not have.
+pub(crate) const UNKNOWN_METHOD: i32 = 1;
+
 /// What a server throws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

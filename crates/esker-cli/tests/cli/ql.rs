@@ -560,7 +560,7 @@ fn statements_are_typed_over_several_lines() {
     typed.exp_eof().unwrap();
 }
 
-/// The tables of a server, by HBase's Thrift interface.
+/// The tables of a server.
 #[test]
 fn a_server_is_asked_by_its_url() {
     let dir = tempfile::tempdir().unwrap();
@@ -571,15 +571,49 @@ fn a_server_is_asked_by_its_url() {
         command.args(["ql", "--url", &url, "-e", statements]);
         run(command, b"")
     };
-    let rows = "#timestamp\trow\tcolumn\tvalue\n1\ta\tf:x\tone\n2\tb\tf:x\t\\x00\\t\n";
+    let prints = |statements: &str| {
+        let done = asks(statements);
+        assert_eq!(done.code, 0, "{statements}: {}", done.stderr());
+        done.stdout()
+    };
+    let rows = "#timestamp\trow\tcolumn\tvalue\n2\ta\tf:x\tone\n1\ta\tf:x\tearlier\n2\tb\tf:x\t\\x00\\t\n";
     fs::write(dir.path().join("rows.tsv"), rows).unwrap();
-    let done = asks(
-        "CREATE TABLE t (f MAX_VERSIONS 1); LOAD DATA INFILE 'rows.tsv' INTO TABLE t; SELECT * FROM t; \
-        DUMP TABLE t INTO FILE 'dump.tsv'; ALTER TABLE t ADD (g)",
+    let shown = prints(
+        "CREATE TABLE t (f); LOAD DATA INFILE 'rows.tsv' INTO TABLE t; SELECT * FROM t MAX_VERSIONS 1; \
+        DUMP TABLE t INTO FILE 'dump.tsv'; ALTER TABLE t ADD (n COUNTER)",
     );
-    fails(&done, 2, "HBase's Thrift interface cannot alter tables");
-    assert_eq!(done.stdout(), "a\tf:x\tone\nb\tf:x\t\\x00\\t\n");
+    assert_eq!(shown, "a\tf:x\tone\nb\tf:x\t\\x00\\t\n");
     assert_eq!(fs::read_to_string(dir.path().join("dump.tsv")).unwrap(), rows);
+    // Counters are numbers here too.
+    let counts = "row\tn:hits\nb\t\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x07\n";
+    fs::write(dir.path().join("counts.tsv"), counts).unwrap();
+    let shown = prints(
+        "INCREMENT t ROW 'a' COLUMN n:hits BY 41; INCREMENT t ROW 'a' COLUMN n:hits; \
+        LOAD DATA INFILE 'counts.tsv' INTO TABLE t; SELECT n FROM t MAX_VERSIONS 1",
+    );
+    assert_eq!(shown, "41\n42\na\tn:hits\t42\nb\tn:hits\t7\n");
+    fs::write(dir.path().join("counts.tsv"), "row\tn:hits\nb\tword\n").unwrap();
+    let word = asks("LOAD DATA INFILE 'counts.tsv' INTO TABLE t");
+    fails(&word, 2, "counts.tsv:2: the column family \"n\" has counters");
+    // The whole schema goes to a file and comes from it.
+    let shown = prints(
+        "CREATE TABLE u (a, ACCESS GROUP g (b COUNTER), INDEX a); DESCRIBE TABLE u INTO FILE 'u.xml'; \
+        CREATE TABLE v FROM FILE 'u.xml'; SHOW CREATE TABLE v; DESCRIBE TABLE WITH IDS v INTO FILE 'v.xml'",
+    );
+    let created = "CREATE TABLE v (a MAX_VERSIONS 3, ACCESS GROUP g (b MAX_VERSIONS 3 COUNTER), INDEX a);\n";
+    assert_eq!(shown, created);
+    let xml = fs::read_to_string(dir.path().join("v.xml")).unwrap();
+    fs::write(dir.path().join("v.xml"), xml.replace("name=\"a\"", "name=\"c\"")).unwrap();
+    let shown = prints("ALTER TABLE v FROM FILE 'v.xml'; RENAME TABLE v TO w; SHOW CREATE TABLE w");
+    assert_eq!(
+        shown,
+        created.replace("TABLE v", "TABLE w").replace("(a ", "(c ").replace("INDEX a", "INDEX c")
+    );
+    fails(
+        &asks("ALTER TABLE w FROM FILE 'v.xml'"),
+        2,
+        "the schema was changed meanwhile: its version is 2, not 1",
+    );
     // The store is the server's.
     fails(&ql(dir.path(), "SHOW TABLES"), 3, "esker.db");
 }

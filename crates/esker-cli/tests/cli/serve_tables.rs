@@ -14,12 +14,13 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::serve::{Serving, serve};
 use crate::support::{esker, esker_in};
-use crate::thrift::client::{Client, FORMS, Reply, Value, message, text, texts};
+use crate::thrift::client::{Client, FORMS, OWN, Reply, Value, message, text, texts};
 
 const USERS: &str = "user default on nopass ~* &* +@all
 user reader on nopass %R~stations %R~open +@read
 user writer on nopass %W~stations +@write -flushdb
 user keeper on nopass ~stations ~open +@all
+user shopper on nopass ~shop:* +@all
 user off nopass ~* +@all
 ";
 
@@ -120,6 +121,26 @@ fn the_user_of_the_flag_may_do_what_acl_says() {
         let serving = serve_tables(dir.path(), &format!("--thrift-user {user}"));
         refused(&get(&mut client(&serving), "stations"), user);
     }
+}
+
+/// A namespace counts as the key `NAMESPACE:`.
+#[test]
+fn namespaces_need_the_right_to_all_that_is_in_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let serving = serve_tables(dir.path(), "--thrift-user shopper");
+    let mut shopper = client(&serving);
+    assert_eq!(shopper.call("eskerCreateNamespace", &[(1, text("shop"))]), Ok(None));
+    assert_eq!(create(&mut shopper, "shop:goods"), Ok(None));
+    assert_eq!(shopper.call("eskerNamespaces", &[]), Ok(Some(texts(["default", "shop"]))));
+    for namespace in ["shops", "default"] {
+        let Err((kind, message)) = shopper.call("eskerCreateNamespace", &[(1, text(namespace))]) else {
+            panic!()
+        };
+        let expected = format!("the user \"shopper\" may not change the namespace \"{namespace}\"");
+        assert_eq!((kind, message), (OWN + 3, expected));
+    }
+    let renamed = shopper.call("eskerRenameTable", &[(1, text("shop:goods")), (2, text("goods"))]);
+    assert_eq!(renamed, Err((OWN + 3, "the user \"shopper\" may not change the table \"goods\"".to_owned())));
 }
 
 #[test]

@@ -84,7 +84,7 @@ pub enum Asked {
 }
 
 /// What a scanner of Esker's own reads.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnScan {
     /// Rows, columns and a filter; the upper bound of timestamps too.
     pub request: ScanRequest,

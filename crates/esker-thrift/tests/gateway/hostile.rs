@@ -102,7 +102,9 @@ fn messages_about_long_names_are_short() {
         (long.as_str(), &[][..]),
         ("getRow", &table),
         ("getRow", &[(1, text(&long))]),
-        ("createTable", &[(1, bytes)]),
+        ("createTable", &[(1, bytes.clone())]),
+        ("eskerSchema", &[(1, bytes)]),
+        ("eskerCreateTable", &[(1, text("t")), (2, text(&format!("<{long}/>")))]),
     ] {
         let Err((_, message)) = client.call(method, arguments) else { panic!() };
         assert!(message.len() < 2000, "{} bytes", message.len());
@@ -158,7 +160,9 @@ fn random_bytes_hurt_nobody_else() {
             ]);
             [
                 message(*form, "scannerOpenWithScan", 1, &[(1, text("t")), (2, scan)]),
-                message(*form, "mutateRows", 2, &[(1, text("t")), (2, Value::List(vec![batch; 3]))]),
+                message(*form, "mutateRows", 2, &[(1, text("t")), (2, Value::List(vec![batch.clone(); 3]))]),
+                message(*form, "eskerMutateRows", 3, &[(1, text("t")), (2, Value::List(vec![batch; 3]))]),
+                message(*form, "eskerAlterTable", 4, &[(1, text("t")), (2, text("<Schema table=\"1\"/>"))]),
             ]
         })
         .collect();

@@ -50,7 +50,11 @@ impl Access for ByAcl {
         if commands.iter().all(|command| self.guard.may(user, command, table.as_bytes())) {
             return Ok(());
         }
-        Err(format!("the user {:?} may not {what} the table {table:?}", user.escape_ascii().to_string()))
+        let named = match table.strip_suffix(':') {
+            Some(namespace) => format!("the namespace {namespace:?}"),
+            None => format!("the table {table:?}"),
+        };
+        Err(format!("the user {:?} may not {what} {named}", user.escape_ascii().to_string()))
     }
 }
 
