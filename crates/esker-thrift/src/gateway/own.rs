@@ -42,7 +42,7 @@ fn schema_of(xml: &[u8]) -> Outcome<Schema> {
     Ok(Schema::from_xml(xml)?)
 }
 
-fn family_name<'m>(family: Option<&'m [u8]>) -> Outcome<&'m str> {
+fn family_name(family: Option<&[u8]>) -> Outcome<&str> {
     let family = family.ok_or_else(|| Fail::argument("a change of a family or column names no family"))?;
     std::str::from_utf8(family)
         .map_err(|_| Fail::argument(format!("the column family {} is not UTF-8", shown(family))))

@@ -74,7 +74,9 @@ fn each_method_does_what_it_says_in_each_form() {
             "\"s:t\" already",
         );
         fails(client, "eskerDropNamespace", &[(1, text("s"))], NAMESPACE_IN_USE, "has tables");
-        let Ok(Some(Value::Bytes(schema))) = client.call("eskerSchema", &[table.clone()]) else { panic!() };
+        let Ok(Some(Value::Bytes(schema))) = client.call("eskerSchema", std::slice::from_ref(&table)) else {
+            panic!()
+        };
         let schema = String::from_utf8(schema).unwrap();
         assert!(schema.contains("version=\"1\"") && schema.contains("counter=\"true\""), "{schema}");
 
@@ -126,7 +128,7 @@ fn each_method_does_what_it_says_in_each_form() {
             SCHEMA_CHANGED,
             "its version is 2, not 1",
         );
-        assert_eq!(client.call("eskerRebuildIndexes", &[table.clone()]), Ok(None));
+        assert_eq!(client.call("eskerRebuildIndexes", std::slice::from_ref(&table)), Ok(None));
         assert_eq!(client.call("eskerRenameTable", &[table.clone(), (2, text("u"))]), Ok(None));
         assert_eq!(client.call("getTableNames", &[]), Ok(Some(texts(["u"]))));
         assert_eq!(client.call("eskerDropNamespace", &[(1, text("s"))]), Ok(None));
@@ -197,7 +199,7 @@ fn what_cannot_be_is_refused_and_nothing_of_it_is_done() {
         (kind(0, &[family.clone(), (5, Value::I64(-1))]), INVALID, "a timestamp is"),
         (kind(0, &[family.clone(), (5, Value::I64(i64::MAX))]), INVALID, "a timestamp is"),
     ] {
-        let rows = [&[good.clone()][..], &[bad.clone()]]
+        let rows = [std::slice::from_ref(&good), std::slice::from_ref(&bad)]
             .map(|changes| record(&[(1, text("r")), (2, list(changes))]));
         fails(client, "eskerMutateRows", &[(1, text("s:t")), (2, list(&rows))], error, part);
         let arguments = [(1, text("s:t")), (2, text("r")), (4, list(&[good.clone(), bad]))];
