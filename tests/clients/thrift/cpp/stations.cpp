@@ -1,5 +1,5 @@
-// A client of HBase's Thrift interface in C++, with the code that `thrift --gen cpp Hbase.thrift` makes: buffered transport,
-// binary protocol. docs/thrift.md says how it is built.
+// A client of HBase's Thrift interface and of Esker's own methods in C++, with the code that `thrift --gen cpp` makes of Hbase.thrift and
+// Esker.thrift: buffered transport, binary protocol, both on one connection. docs/thrift.md says how it is built.
 //
 //   stations HOST PORT
 //
@@ -15,8 +15,10 @@
 #include <thrift/transport/TBufferTransports.h>
 #include <thrift/transport/TSocket.h>
 
+#include "Esker.h"
 #include "Hbase.h"
 
+namespace own = esker::thrift::generated;
 using namespace apache::hadoop::hbase::thrift;
 using apache::thrift::protocol::TBinaryProtocol;
 using apache::thrift::transport::TBufferedTransport;
@@ -133,6 +135,71 @@ void use_table(HbaseClient& hbase) {
   check(tables.empty(), "the tables at the end");
 }
 
+own::EskerMutation put_at(const std::string& qualifier, const std::string& value, int64_t timestamp) {
+  own::EskerMutation put;
+  put.__set_family("weather");
+  put.__set_qualifier(qualifier);
+  put.__set_value(value);
+  put.__set_timestamp(timestamp);
+  return put;
+}
+
+// What HBase's interface cannot do, beside what it can.
+void use_own_methods(own::EskerClient& esker, HbaseClient& hbase) {
+  std::string schema, version;
+  esker.eskerVersion(version);
+  check(!version.empty(), "the version");
+  hbase.createTable(TABLE, {family("weather:", 3)});
+  esker.eskerSchema(schema, TABLE);
+  std::string more = schema;
+  const std::string behind = "</AccessGroup>";
+  more.replace(more.find(behind), behind.size(), behind + "<AccessGroup name=\"g\"><ColumnFamily name=\"n\" counter=\"true\"/></AccessGroup>");
+  esker.eskerAlterTable(TABLE, more);
+  try {
+    esker.eskerAlterTable(TABLE, schema);
+    check(false, "a schema that was read before a change");
+  } catch (const own::EskerError& error) {
+    check(error.kind == own::ErrorKind::SCHEMA_CHANGED, "the kind of an error");
+  }
+  check(hbase.atomicIncrement(TABLE, "oslo-7", "n:readings", 2) == 2, "a counter of another access group");
+
+  own::EskerRow row;
+  row.__set_row("oslo-7");
+  row.__set_mutations({put_at("temperature", "-3.5", 1), put_at("temperature", "-4.0", 2)});
+  esker.eskerMutateRows(TABLE, {row});
+  own::EskerCondition latest;
+  latest.__set_kind(own::ConditionKind::LESS);
+  latest.__set_family("weather");
+  latest.__set_qualifier("temperature");
+  latest.__set_value("-5");
+  own::EskerMutation erase;
+  erase.__set_kind(own::MutationKind::DELETE_VERSION);
+  erase.__set_family("weather");
+  erase.__set_qualifier("temperature");
+  erase.__set_timestamp(1);
+  check(esker.eskerCheckAndMutate(TABLE, "oslo-7", {latest}, {erase, put_at("sky", "clear", 3)}), "a check");
+
+  own::EskerScan all;
+  all.__set_columns({"weather"});
+  all.__set_versions(10);
+  all.__set_deletes(true);
+  const int32_t scanner = esker.eskerScannerOpen(TABLE, all);
+  std::vector<own::EskerResult> results;
+  esker.eskerScannerGet(results, scanner, 10);
+  esker.eskerScannerClose(scanner);
+  check(results.size() == 1 && results[0].cells.size() == 3, "a scan of versions and deletes");
+  const auto& cells = results[0].cells;
+  check(cells[0].columnName == "weather:sky" && !cells[0].__isset.deleted, "a cell");
+  check(cells[1].__isset.deleted && cells[1].deleted == own::DeleteKind::VERSION && cells[1].cell.timestamp == 1, "a delete");
+  check(cells[2].cell.value == "-4.0" && cells[2].cell.timestamp == 2, "a version");
+
+  esker.eskerCreateNamespace("north");
+  esker.eskerRenameTable(TABLE, "north:stations");
+  hbase.disableTable("north:stations");
+  hbase.deleteTable("north:stations");
+  esker.eskerDropNamespace("north");
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -147,8 +214,11 @@ int main(int count, char** arguments) {
     socket->setSendTimeout(TIMEOUT_MS);
     auto transport = std::make_shared<TBufferedTransport>(socket);
     transport->open();
-    HbaseClient hbase(std::make_shared<TBinaryProtocol>(transport));
+    auto protocol = std::make_shared<TBinaryProtocol>(transport);
+    HbaseClient hbase(protocol);
+    own::EskerClient esker(protocol);
     use_table(hbase);
+    use_own_methods(esker, hbase);
   } catch (const std::exception& error) {
     std::cerr << "FAILED: " << error.what() << '\n';
     return 1;

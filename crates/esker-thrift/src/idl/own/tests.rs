@@ -164,3 +164,30 @@ fn kinds_have_the_numbers_of_the_interfaces_file() {
     }
     assert_eq!(errors.matches(" = ").count(), own.len());
 }
+
+#[test]
+fn the_lists_of_a_call_have_no_more_elements_than_the_limit() {
+    // Two rows: each has a list of half the limit, and the rows count too.
+    let half = crate::wire::ELEMENTS_MAX / 2;
+    let call = |mutations: [usize; 2]| {
+        let mut sink = Sink::new(Protocol::Compact, Vec::new());
+        sink.field(0, 2, Kind::List);
+        let rows = sink.list(Kind::Struct);
+        for count in mutations {
+            sink.field(0, 2, Kind::List);
+            let list = sink.list(Kind::Struct);
+            (0..count).for_each(|_| sink.stop());
+            sink.close(list, count as u32);
+            sink.stop();
+        }
+        sink.close(rows, 2);
+        sink.stop();
+        match Call::decode("eskerMutateRows", &mut Source::new(Protocol::Compact, &sink.out)) {
+            Ok(Some(Call::MutateRows { rows, .. })) => Ok(rows.iter().map(|row| row.mutations.len()).sum()),
+            Ok(other) => panic!("{other:?}"),
+            Err(fault) => Err(fault),
+        }
+    };
+    assert_eq!(call([half, half - 2]), Ok(2 * half - 2));
+    assert!(matches!(call([half, half - 1]), Err(Fault::Bad(_))));
+}
