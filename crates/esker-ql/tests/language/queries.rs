@@ -36,8 +36,9 @@ const PATTERNS: [(&[u8], Holds); 4] = [
     (b"^$", <[u8]>::is_empty),
 ];
 
-/// After so many queries, the table gets other cells.
-const QUERIES_PER_TABLE: u64 = 500;
+/// After so many queries, the table gets other cells. HBase takes seconds for that.
+const QUERIES_PER_TABLE: u64 = 100;
+const QUERIES_PER_TABLE_OF_HBASE: u64 = 500;
 
 /// The versions of each column, by their timestamps.
 type Place = (Vec<u8>, &'static str, Vec<u8>);
@@ -382,9 +383,10 @@ fn ask(session: &mut Session, schemas: &[&str], is_latest: bool, cases: u64) {
     let cases = std::env::var("ESKER_CASES").map_or(cases, |cases| cases.parse().unwrap());
     let mut random = Random(seed());
     let (mut stored, mut shown_cells, mut shown_deletes) = (Stored::default(), 0, 0);
+    let of_table = if is_latest { QUERIES_PER_TABLE_OF_HBASE } else { QUERIES_PER_TABLE };
     for case in 0..cases {
-        if case % QUERIES_PER_TABLE == 0 {
-            let schema = schemas[(case / QUERIES_PER_TABLE) as usize % schemas.len()];
+        if case % of_table == 0 {
+            let schema = schemas[(case / of_table) as usize % schemas.len()];
             stored = fill(&mut random, session, schema, is_latest);
         }
         let mut select = random.query();
@@ -412,7 +414,8 @@ fn ask(session: &mut Session, schemas: &[&str], is_latest: bool, cases: u64) {
         assert_eq!(shown, expected(&stored, &select, is_latest), "case {case}: {text}");
     }
     assert!(shown_cells > cases, "{cases} queries show only {shown_cells} cells");
-    assert!(is_latest || shown_deletes > cases / 5, "{cases} queries show only {shown_deletes} deletes");
+    println!("{cases} queries show {shown_cells} cells and {shown_deletes} deletes");
+    assert!(is_latest || shown_deletes > cases / 10, "{cases} queries show only {shown_deletes} deletes");
 }
 
 #[test]
