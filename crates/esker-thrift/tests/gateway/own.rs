@@ -1,7 +1,9 @@
 //! Esker's own methods.
 
-use esker_table::{Check, Comparison, Read, Schema, Tables};
-use esker_thrift::{Asked, Client as OwnClient, Condition, Config, Mutation, RowMutations};
+use esker_table::{CellBatch, Check, Comparison, Family, PutCell, Read, Schema, Tables};
+use esker_thrift::{
+    Asked, CallError, Client as OwnClient, Condition, Config, Mutation, RowMutations, Thrown,
+};
 
 use crate::client::{Client, FORMS, OWN, Value, text, texts};
 use crate::{randomness, serve, serve_tables};
@@ -486,4 +488,48 @@ fn a_scanner_shows_versions_times_and_deletes_in_each_form() {
         );
         assert_eq!(client.call("scannerClose", &[(1, id)]), Ok(None));
     }
+}
+
+/// Cells that this crate's client puts are those of the batch, of few families and of many.
+#[test]
+fn random_cells_are_put_as_in_this_process() {
+    let mut random = randomness(12);
+    let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
+    let serving = serve_tables(tables.clone(), &Config::default());
+    let mut client = OwnClient::connect("127.0.0.1", serving.address.port()).unwrap();
+    let families: Vec<String> = (0..20).map(|number| format!("f{number}")).collect();
+    let all = families.iter().map(|name| Family::new(name).max_versions(None));
+    let schema = Schema::new().group("g", all);
+    client.create_table_of("there", &schema.to_xml().unwrap()).unwrap();
+    let here = tables.create("here", schema).unwrap();
+    let there = tables.table("there").unwrap();
+    for round in 0..200 {
+        let of_families = [1, 3, 16, 20][random(4)];
+        let mut batch = CellBatch::new();
+        for _ in 0..random(60) {
+            let (row, part) = ([b'a' + random(4) as u8], [random(3) as u8; 2]);
+            batch.push(PutCell {
+                row: &row,
+                family: &families[random(of_families)],
+                qualifier: &part[..random(3)],
+                timestamp: Some(random(4) as i64),
+                value: &[random(256) as u8],
+            });
+        }
+        here.put_cells(&batch).unwrap();
+        client.put_cells("there", &batch).unwrap();
+        let read = Read::all().versions(u32::MAX);
+        for row in *b"abcd" {
+            assert_eq!(there.get([row], &read).unwrap(), here.get([row], &read).unwrap(), "round {round}");
+        }
+    }
+    // One that cannot be put spoils all.
+    let before = here.get("a", &Read::all()).unwrap();
+    let mut batch = CellBatch::new();
+    for (row, family) in [(&b"a"[..], "f1"), (b"a", "none")] {
+        batch.push(PutCell { row, family, qualifier: b"new", timestamp: None, value: b"" });
+    }
+    let error = client.put_cells("there", &batch).unwrap_err();
+    assert!(matches!(&error, CallError::Thrown { kind: Thrown::NoFamily, .. }), "{error:?}");
+    assert_eq!(there.get("a", &Read::all()).unwrap(), before);
 }
