@@ -50,9 +50,15 @@ enum MutationKind {
   DELETE_COLUMN = 3,
   /** Deletes the cell of a column with this timestamp, and no other. The timestamp must be given. */
   DELETE_VERSION = 4,
+  /** Adds `by` to the number in the latest cell of a column, 8 bytes, big-endian: family, qualifier, by. No timestamp is given. */
+  INCREMENT = 5,
+  /** Appends the value to that of the latest cell of a column: family, qualifier, value. No timestamp is given. */
+  APPEND = 6,
 }
 
-/** A change of a row. A qualifier or value that is not given is empty. One that the kind does not have must not be given. */
+/**
+ * A change of a row. A qualifier or value that is not given is empty, and `by` is 0. One that the kind does not have must not be given.
+ */
 struct EskerMutation {
   1: MutationKind kind = MutationKind.PUT,
   2: optional string family,
@@ -60,6 +66,7 @@ struct EskerMutation {
   4: optional binary value,
   /** In milliseconds since 1970. Not given: the time of the call. */
   5: optional i64 timestamp,
+  6: optional i64 by,
 }
 
 /** Changes of a row, which are done in their order: a put after a delete is not removed by it. */
@@ -172,7 +179,7 @@ service Esker {
   /** Enters into the indexes of a table what they lack, and removes what is of no use in them. */
   void eskerRebuildIndexes(1: string table) throws (1: EskerError error),
 
-  /** Changes rows, all of them at once or none. */
+  /** Changes rows, all of them at once or none. If there are increments or appends among the changes, no row is there twice. */
   void eskerMutateRows(1: string table, 2: list<EskerRow> rows) throws (1: EskerError error),
 
   /** Changes a row if it meets all conditions then; nothing comes in between. Returns whether it did. At most 1,000 conditions. */

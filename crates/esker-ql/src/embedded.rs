@@ -78,6 +78,8 @@ impl Tables for esker_table::Tables {
         let mutation = then.into_iter().try_fold(RowMutation::new(row), |mutation, action| match action {
             Action::Insert { timestamp, column, value } => Ok(put(mutation, timestamp, column, value)),
             Action::Delete { columns, time } => add_delete(mutation, &columns, time),
+            Action::Increment { column, by } => Ok(mutation.increment(&column.family, column.qualifier, by)),
+            Action::Append { column, value } => Ok(mutation.append(&column.family, column.qualifier, value)),
         })?;
         Ok(self.table(table)?.check_and_mutate(&checks, &mutation)?)
     }

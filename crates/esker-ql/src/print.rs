@@ -447,6 +447,8 @@ impl Display for Action {
                 columns_or_all(f, columns)?;
                 time.fmt(f)
             }
+            Action::Increment { column, by } => write!(f, "INCREMENT {column} BY {by}"),
+            Action::Append { column, value } => write!(f, "APPEND {column} VALUE {}", Bytes(value)),
         }
     }
 }

@@ -472,6 +472,20 @@ pub enum Action {
         /// Which timestamps.
         time: DeleteTime,
     },
+    /// `INCREMENT c [BY n]`
+    Increment {
+        /// The column.
+        column: Column,
+        /// What is added.
+        by: i64,
+    },
+    /// `APPEND c VALUE v`
+    Append {
+        /// The column.
+        column: Column,
+        /// What is appended.
+        value: Vec<u8>,
+    },
 }
 
 /// `LOAD DATA INFILE`

@@ -2,6 +2,7 @@
 //! its time on allocations.
 
 use core::ops::Range;
+use std::collections::HashMap;
 
 use crate::write::RowMutation;
 
@@ -45,6 +46,8 @@ pub struct CellBatch {
     cells: Vec<Place>,
     /// The names of the families, in the order of their first cells.
     families: Vec<String>,
+    /// Where each of them is.
+    places: HashMap<String, usize>,
 }
 
 /// Where the parts of a cell are.
@@ -68,10 +71,10 @@ impl CellBatch {
     pub fn push(&mut self, cell: PutCell<'_>) {
         let PutCell { row, family, qualifier, timestamp, value } = cell;
         let last = self.cells.last();
-        let is_family = |at: &usize| self.families[*at] == family;
-        let family = last.map(|last| last.family).filter(is_family);
-        let family = family.or_else(|| (0..self.families.len()).find(is_family)).unwrap_or_else(|| {
-            self.families.push(cell.family.to_owned());
+        let of_last = last.map(|last| last.family).filter(|at| self.families[*at] == family);
+        let family = of_last.or_else(|| self.places.get(family).copied()).unwrap_or_else(|| {
+            self.families.push(family.to_owned());
+            self.places.insert(family.to_owned(), self.families.len() - 1);
             self.families.len() - 1
         });
         let row = match last.map(|last| last.row.clone()).filter(|last| self.bytes[last.clone()] == *row) {
@@ -94,6 +97,7 @@ impl CellBatch {
         self.bytes.clear();
         self.cells.clear();
         self.families.clear();
+        self.places.clear();
     }
 
     /// How many cells there are.

@@ -180,12 +180,14 @@ impl Parser<'_> {
         let (table, row) = self.table_and_row()?;
         self.need(&["COLUMN"])?;
         let column = self.column()?;
-        let by = if self.eat("BY")? { self.signed()? } else { 1 };
-        Ok(Statement::Increment { table, row, column, by })
+        Ok(Statement::Increment { table, row, column, by: self.by()? })
     }
 
-    /// A number that may be negative. It may be in quotes.
-    fn signed(&mut self) -> Result<i64> {
+    /// `BY n`, where `n` may be negative, and in quotes; 1 if it is not there.
+    fn by(&mut self) -> Result<i64> {
+        if !self.eat("BY")? {
+            return Ok(1);
+        }
         let is_negative = self.eat_sign("-")?;
         let number = match &self.peek()?.kind {
             Kind::Number(number) if is_negative => 0_i64.checked_sub_unsigned(*number),
@@ -233,8 +235,19 @@ impl Parser<'_> {
                 let columns = self.columns_to_delete()?;
                 let time = self.delete_time(&columns)?;
                 then.push(Action::Delete { columns, time });
+            } else if self.eat("INCREMENT")? {
+                self.element()?;
+                let (column, by) = (self.column()?, self.by()?);
+                then.push(Action::Increment { column, by });
+            } else if self.eat("APPEND")? {
+                self.element()?;
+                let column = self.column()?;
+                self.need(&["VALUE"])?;
+                then.push(Action::Append { column, value: self.bytes("a value")? });
             } else if then.is_empty() {
-                return Err(self.expected("`INSERT VALUES (...)` or `DELETE ...`"));
+                return Err(
+                    self.expected("`INSERT VALUES (...)`, `DELETE ...`, `INCREMENT ...` or `APPEND ...`")
+                );
             } else {
                 return Ok(Statement::Check { table, row, conditions, then });
             }

@@ -31,6 +31,12 @@ pub(super) fn of_actions(actions: Vec<Action>) -> Result<Vec<Mutation>> {
                 mutations.push(Mutation::Put { family, qualifier, value, timestamp });
             }
             Action::Delete { columns, time } => mutations.extend(of_delete(&columns, time)?),
+            Action::Increment { column: Column { family, qualifier }, by } => {
+                mutations.push(Mutation::Increment { family, qualifier, by });
+            }
+            Action::Append { column: Column { family, qualifier }, value } => {
+                mutations.push(Mutation::Append { family, qualifier, value });
+            }
         }
     }
     Ok(mutations)

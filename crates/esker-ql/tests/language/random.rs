@@ -168,11 +168,19 @@ impl Random {
     }
 
     fn action(&mut self) -> Action {
-        if self.flip() {
-            let (columns, time) = self.deleted();
-            return Action::Delete { columns, time };
+        match self.below(4) {
+            0 => {
+                let (columns, time) = self.deleted();
+                Action::Delete { columns, time }
+            }
+            1 => Action::Increment { column: self.column(), by: -self.time() },
+            2 => Action::Append { column: self.column(), value: self.bytes() },
+            _ => Action::Insert {
+                timestamp: self.maybe(Random::time),
+                column: self.column(),
+                value: self.bytes(),
+            },
         }
-        Action::Insert { timestamp: self.maybe(Random::time), column: self.column(), value: self.bytes() }
     }
 
     fn change(&mut self) -> Change {

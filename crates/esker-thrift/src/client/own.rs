@@ -50,6 +50,24 @@ pub enum Mutation {
         /// The cell's timestamp.
         timestamp: i64,
     },
+    /// Adds to the number in the latest cell of a column.
+    Increment {
+        /// The column family.
+        family: String,
+        /// What names the column in its family.
+        qualifier: Vec<u8>,
+        /// What is added.
+        by: i64,
+    },
+    /// Appends to the value of the latest cell of a column.
+    Append {
+        /// The column family.
+        family: String,
+        /// What names the column in its family.
+        qualifier: Vec<u8>,
+        /// What is appended.
+        value: Vec<u8>,
+    },
 }
 
 /// Changes of a row, which are done in their order.
@@ -139,6 +157,10 @@ fn mutations(sink: &mut Sink, mutations: &[Mutation]) {
             Mutation::DeleteVersion { family, qualifier, timestamp } => {
                 (own::DELETE_VERSION, Some(family), Some(qualifier), Some(*timestamp))
             }
+            Mutation::Increment { family, qualifier, .. } => {
+                (own::INCREMENT, Some(family), Some(qualifier), None)
+            }
+            Mutation::Append { family, qualifier, .. } => (own::APPEND, Some(family), Some(qualifier), None),
         };
         sink.field(0, 1, Kind::I32);
         sink.i32(kind);
@@ -154,6 +176,14 @@ fn mutations(sink: &mut Sink, mutations: &[Mutation]) {
         if let Some(timestamp) = timestamp {
             sink.field(last, 5, Kind::I64);
             sink.i64(timestamp);
+        }
+        match mutation {
+            Mutation::Increment { by, .. } => {
+                sink.field(last, 6, Kind::I64);
+                sink.i64(*by);
+            }
+            Mutation::Append { value, .. } => bytes(sink, last, 4, value),
+            _ => {}
         }
         sink.stop();
     }

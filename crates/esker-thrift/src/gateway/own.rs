@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! eskerSchema, eskerScannerOpen ScannerGet           Read
-//! eskerMutateRows                                    Write
+//! eskerMutateRows                                    Write; with increments or appends Update
 //! eskerCheckAndMutate                                Update
 //! eskerCreateTable AlterTable RenameTable            Admin, of both names
 //! eskerRebuildIndexes                                Admin
@@ -23,9 +23,6 @@ use crate::wire::{Kind, Sink};
 
 /// Each condition is a read while others wait for the row.
 const CONDITIONS_MAX: usize = 1000;
-
-/// A batch of cells looks for the family of each cell among all that it has.
-const BATCH_FAMILIES_MAX: usize = 16;
 
 /// The namespace of tables that name none; it is always there.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -50,21 +47,23 @@ fn family_name(family: Option<&[u8]>) -> Outcome<&str> {
 
 /// Adds what `mutation` says to a change of its row.
 fn add(row: RowMutation, mutation: &Mutation<'_>) -> Outcome<RowMutation> {
-    let Mutation { kind, family, qualifier, value, timestamp } = mutation;
+    let Mutation { kind, family, qualifier, value, timestamp, by } = mutation;
     let (has_family, has_qualifier, has_value) = match *kind {
-        own::PUT => (true, true, true),
+        own::PUT | own::APPEND => (true, true, true),
         own::DELETE_ROW => (false, false, false),
         own::DELETE_FAMILY => (true, false, false),
-        own::DELETE_COLUMN | own::DELETE_VERSION => (true, true, false),
+        own::DELETE_COLUMN | own::DELETE_VERSION | own::INCREMENT => (true, true, false),
         _ => return Err(Fail::argument(format!("there is no kind {kind} of changes"))),
     };
     for (has, is_given, what) in [
         (has_family, family.is_some(), "family"),
         (has_qualifier, qualifier.is_some(), "qualifier"),
         (has_value, value.is_some(), "value"),
+        (!reads(mutation), timestamp.is_some(), "timestamp"),
+        (*kind == own::INCREMENT, by.is_some(), "number"),
     ] {
         if is_given && !has {
-            return Err(Fail::argument(format!("a delete of kind {kind} has a {what}")));
+            return Err(Fail::argument(format!("a change of kind {kind} has no {what}")));
         }
     }
     if !has_family {
@@ -78,6 +77,8 @@ fn add(row: RowMutation, mutation: &Mutation<'_>) -> Outcome<RowMutation> {
     Ok(match (*kind, timestamp) {
         (own::PUT, None) => row.put(family, qualifier, value),
         (own::PUT, Some(timestamp)) => row.put_at(family, qualifier, *timestamp, value),
+        (own::INCREMENT, _) => row.increment(family, qualifier, by.unwrap_or_default()),
+        (own::APPEND, _) => row.append(family, qualifier, value),
         (own::DELETE_FAMILY, None) => row.delete_family(family),
         (own::DELETE_FAMILY, Some(timestamp)) => row.delete_family_up_to(family, *timestamp),
         (own::DELETE_COLUMN, None) => row.delete_column(family, qualifier),
@@ -87,12 +88,16 @@ fn add(row: RowMutation, mutation: &Mutation<'_>) -> Outcome<RowMutation> {
     })
 }
 
+/// Whether a change depends on what its row has.
+fn reads(mutation: &Mutation<'_>) -> bool {
+    matches!(mutation.kind, own::INCREMENT | own::APPEND)
+}
+
 fn mutation_of(row: &[u8], mutations: &[Mutation<'_>]) -> Outcome<RowMutation> {
     mutations.iter().try_fold(RowMutation::new(row), add)
 }
 
-/// The cells of changes that are puts alone, which tables take faster than other changes. `None`: there are others, or too many
-/// families.
+/// The cells of changes that are puts alone, which tables take faster than other changes. `None`: there are others.
 fn cells_of(rows: &[own::Row<'_>]) -> Outcome<Option<CellBatch>> {
     let are_puts = |row: &own::Row<'_>| {
         !row.mutations.is_empty() && row.mutations.iter().all(|mutation| mutation.kind == own::PUT)
@@ -100,13 +105,9 @@ fn cells_of(rows: &[own::Row<'_>]) -> Outcome<Option<CellBatch>> {
     if !rows.iter().all(are_puts) {
         return Ok(None);
     }
-    let (mut cells, mut families) = (CellBatch::new(), BTreeSet::new());
+    let mut cells = CellBatch::new();
     for own::Row { row, mutations } in rows {
         for Mutation { family, qualifier, value, timestamp, .. } in mutations {
-            families.insert(*family);
-            if families.len() > BATCH_FAMILIES_MAX {
-                return Ok(None);
-            }
             cells.push(PutCell {
                 row,
                 family: family_name(*family)?,
@@ -171,7 +172,9 @@ impl Gateway<'_> {
             }
             Call::RebuildIndexes { table } => Ok(self.tables.rebuild_indexes(&self.name(table)?)?),
             Call::MutateRows { table, rows } => {
-                let table = self.table(Action::Write, table)?;
+                let mut changes = rows.iter().flat_map(|row| &row.mutations);
+                let action = if changes.any(reads) { Action::Update } else { Action::Write };
+                let table = self.table(action, table)?;
                 match cells_of(&rows)? {
                     Some(cells) => Ok(table.put_cells(&cells)?),
                     None => {

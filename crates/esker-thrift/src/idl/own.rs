@@ -11,6 +11,8 @@ pub(crate) const DELETE_ROW: i32 = 1;
 pub(crate) const DELETE_FAMILY: i32 = 2;
 pub(crate) const DELETE_COLUMN: i32 = 3;
 pub(crate) const DELETE_VERSION: i32 = 4;
+pub(crate) const INCREMENT: i32 = 5;
+pub(crate) const APPEND: i32 = 6;
 
 /// The numbers of `ConditionKind`.
 pub(crate) const ABSENT: i32 = 0;
@@ -30,6 +32,7 @@ record! {
         3 qualifier: Option<&'a [u8]> = None,
         4 value: Option<&'a [u8]> = None,
         5 timestamp: Option<i64> = None,
+        6 by: Option<i64> = None,
     }
 }
 

@@ -187,13 +187,18 @@ fn what_cannot_be_is_refused_and_nothing_of_it_is_done() {
     let kind = |kind: i32, more: &[(i16, Value)]| record(&[&[(1, Value::I32(kind))], more].concat());
     let (family, qualifier, value) = ((2, text("f")), (3, text("q")), (4, text("v")));
     for (bad, error, part) in [
-        (kind(5, &[]), INVALID, "no kind 5"),
+        (kind(7, &[]), INVALID, "no kind 7"),
+        (kind(5, &[family.clone(), value.clone()]), INVALID, "has no value"),
+        (kind(5, &[family.clone(), (5, Value::I64(7))]), INVALID, "has no timestamp"),
+        (kind(6, &[family.clone(), (5, Value::I64(7))]), INVALID, "has no timestamp"),
+        (kind(6, &[family.clone(), (6, Value::I64(7))]), INVALID, "has no number"),
+        (kind(6, &[]), INVALID, "names no family"),
         (kind(i32::MIN, &[]), INVALID, "no kind -2147483648"),
         (kind(0, &[]), INVALID, "names no family"),
-        (kind(1, std::slice::from_ref(&family)), INVALID, "has a family"),
-        (kind(2, &[family.clone(), qualifier.clone()]), INVALID, "has a qualifier"),
+        (kind(1, std::slice::from_ref(&family)), INVALID, "has no family"),
+        (kind(2, &[family.clone(), qualifier.clone()]), INVALID, "has no qualifier"),
         (kind(2, &[]), INVALID, "names no family"),
-        (kind(3, &[family.clone(), value.clone()]), INVALID, "has a value"),
+        (kind(3, &[family.clone(), value.clone()]), INVALID, "has no value"),
         (kind(4, &[family.clone(), qualifier.clone()]), INVALID, "needs its timestamp"),
         (kind(0, &[(2, bytes.clone())]), INVALID, "is not UTF-8"),
         (kind(0, &[(2, text("none"))]), NO_FAMILY, "no column family \"none\""),
@@ -206,6 +211,17 @@ fn what_cannot_be_is_refused_and_nothing_of_it_is_done() {
         fails(client, "eskerMutateRows", &[(1, text("s:t")), (2, list(&rows))], error, part);
         let arguments = [(1, text("s:t")), (2, text("r")), (4, list(&[good.clone(), bad]))];
         fails(client, "eskerCheckAndMutate", &arguments, error, part);
+    }
+    for reads in [5, 6] {
+        let both = list(&[good.clone(), kind(reads, &[family.clone(), qualifier.clone()])]);
+        let arguments = [(1, text("s:t")), (2, text("r")), (4, both)];
+        fails(
+            client,
+            "eskerCheckAndMutate",
+            &arguments,
+            INVALID,
+            "an earlier step of the same mutation has touched",
+        );
     }
     for row in ["", &"r".repeat(32_768)] {
         let rows = list(&[record(&[(1, text(row)), (2, list(std::slice::from_ref(&good)))])]);
@@ -293,6 +309,39 @@ fn schemas_of_any_content_are_refused_with_a_short_message() {
     assert_eq!(client.call("eskerSchema", &[(1, text("t"))]), Ok(Some(before)));
     // A client that has changed nothing changes nothing, and a schema without a version is given whatever the table has.
     assert_eq!(client.call("eskerAlterTable", &[(1, text("t")), (2, text(SCHEMA))]), Ok(None));
+}
+
+#[test]
+fn increments_and_appends_are_changes_too() {
+    let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
+    let serving = serve_tables(tables.clone(), &Config::default());
+    let mut client = OwnClient::connect("127.0.0.1", serving.address.port()).unwrap();
+    client.create_table_of("t", SCHEMA).unwrap();
+    let table = tables.table("t").unwrap();
+    let column = || ("f".to_owned(), b"q".to_vec());
+    let changes = |row: &str, by: i64, value: &str| {
+        let ((family, qualifier), value) = (column(), value.as_bytes().to_vec());
+        let append = Mutation::Append { family, qualifier, value };
+        let increment = Mutation::Increment { family: "n".to_owned(), qualifier: b"q".to_vec(), by };
+        RowMutations { row: row.as_bytes().to_vec(), mutations: vec![append, increment] }
+    };
+    let has = |row: &str| -> (Vec<u8>, i64) {
+        let value = |family| table.get(row, &Read::family(family)).unwrap().remove(0).value;
+        (value("f"), i64::from_be_bytes(value("n").try_into().unwrap()))
+    };
+    client.change_rows("t", &[changes("r", 5, "a"), changes("s", i64::MIN, "")]).unwrap();
+    assert_eq!((has("r"), has("s")), ((b"a".to_vec(), 5), (Vec::new(), i64::MIN)));
+    let is_a = |value: &str| {
+        let ((family, qualifier), value) = (column(), value.as_bytes().to_vec());
+        [Condition { family, qualifier, asked: Asked::Value(Comparison::Equal, value) }]
+    };
+    assert!(!client.check_and_change("t", &is_a("b"), &changes("r", 1, "b")).unwrap());
+    assert!(client.check_and_change("t", &is_a("a"), &changes("r", -7, "b")).unwrap());
+    assert_eq!(has("r"), (b"ab".to_vec(), -2));
+    // All or nothing: the sum of one row has too many bits; a row is there twice.
+    assert!(client.change_rows("t", &[changes("r", 1, "c"), changes("s", -1, "c")]).is_err());
+    assert!(client.change_rows("t", &[changes("r", 1, "c"), changes("r", 1, "c")]).is_err());
+    assert_eq!((has("r"), has("s")), ((b"ab".to_vec(), -2), (Vec::new(), i64::MIN)));
 }
 
 /// What this crate's client sends does to a table what the same changes do to it in this process.

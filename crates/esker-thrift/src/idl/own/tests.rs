@@ -123,6 +123,8 @@ fn kinds_have_the_numbers_of_the_interfaces_file() {
         ("DELETE_FAMILY", DELETE_FAMILY),
         ("DELETE_COLUMN", DELETE_COLUMN),
         ("DELETE_VERSION", DELETE_VERSION),
+        ("INCREMENT", INCREMENT),
+        ("APPEND", APPEND),
     ];
     assert!(own.iter().all(|(name, kind)| number(mutations, name) == *kind));
     assert_eq!(mutations.matches(" = ").count(), own.len());
