@@ -722,13 +722,10 @@ fn compared(random: &mut Random, text: &mut Vec<u8>, samples: &[&[u8]]) -> Compa
             b"A".to_vec(),
             Box::new(move |bytes| found(bytes.iter().any(|byte| b"aA".contains(byte)))),
         ),
-        1 => (
-            "regexstring:",
-            b"^[0-9a-m]".to_vec(),
-            Box::new(move |bytes| {
-                found(bytes.first().is_some_and(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'm')))
-            }),
-        ),
+        1 => {
+            let (name, pattern, has) = expression(random, samples);
+            (name, pattern.into_bytes(), Box::new(move |bytes| found(has(bytes))))
+        }
         2 => {
             let prefix = sample[..sample.len().min(1)].to_vec();
             let other = prefix.clone();
@@ -742,6 +739,52 @@ fn compared(random: &mut Random, text: &mut Vec<u8>, samples: &[&[u8]]) -> Compa
     };
     quoted(text, &[name.as_bytes(), &bytes].concat());
     Compared { passes, compare }
+}
+
+/// What an expression says of bytes.
+type Says = Box<dyn Fn(&[u8]) -> bool>;
+
+/// A regular expression with the name of its comparator, and what it says of bytes.
+fn expression(random: &mut Random, samples: &[&[u8]]) -> (&'static str, String, Says) {
+    let escaped = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
+    let sample = random.of(samples).to_vec();
+    let begin = sample[..random.below(sample.len() + 1)].to_vec();
+    let other = random.of(samples).to_vec();
+    let (of_begin, of_sample, of_other) = (escaped(&begin), escaped(&sample), escaped(&other));
+    match random.below(8) {
+        0 => {
+            let has =
+                |bytes: &[u8]| bytes.first().is_some_and(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'm'));
+            ("regexstring:", "^[0-9a-m]".to_owned(), Box::new(has))
+        }
+        1 => ("regexstring:", format!("(?-u)^{of_sample}$"), Box::new(move |bytes| bytes == sample)),
+        2 => (
+            "regexstring:",
+            format!("(?-u)^({of_sample}$|{of_other})"),
+            Box::new(move |bytes| bytes == sample || bytes.starts_with(&other)),
+        ),
+        3 => (
+            "regexstring:",
+            format!("(?-u)^{of_begin}|{of_sample}$"),
+            Box::new(move |bytes| bytes.starts_with(&begin) || bytes.ends_with(&sample)),
+        ),
+        4 => (
+            "regexstring:",
+            format!(r"(?-u)\A{of_begin}.?\z"),
+            Box::new(move |bytes| bytes.starts_with(&begin) && bytes.len() <= begin.len() + 1),
+        ),
+        5 => (
+            "regexstringnocase:",
+            "^[AQ]\\x00?".to_owned(),
+            Box::new(|bytes| bytes.first().is_some_and(|byte| b"aAqQ".contains(byte))),
+        ),
+        6 => (
+            "regexstring:",
+            "(?m)^a".to_owned(),
+            Box::new(|bytes| bytes.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"a"))),
+        ),
+        _ => ("regexstring:", format!("(?-u)^{of_begin}"), Box::new(move |bytes| bytes.starts_with(&begin))),
+    }
 }
 
 fn boolean(random: &mut Random, text: &mut Vec<u8>) -> bool {
