@@ -688,7 +688,11 @@ impl Model for Or {
 
 /// The text of a random filter, and the filter itself.
 pub(crate) fn some(random: &mut Random, old_ms: i64, is_reversed: bool) -> (Vec<u8>, Boxed) {
-    filter(random, old_ms, is_reversed, 3)
+    // Some of the kinds that narrow what is read, in few lists.
+    if random.below(3) == 0 {
+        return filter(random, old_ms, is_reversed, 1, true);
+    }
+    filter(random, old_ms, is_reversed, 3, false)
 }
 
 fn quoted(text: &mut Vec<u8>, bytes: &[u8]) {
@@ -795,14 +799,25 @@ fn boolean(random: &mut Random, text: &mut Vec<u8>) -> bool {
 
 const VALUES: &[&[u8]] = &[b"", b"2", b"55", b"8", b"a1", b"c", b"f"];
 
-fn filter(random: &mut Random, old_ms: i64, is_reversed: bool, depth: usize) -> (Vec<u8>, Boxed) {
+fn filter(
+    random: &mut Random,
+    old_ms: i64,
+    is_reversed: bool,
+    depth: usize,
+    narrows: bool,
+) -> (Vec<u8>, Boxed) {
     let families: Vec<&[u8]> = FAMILIES.iter().map(|(name, ..)| name.as_bytes()).collect();
     let mut text = Vec::new();
-    let kind = random.below(if depth == 0 { 19 } else { 27 });
+    let kind = match (depth, narrows) {
+        (0, false) => random.below(19),
+        (_, false) => random.below(27),
+        (0, true) => random.of(&[1, 3, 4, 7, 10, 11, 12, 12, 13, 14, 14, 14, 15, 17, 18]),
+        (_, true) => random.of(&[12, 21, 21, 24]),
+    };
     if kind >= 19 {
         let count = random.of(&[2, 2, 3]);
         let mut inner = |text: &mut Vec<u8>| {
-            let (inner, model) = filter(random, old_ms, is_reversed, depth - 1);
+            let (inner, model) = filter(random, old_ms, is_reversed, depth - 1, narrows);
             text.push(b'(');
             text.extend_from_slice(&inner);
             text.push(b')');
