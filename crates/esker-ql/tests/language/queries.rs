@@ -29,11 +29,19 @@ const VALUES: [&[u8]; 6] = [b"", b"a", b"ab", b"ba", b"b", b"xb\xff"];
 
 /// Expressions, and what they say of bytes.
 type Holds = fn(&[u8]) -> bool;
-const PATTERNS: [(&[u8], Holds); 4] = [
+const PATTERNS: [(&[u8], Holds); 12] = [
     (b"^a", |bytes| bytes.starts_with(b"a")),
     (b"a$", |bytes| bytes.ends_with(b"a")),
     (b"b", |bytes| bytes.contains(&b'b')),
     (b"^$", <[u8]>::is_empty),
+    (b"^ab?", |bytes| bytes.starts_with(b"a")),
+    (br"\Aab", |bytes| bytes.starts_with(b"ab")),
+    (b"^(a|b)$", |bytes| bytes == b"a" || bytes == b"b"),
+    (b"^a$|^b", |bytes| bytes == b"a" || bytes.starts_with(b"b")),
+    (b"^b|b$", |bytes| bytes.starts_with(b"b") || bytes.ends_with(b"b")),
+    (b"(?i)^B", |bytes| bytes.starts_with(b"b")),
+    (br"(?-u)^\xff", |bytes| bytes.starts_with(b"\xff")),
+    (br"(?m)^\x00", |bytes| bytes.starts_with(b"\0")),
 ];
 
 /// After so many queries, the table gets other cells. HBase takes seconds for that.
