@@ -185,8 +185,9 @@ impl Request {
             Qualifiers::Exactly(qualifier) => !qualifier.is_empty(),
             Qualifiers::Prefix(_) | Qualifiers::Regexp(_) => false,
         };
+        let is_time_sent = self.is_eskers || self.time.start == 0;
         let one_suffices =
-            cells == 0 && self.time.start == 0 && self.cells.is_empty() && self.shown.iter().all(is_exact);
+            cells == 0 && is_time_sent && self.cells.is_empty() && self.shown.iter().all(is_exact);
         if (rows, cells) == (0, 0) || (self.is_keys_only && !one_suffices) {
             return None;
         }
