@@ -24,7 +24,7 @@ use crate::server::{with_esker, with_hbase};
 
 const ROWS: [&[u8]; 7] = [b"\0", b"a", b"a\0", b"ab", b"b", b"ba\xff", b"\xff"];
 const FAMILIES: [&str; 3] = ["f", "g", "h"];
-const QUALIFIERS: [&[u8]; 6] = [b"", b"\0", b"a", b"ab", b"b", b"\xff"];
+const QUALIFIERS: [&[u8]; 7] = [b"", b"\0", b"a", b"ab", b"ac", b"b", b"\xff"];
 const VALUES: [&[u8]; 6] = [b"", b"a", b"ab", b"ba", b"b", b"xb\xff"];
 
 /// Expressions, and what they say of bytes.
