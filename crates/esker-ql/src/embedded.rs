@@ -119,6 +119,7 @@ struct Scanned {
     scan: Scan,
     /// The filter is not asked about deletes.
     deletes: ShownDeletes,
+    /// The rows and cells of the offsets that the scan leaves out.
     left_out: (u64, u64),
 }
 

@@ -9,6 +9,9 @@ use crate::plan::{ShownDeletes, Tested, check_families, narrowed, regexp};
 use crate::print::quoted;
 use crate::statement::{Bound, CellPlace, Columns, Interval, Qualifiers, Rows, Select, Term, ValueTest};
 
+/// The longest filter of columns that a server is sent: it may refuse one that is too long, and can do without.
+const COLUMN_FILTER_LEN_MAX: usize = 64 << 10;
+
 /// Rows that lie together. `stop` is not among them; `None`: the end of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RowRange {
@@ -349,7 +352,8 @@ fn column_filter(shown: &Tested) -> Option<Vec<u8>> {
     }
     let quoted: Vec<Vec<u8>> =
         beginnings.iter().map(|bytes| [b"'", &escaped(bytes)[..], b"'"].concat()).collect();
-    Some([b"MultipleColumnPrefixFilter(", &quoted.join(&b","[..])[..], b")"].concat())
+    let text = [b"MultipleColumnPrefixFilter(", &quoted.join(&b","[..])[..], b")"].concat();
+    Some(text).filter(|text| text.len() <= COLUMN_FILTER_LEN_MAX)
 }
 
 /// A filter of the server that leaves out rows which do not meet a condition, if there is one.
