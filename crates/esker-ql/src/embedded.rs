@@ -85,7 +85,7 @@ impl Tables for esker_table::Tables {
     }
 
     fn select(&self, table: &str, select: &Select) -> Result<Box<dyn Cells>> {
-        let Plan { spans, read, is_reversed, .. } = Plan::of(select)?;
+        let Plan { spans, read, is_reversed, left_out, .. } = Plan::of(select)?;
         let opened = self.table(table)?;
         check_families(select, &opened.schema(), table)?;
         let scan = if is_reversed {
@@ -94,7 +94,7 @@ impl Tables for esker_table::Tables {
             opened.scan_spans(spans, &read)?
         };
         let deletes = ShownDeletes::of(select)?;
-        Ok(Box::new(Scanned { scan, deletes }))
+        Ok(Box::new(Scanned { scan, deletes, left_out }))
     }
 
     fn explain(&self, table: &str, select: &Select) -> Result<Vec<String>> {
@@ -121,12 +121,14 @@ struct Scanned {
     scan: Scan,
     /// The filter is not asked about deletes.
     deletes: ShownDeletes,
+    /// The rows and cells of the offsets that the scan leaves out.
+    left_out: (u64, u64),
 }
 
 impl Cells for Scanned {
     fn advance(&mut self) -> Result<bool> {
         while self.scan.advance()? {
-            let Scanned { scan, deletes } = &*self;
+            let Scanned { scan, deletes, .. } = &*self;
             if scan.delete().is_none_or(|kind| deletes.has(kind, scan.family(), scan.qualifier())) {
                 return Ok(true);
             }
@@ -140,6 +142,10 @@ impl Cells for Scanned {
 
     fn counts(&self) -> Option<ScanCounts> {
         Some(self.scan.counts())
+    }
+
+    fn left_out(&self) -> (u64, u64) {
+        self.left_out
     }
 
     fn delete(&self) -> Option<DeleteKind> {

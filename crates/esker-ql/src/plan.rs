@@ -1,7 +1,7 @@
 //! What a query reads: which parts of the table, which columns, and by which filter.
 //!
 //! ```text
-//! ROW, CELL                  spans: the scan seeks each of them; regular expressions are filters
+//! ROW, CELL                  spans: the scan seeks each of them; regular expressions are filters too
 //! columns, TIMESTAMP         the read; patterns of columns are filters
 //! cf = 'v'                   a filter of rows, which also reads that column
 //! VALUE REGEXP               a filter of cells
@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) spans: Vec<Span>,
     pub(crate) read: Read,
     pub(crate) is_reversed: bool,
+    /// How many rows and cells of the offsets the read leaves out.
+    pub(crate) left_out: (u64, u64),
     /// The families that are read; none: all.
     families: Vec<String>,
     /// What decides where the scan goes, and what decides cell by cell, in the words of the language.
@@ -66,6 +68,18 @@ impl Tested {
             _ => None,
         };
         Ok(Tested { columns: columns.clone(), pattern })
+    }
+
+    /// How the qualifiers begin, if that is known.
+    pub(crate) fn beginnings(&self) -> Option<Vec<Vec<u8>>> {
+        match &self.columns.qualifiers {
+            Qualifiers::All => None,
+            Qualifiers::Exactly(bytes) | Qualifiers::Prefix(bytes) => Some(vec![bytes.clone()]),
+            Qualifiers::Regexp(_) => {
+                let beginnings = self.pattern.as_ref().and_then(Comparator::beginnings)?;
+                Some(beginnings.into_iter().map(|beginning| beginning.bytes).collect())
+            }
+        }
     }
 
     /// Whether a column is one of them.
@@ -144,14 +158,18 @@ impl Filters {
         Ok(Filter::value(Comparison::Equal, comparator))
     }
 
-    /// The rows that one of `rows` has, as a filter.
-    fn of_rows(&mut self, rows: &[Rows]) -> Result<Filter> {
-        let mut any = Vec::new();
+    /// The rows that one of `rows` has, as a filter, and the parts of the table in which they are.
+    fn of_rows(&mut self, rows: &[Rows]) -> Result<(Filter, Vec<Span>)> {
+        let (mut any, mut spans) = (Vec::new(), Vec::new());
         for rows in rows {
             any.push(match rows {
                 Rows::Exactly(row) => Filter::row(Comparison::Equal, Comparator::binary(row.as_slice())),
                 Rows::Prefix(prefix) => Filter::row(Comparison::Equal, Comparator::prefix(prefix.as_slice())),
-                Rows::Regexp(pattern) => Filter::row(Comparison::Equal, self.regexp(pattern)?),
+                Rows::Regexp(pattern) => {
+                    let comparator = self.regexp(pattern)?;
+                    spans.extend(comparator.rows());
+                    Filter::row(Comparison::Equal, comparator)
+                }
                 Rows::Within(Interval { low, high }) => {
                     let bound = |bound: &Option<Bound<Vec<u8>>>, included, excluded| {
                         bound.as_ref().map(|Bound { at, is_included }| {
@@ -164,8 +182,9 @@ impl Filters {
                     Filter::all(low.into_iter().chain(high))
                 }
             });
+            spans.extend(span_of_rows(rows));
         }
-        Ok(Filter::any(any))
+        Ok((Filter::any(any), spans))
     }
 }
 
@@ -204,12 +223,16 @@ impl Plan {
         for term in &select.terms {
             match term {
                 Term::Rows(rows) if rows.iter().any(|rows| matches!(rows, Rows::Regexp(_))) => {
-                    let filter = filters.of_rows(rows)?;
+                    let (filter, within) = filters.of_rows(rows)?;
                     filters.filters.push(filter);
                     tests.push(described(term));
+                    if !within.contains(&Span::all()) {
+                        spans = Span::intersection(spans, within);
+                        places.push(described(term));
+                    }
                 }
                 Term::Rows(rows) => {
-                    spans = Span::intersection(spans, rows.iter().map(span_of_rows));
+                    spans = Span::intersection(spans, rows.iter().filter_map(span_of_rows));
                     places.push(described(term));
                 }
                 Term::Cells(cells) => {
@@ -272,7 +295,14 @@ impl Plan {
         if select.options.return_deletes {
             read = read.with_deletes();
         }
-        Ok(Plan { spans, read, is_reversed: select.options.reversed, families, places, tests, time })
+        let left_out = left_out(select, !conditions.is_empty());
+        if left_out != (0, 0) {
+            // Rows of which all cells are left out count too.
+            let rows = select.options.limit.filter(|_| left_out.1 > 0).unwrap_or(u64::MAX);
+            read = read.limit_rows(rows, left_out.0).limit_cells(u64::MAX, left_out.1);
+        }
+        let is_reversed = select.options.reversed;
+        Ok(Plan { spans, read, is_reversed, left_out, families, places, tests, time })
     }
 
     /// Whether it reads this family.
@@ -297,8 +327,25 @@ impl Plan {
             lines.push(format!("timestamps from {}, below {}", self.time.start, self.time.end));
         }
         lines.extend(self.tests.iter().map(|test| format!("where the cells are, keeps {test}")));
+        if self.left_out != (0, 0) {
+            let (rows, cells) = self.left_out;
+            lines.push(format!("where the cells are, leaves out the first rows: {rows}, cells: {cells}"));
+        }
         lines
     }
+}
+
+/// How many rows and cells of its offsets a query may leave out where the cells are. The limits are left to the caller as far
+/// as that can be: queries that differ in them alone have one answer in the query cache.
+fn left_out(select: &Select, has_conditions: bool) -> (u64, u64) {
+    let options = &select.options;
+    // Which deletes are shown, and what of a family's limit is left by a condition, is decided later.
+    if options.return_deletes {
+        return (0, 0);
+    }
+    let counts_cells = options.cell_limit_per_family.is_none() || !has_conditions;
+    let cells = options.cell_offset.filter(|_| counts_cells);
+    (options.offset.unwrap_or_default(), cells.unwrap_or_default())
 }
 
 fn described(term: &Term) -> String {
@@ -319,7 +366,8 @@ fn versions(select: &Select) -> u32 {
     }
 }
 
-fn span_of_rows(rows: &Rows) -> Span {
+/// Where these rows are. `None`: an expression says it.
+fn span_of_rows(rows: &Rows) -> Option<Span> {
     use core::ops::Bound::{Excluded, Included, Unbounded};
     let bound = |bound: &Option<Bound<Vec<u8>>>| match bound {
         Some(Bound { at, is_included: true }) => Included(at.clone()),
@@ -327,10 +375,10 @@ fn span_of_rows(rows: &Rows) -> Span {
         None => Unbounded,
     };
     match rows {
-        Rows::Exactly(row) => Span::row(row),
-        Rows::Prefix(prefix) => Span::prefix(prefix),
-        Rows::Within(Interval { low, high }) => Span::rows((bound(low), bound(high))),
-        Rows::Regexp(_) => Span::all(),
+        Rows::Exactly(row) => Some(Span::row(row)),
+        Rows::Prefix(prefix) => Some(Span::prefix(prefix)),
+        Rows::Within(Interval { low, high }) => Some(Span::rows((bound(low), bound(high)))),
+        Rows::Regexp(_) => None,
     }
 }
 

@@ -66,7 +66,8 @@ pub trait Tables {
     fn check(&self, table: &str, row: &[u8], conditions: &[Condition], then: Vec<Action>) -> Result<bool>;
 
     /// The cells that a query is about: what it selects, in the order in which it is shown. Limits and offsets are the
-    /// caller's; the tables may leave out what is behind [`CELL_LIMIT_PER_FAMILY`](crate::SelectOptions).
+    /// caller's; the tables may leave out what is behind [`CELL_LIMIT_PER_FAMILY`](crate::SelectOptions), and what the offsets
+    /// leave out: [`Cells::left_out`].
     fn select(&self, table: &str, select: &Select) -> Result<Box<dyn Cells>>;
 
     /// What [`Tables::select`] would read, line by line, without reading it.
@@ -86,6 +87,13 @@ pub trait Cells {
 
     /// What was read until now. `None`: the tables do not tell.
     fn counts(&self) -> Option<ScanCounts>;
+
+    /// How many rows and cells are not among these, since `OFFSET` and `CELL_OFFSET` leave them out and the tables have done it
+    /// already. The cells are of rows that are shown; such a row may be among the rows if all of its cells are left out. It
+    /// is known from the first cell on.
+    fn left_out(&self) -> (u64, u64) {
+        (0, 0)
+    }
 
     /// What kind of delete it is at. `None`: it is at a cell. Only a query with `RETURN_DELETES` shows deletes. That of a row has no
     /// family, and that of a family no qualifier; none has a value.

@@ -6,17 +6,22 @@
 //! ```
 //! The filters, their names and their language are those of HBase 2.5. `docs/tables.md` lists where they differ.
 
+mod columns;
 mod comparator;
 mod judge;
 mod language;
 
 use core::ops::{Bound, Range};
 
-pub use comparator::{Comparator, Comparison};
+pub(crate) use columns::Ranges;
+pub use comparator::{Beginning, Comparator, Comparison};
 pub(crate) use judge::{Code, Judge, Seen, Show};
 
 use crate::error::Result;
 use crate::span::Span;
+
+/// The most parts of a table that a filter sends a scan to.
+const SPANS_MAX: usize = 256;
 
 /// Which rows, columns and versions a read shows: [`Read::filter`](crate::Read::filter).
 ///
@@ -66,6 +71,25 @@ impl Test {
         let (bytes, is_prefix) = self.comparator.bytes().filter(|_| self.comparison == Comparison::Equal)?;
         Some((bytes.to_vec(), is_prefix))
     }
+
+    /// Where the rows are whose keys may pass it.
+    fn spans(&self) -> Vec<Span> {
+        vec![match (self.comparison, self.comparator.bytes()) {
+            (Comparison::Equal, _) => return self.comparator.rows(),
+            (Comparison::Less, Some((row, _))) => Span::rows(..row),
+            (Comparison::LessOrEqual, Some((row, false))) => Span::rows(..=row),
+            (Comparison::Greater | Comparison::GreaterOrEqual, Some((row, _))) => Span::rows(row..),
+            _ => Span::all(),
+        }]
+    }
+}
+
+/// These spans, or if they are too many to be worth it, one that has them all.
+fn bounded(spans: Vec<Span>) -> Vec<Span> {
+    if spans.len() <= SPANS_MAX {
+        return spans;
+    }
+    spans.into_iter().reduce(|one, other| one.hull(&other)).into_iter().collect()
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -382,9 +406,9 @@ impl Filter {
         }
     }
 
-    /// A part of the table outside of which nothing is shown, and no row has an effect on others.
-    pub(crate) fn span(&self, is_reversed: bool) -> Span {
-        if self.has_while() { Span::all() } else { self.span_of_rows(is_reversed) }
+    /// The parts of the table outside of which nothing is shown, and no row has an effect on others.
+    pub(crate) fn spans(&self, is_reversed: bool) -> Vec<Span> {
+        if self.has_while() { vec![Span::all()] } else { self.spans_of_rows(is_reversed) }
     }
 
     /// Whether a cell may end the scan.
@@ -465,33 +489,22 @@ impl Filter {
         }
     }
 
-    fn span_of_rows(&self, is_reversed: bool) -> Span {
+    fn spans_of_rows(&self, is_reversed: bool) -> Vec<Span> {
         match &self.kind {
-            Kind::Prefix(prefix) => Span::prefix(prefix),
-            Kind::InclusiveStop(row) if is_reversed => Span::rows(row.as_slice()..),
-            Kind::InclusiveStop(row) => Span::rows(..=row.as_slice()),
-            Kind::Row(Test { comparison, comparator }) => match (comparison, comparator.bytes()) {
-                (Comparison::Equal, Some((row, false))) => Span::row(row),
-                (Comparison::Equal, Some((prefix, true))) => Span::prefix(prefix),
-                (Comparison::Less, Some((row, _))) | (Comparison::LessOrEqual, Some((row, false))) => {
-                    let end = if *comparison == Comparison::Less {
-                        Bound::Excluded(row)
-                    } else {
-                        Bound::Included(row)
-                    };
-                    Span::rows::<&[u8]>((Bound::Unbounded, end))
-                }
-                (Comparison::Greater | Comparison::GreaterOrEqual, Some((row, _))) => Span::rows(row..),
-                _ => Span::all(),
-            },
+            Kind::Prefix(prefix) => vec![Span::prefix(prefix)],
+            Kind::InclusiveStop(row) if is_reversed => vec![Span::rows(row.as_slice()..)],
+            Kind::InclusiveStop(row) => vec![Span::rows(..=row.as_slice())],
+            Kind::Row(test) => test.spans(),
             Kind::All(filters) => {
-                filters.iter().fold(Span::all(), |span, filter| span.and(&filter.span_of_rows(is_reversed)))
+                let all = vec![Span::all()];
+                let spans = filters.iter().map(|filter| filter.spans_of_rows(is_reversed));
+                spans.fold(all, |spans, others| bounded(Span::intersection(spans, others)))
             }
-            Kind::Any(filters) => {
-                let spans = filters.iter().map(|filter| filter.span_of_rows(is_reversed));
-                spans.reduce(|one, other| one.hull(&other)).unwrap_or_else(Span::all)
+            Kind::Any(filters) if !filters.is_empty() => {
+                let spans = filters.iter().flat_map(|filter| filter.spans_of_rows(is_reversed));
+                bounded(Span::sorted(spans))
             }
-            _ => Span::all(),
+            _ => vec![Span::all()],
         }
     }
 

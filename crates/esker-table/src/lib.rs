@@ -37,7 +37,7 @@ mod write;
 pub use batch::{CellBatch, PutCell};
 pub use cell::{ROW_LEN_MAX, TIMESTAMP_MAX};
 pub use error::{Error, Result};
-pub use filter::{Comparator, Comparison, Filter};
+pub use filter::{Beginning, Comparator, Comparison, Filter};
 pub use query_cache::QueryCacheStats;
 pub use read::{Cell, CellValue, DeleteKind, IndexCounts, Read, Scan, ScanCounts, TreeCounts};
 pub use schema::{AccessGroup, Family, NAME_LEN_MAX, Schema, VERSIONS_DEFAULT};

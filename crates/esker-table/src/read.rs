@@ -190,6 +190,17 @@ impl Read {
         }
     }
 
+    /// The filter, if it may narrow what is read of a row. Deletes are in rows that show no cells.
+    fn narrowing(&self) -> Option<&Filter> {
+        self.filter.as_ref().filter(|_| !self.shows_deletes)
+    }
+
+    /// Whether the columns by which the filter decides about a row are read first, and alone. Limits of families count what is
+    /// before them.
+    fn decides_first(&self) -> bool {
+        self.narrowing().is_some_and(Filter::decides_by_columns) && self.cells_of_family == Window::ALL
+    }
+
     /// The families and columns that it names.
     pub(crate) fn columns(&self) -> impl Iterator<Item = (&str, Option<&[u8]>)> {
         self.columns.iter().map(|(family, qualifier)| (family.as_str(), qualifier.as_deref()))

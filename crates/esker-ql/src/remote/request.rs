@@ -2,12 +2,15 @@
 
 use core::ops::Range;
 
-use esker_table::{AccessGroup, Comparator, DeleteKind, Schema};
+use esker_table::{AccessGroup, Beginning, Comparator, DeleteKind, Schema};
 
 use crate::error::{Error, Result};
 use crate::plan::{ShownDeletes, Tested, check_families, narrowed, regexp};
 use crate::print::quoted;
 use crate::statement::{Bound, CellPlace, Columns, Interval, Qualifiers, Rows, Select, Term, ValueTest};
+
+/// The longest filter of columns that a server is sent: it may refuse one that is too long, and can do without.
+const COLUMN_FILTER_LEN_MAX: usize = 64 << 10;
 
 /// Rows that lie together. `stop` is not among them; `None`: the end of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +27,8 @@ pub(super) struct Request {
     pub(super) columns: Vec<Vec<u8>>,
     /// In HBase's filter language; what it lets through is decided again here.
     pub(super) filter: Option<Vec<u8>>,
+    /// What the offsets leave out, if that is known by the keys alone.
+    pub(super) skipped: Option<Skipped>,
     pub(super) is_reversed: bool,
     pub(super) time: Range<i64>,
     /// Whether rows have to be whole.
@@ -42,6 +47,15 @@ pub(super) struct Request {
     pub(super) versions: u64,
     /// Which deletes are shown; `None`: no deletes.
     pub(super) deletes: Option<ShownDeletes>,
+}
+
+/// What the offsets of a query leave out.
+pub(super) struct Skipped {
+    /// The numbers of rows that are shown, from 0: from, and below.
+    pub(super) row_numbers: (u64, u64),
+    pub(super) cells: u64,
+    /// The filter of a scan that counts them: cells come without values, and where it suffices, one of a row.
+    pub(super) filter: Vec<u8>,
 }
 
 /// A cell or a delete, as a server sends it.
@@ -72,6 +86,7 @@ impl Request {
             ranges: vec![RowRange { start: Vec::new(), stop: None }],
             columns: Vec::new(),
             filter: None,
+            skipped: None,
             is_reversed: select.options.reversed,
             time: 0..i64::MAX,
             needs_rows: false,
@@ -92,17 +107,16 @@ impl Request {
         for term in &select.terms {
             match term {
                 Term::Rows(rows) => {
-                    let has_pattern = rows.iter().any(|rows| matches!(rows, Rows::Regexp(_)));
-                    if has_pattern {
-                        let tests = rows.iter().map(|rows| match rows {
-                            Rows::Regexp(pattern) => {
-                                Ok((rows.clone(), Some(regexp(pattern, &mut patterns)?)))
-                            }
-                            rows => Ok((rows.clone(), None)),
-                        });
-                        request.rows.push(tests.collect::<Result<_>>()?);
-                    } else {
-                        request.narrow(rows.iter().map(range_of_rows).collect());
+                    let tests = rows.iter().map(|rows| match rows {
+                        Rows::Regexp(pattern) => Ok((rows.clone(), Some(regexp(pattern, &mut patterns)?))),
+                        rows => Ok((rows.clone(), None)),
+                    });
+                    let tests = tests.collect::<Result<Vec<_>>>()?;
+                    request.narrow(
+                        tests.iter().flat_map(|(rows, pattern)| ranges(rows, pattern.as_ref())).collect(),
+                    );
+                    if tests.iter().any(|(_, pattern)| pattern.is_some()) {
+                        request.rows.push(tests);
                     }
                 }
                 Term::Cells(cells) => {
@@ -130,6 +144,10 @@ impl Request {
         if select.options.keys_only && request.conditions.is_empty() && request.values.is_empty() {
             filters.push(b"KeyOnlyFilter()".to_vec());
         }
+        if let ([shown], [], None) = (&request.shown[..], &request.conditions[..], &request.deletes) {
+            filters.extend(column_filter(shown));
+        }
+        request.skipped = request.skipped(select, &filters);
         if !filters.is_empty() {
             request.filter = Some(filters.join(&b" AND "[..]));
         }
@@ -151,6 +169,36 @@ impl Request {
             request.ranges.reverse();
         }
         Ok(request)
+    }
+
+    /// What the offsets leave out; `filters` are those of the query. `None`: nothing, or values or deletes decide what is counted.
+    fn skipped(&self, select: &Select, filters: &[Vec<u8>]) -> Option<Skipped> {
+        let options = &select.options;
+        if !self.conditions.is_empty() || !self.values.is_empty() || self.deletes.is_some() {
+            return None;
+        }
+        let rows = options.offset.unwrap_or_default();
+        // The limit of a family's cells is counted by the caller.
+        let cells = options.cell_offset.filter(|_| options.cell_limit_per_family.is_none());
+        let cells = cells.unwrap_or_default();
+        // A row counts by any of its cells, if the server sends none but those that are shown.
+        let is_exact = |tested: &Tested| match &tested.columns.qualifiers {
+            Qualifiers::All => true,
+            // Servers differ in what `family:` names.
+            Qualifiers::Exactly(qualifier) => !qualifier.is_empty(),
+            Qualifiers::Prefix(_) | Qualifiers::Regexp(_) => false,
+        };
+        let is_time_sent = self.is_eskers || self.time.start == 0;
+        let one_suffices =
+            cells == 0 && is_time_sent && self.cells.is_empty() && self.shown.iter().all(is_exact);
+        if (rows, cells) == (0, 0) || (self.is_keys_only && !one_suffices) {
+            return None;
+        }
+        let mut filters = filters.to_vec();
+        filters.extend(one_suffices.then(|| b"FirstKeyOnlyFilter()".to_vec()));
+        filters.push(b"KeyOnlyFilter()".to_vec());
+        let row_numbers = (rows, rows.saturating_add(options.limit.unwrap_or(u64::MAX)));
+        Some(Skipped { row_numbers, cells, filter: filters.join(&b" AND "[..]) })
     }
 
     /// Fails if the families are not there, or keep versions that the interface does not show.
@@ -249,6 +297,9 @@ impl Request {
         if let Some(filter) = &self.filter {
             lines.push(format!("the server's filter: {}", String::from_utf8_lossy(filter)));
         }
+        if self.skipped.is_some() {
+            lines.push("what the offsets leave out comes without values".to_owned());
+        }
         lines.push("what the server does not decide is decided here".to_owned());
         lines
     }
@@ -276,6 +327,35 @@ fn asked(columns: &Columns) -> Vec<u8> {
     }
 }
 
+/// As bytes stand in single quotes.
+fn escaped(bytes: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(bytes.len());
+    for byte in bytes {
+        text.push(*byte);
+        text.extend((*byte == b'\'').then_some(b'\''));
+    }
+    text
+}
+
+/// A filter of the server that leaves out other columns of the family, if it is known how their qualifiers begin.
+fn column_filter(shown: &Tested) -> Option<Vec<u8>> {
+    if matches!(shown.columns.qualifiers, Qualifiers::Exactly(_)) {
+        // The server is asked for it alone.
+        return None;
+    }
+    let mut beginnings = shown.beginnings().filter(|beginnings| !beginnings.is_empty())?;
+    beginnings.sort_unstable();
+    // The filter overlooks what only the shorter one of two prefixes has.
+    beginnings.dedup_by(|longer, shorter| longer.starts_with(shorter));
+    if beginnings.iter().any(Vec::is_empty) {
+        return None;
+    }
+    let quoted: Vec<Vec<u8>> =
+        beginnings.iter().map(|bytes| [b"'", &escaped(bytes)[..], b"'"].concat()).collect();
+    let text = [b"MultipleColumnPrefixFilter(", &quoted.join(&b","[..])[..], b")"].concat();
+    Some(text).filter(|text| text.len() <= COLUMN_FILTER_LEN_MAX)
+}
+
 /// A filter of the server that leaves out rows which do not meet a condition, if there is one.
 fn filter(columns: &Columns, test: &ValueTest) -> Option<Vec<u8>> {
     let Qualifiers::Exactly(qualifier) = &columns.qualifiers else { return None };
@@ -283,14 +363,6 @@ fn filter(columns: &Columns, test: &ValueTest) -> Option<Vec<u8>> {
         ValueTest::Exactly(value) if !value.is_empty() => ("binary", value),
         ValueTest::Prefix(prefix) if !prefix.is_empty() => ("binaryprefix", prefix),
         _ => return None,
-    };
-    let escaped = |bytes: &[u8]| {
-        let mut text = Vec::with_capacity(bytes.len());
-        for byte in bytes {
-            text.push(*byte);
-            text.extend((*byte == b'\'').then_some(b'\''));
-        }
-        text
     };
     let mut text = format!("SingleColumnValueFilter('{}','", columns.family).into_bytes();
     text.extend(escaped(qualifier));
@@ -301,21 +373,29 @@ fn filter(columns: &Columns, test: &ValueTest) -> Option<Vec<u8>> {
 }
 
 /// The least row behind `row`.
-fn behind(row: &[u8]) -> Vec<u8> {
+pub(super) fn behind(row: &[u8]) -> Vec<u8> {
     [row, b"\0"].concat()
 }
 
-fn range_of_rows(rows: &Rows) -> RowRange {
-    match rows {
-        Rows::Exactly(row) => RowRange { start: row.clone(), stop: Some(behind(row)) },
-        Rows::Prefix(prefix) => {
-            let mut stop = prefix.clone();
-            while stop.last() == Some(&u8::MAX) {
-                stop.pop();
-            }
-            let stop = stop.last_mut().map(|last| *last += 1).map(|()| stop);
-            RowRange { start: prefix.clone(), stop }
-        }
+/// The row alone.
+fn range_of_row(row: &[u8]) -> RowRange {
+    RowRange { start: row.to_vec(), stop: Some(behind(row)) }
+}
+
+fn range_of_prefix(prefix: &[u8]) -> RowRange {
+    let mut stop = prefix.to_vec();
+    while stop.last() == Some(&u8::MAX) {
+        stop.pop();
+    }
+    let stop = stop.last_mut().map(|last| *last += 1).map(|()| stop);
+    RowRange { start: prefix.to_vec(), stop }
+}
+
+/// Where rows are that may be among `rows`; `pattern` is that of an expression.
+fn ranges(rows: &Rows, pattern: Option<&Comparator>) -> Vec<RowRange> {
+    vec![match rows {
+        Rows::Exactly(row) => range_of_row(row),
+        Rows::Prefix(prefix) => range_of_prefix(prefix),
         Rows::Within(Interval { low, high }) => RowRange {
             start: low.as_ref().map_or(
                 Vec::new(),
@@ -327,8 +407,17 @@ fn range_of_rows(rows: &Rows) -> RowRange {
                 .as_ref()
                 .map(|Bound { at, is_included }| if *is_included { behind(at) } else { at.clone() }),
         },
-        Rows::Regexp(_) => RowRange { start: Vec::new(), stop: None },
-    }
+        Rows::Regexp(_) => {
+            let Some(beginnings) = pattern.and_then(Comparator::beginnings) else {
+                return vec![RowRange { start: Vec::new(), stop: None }];
+            };
+            let range = |Beginning { bytes, is_whole }: &Beginning| match is_whole {
+                true => range_of_row(bytes),
+                false => range_of_prefix(bytes),
+            };
+            return beginnings.iter().map(range).collect();
+        }
+    }]
 }
 
 fn range_of_cells(interval: &Interval<CellPlace>) -> RowRange {

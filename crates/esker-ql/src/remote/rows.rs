@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use esker_table::{DeleteKind, ScanCounts};
 use esker_thrift::{OwnScan, RowCell, RowCells, ScanRequest};
 
-use super::request::{Received, Request, RowRange};
+use super::request::{Received, Request, RowRange, Skipped, behind};
 use super::{Connection, locked};
 use crate::error::Result;
 use crate::tables::Cells;
@@ -30,6 +30,9 @@ pub(super) struct RemoteCells {
     ranges: Vec<RowRange>,
     scanned: Option<(RowRange, i32)>,
     rows_wanted: i32,
+    /// What is left out before the first cell, if that has not been done yet; and how many rows and cells it was.
+    skipped: Option<Skipped>,
+    left_out: (u64, u64),
     /// Rows that have come, and the cells of the one that is shown.
     received: std::vec::IntoIter<RowCells>,
     row: Vec<u8>,
@@ -47,6 +50,8 @@ impl RemoteCells {
             connection,
             table: table.as_bytes().to_vec(),
             ranges: if request.time.is_empty() { Vec::new() } else { ranges },
+            skipped: request.skipped.take(),
+            left_out: (0, 0),
             request,
             scanned: None,
             rows_wanted: ROWS_FIRST,
@@ -73,12 +78,13 @@ impl RemoteCells {
             true => (range.stop.clone().unwrap_or_default(), Vec::new()),
             false => (range.start.clone(), range.stop.clone().unwrap_or_default()),
         };
+        let filter = self.skipped.as_ref().map(|skipped| &skipped.filter).or(filter.as_ref());
         let scan = ScanRequest {
             start,
             stop,
             timestamp: (time.end != i64::MAX).then_some(time.end),
             columns: columns.clone(),
-            filter: filter.clone(),
+            filter: filter.cloned(),
             cells_max: if *needs_rows { 0 } else { CELLS_MAX },
             is_reversed: *is_reversed,
         };
@@ -128,6 +134,56 @@ impl RemoteCells {
                 drop(client.close_scanner(scanner));
             }
         }
+    }
+
+    /// Passes the rows and cells that the offsets leave out, whose values the server does not send. Then the scan begins anew at the
+    /// row of the first cell that may be shown. `false`: there is none.
+    fn skip(&mut self) -> Result<bool> {
+        let (mut rows, mut cells, mut cells_before, mut row) = (0_u64, 0_u64, 0_u64, Vec::new());
+        while let Some((row_numbers, cells_max)) = self.skipped.as_ref().map(|s| (s.row_numbers, s.cells)) {
+            if !self.next_row()? {
+                return Ok(false);
+            }
+            if row != self.row {
+                rows += 1;
+                cells_before = cells;
+                self.row.clone_into(&mut row);
+            }
+            if rows > row_numbers.1 {
+                return Ok(false);
+            }
+            if rows > row_numbers.0 {
+                cells += self.cells.len() as u64;
+            }
+            if cells > cells_max {
+                self.skipped = None;
+                self.left_out = (rows - 1, cells_before);
+                self.begin_again();
+            }
+        }
+        Ok(true)
+    }
+
+    /// Scans the rest of the range anew, from the row on that has come last.
+    fn begin_again(&mut self) {
+        if let Some((range, _)) = &self.scanned {
+            let mut range = range.clone();
+            match self.request.is_reversed {
+                true => range.stop = Some(behind(&self.row)),
+                false => self.row.clone_into(&mut range.start),
+            }
+            self.close();
+            self.ranges.push(range);
+        }
+        (self.received, self.cells) = (Vec::new().into_iter(), Vec::new().into_iter());
+        self.rows_wanted = ROWS_FIRST;
+    }
+
+    /// Ends the scan.
+    fn end(&mut self) {
+        self.close();
+        self.ranges.clear();
+        (self.received, self.cells) = (Vec::new().into_iter(), Vec::new().into_iter());
     }
 
     /// Goes to the next row of which something is shown, or to a part of it. `false`: there is none.
@@ -183,6 +239,10 @@ impl Drop for RemoteCells {
 
 impl Cells for RemoteCells {
     fn advance(&mut self) -> Result<bool> {
+        if self.skipped.is_some() && !self.skip()? {
+            self.end();
+            return Ok(false);
+        }
         loop {
             if let Some(cell) = self.cells.next() {
                 if cell.delete.is_none() {
@@ -208,6 +268,10 @@ impl Cells for RemoteCells {
     /// The interface has no call for it.
     fn counts(&self) -> Option<ScanCounts> {
         None
+    }
+
+    fn left_out(&self) -> (u64, u64) {
+        self.left_out
     }
 
     fn delete(&self) -> Option<DeleteKind> {

@@ -17,9 +17,11 @@ pub(super) struct Limited {
     /// The numbers of rows and of cells that are shown, from 0: from, and below.
     row_numbers: (u64, u64),
     cell_numbers: (u64, u64),
-    /// How many rows were begun, and how many cells were in rows that are shown.
+    /// How many rows were begun, and how many cells were in rows that are shown; also those that the tables have left out.
+    has_begun: bool,
     rows: u64,
     count: u64,
+    /// The row; empty, which no row is: none was begun.
     row: Vec<u8>,
     family: String,
     of_family: u64,
@@ -41,6 +43,7 @@ impl Limited {
             of_family_max,
             row_numbers,
             cell_numbers,
+            has_begun: false,
             rows: 0,
             count: 0,
             row: Vec::new(),
@@ -59,7 +62,11 @@ impl Cells for Limited {
                 self.is_done = true;
                 break;
             }
-            let is_new_row = self.rows == 0 || self.row != self.cells.row();
+            if !self.has_begun {
+                self.has_begun = true;
+                (self.rows, self.count) = self.cells.left_out();
+            }
+            let is_new_row = self.row.is_empty() || self.row != self.cells.row();
             if is_new_row {
                 if self.rows >= self.row_numbers.1 {
                     self.is_done = true;

@@ -9,6 +9,7 @@
 mod documents;
 mod queries;
 mod random;
+mod reads;
 mod scripts;
 mod server;
 

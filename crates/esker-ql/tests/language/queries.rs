@@ -24,16 +24,24 @@ use crate::server::{with_esker, with_hbase};
 
 const ROWS: [&[u8]; 7] = [b"\0", b"a", b"a\0", b"ab", b"b", b"ba\xff", b"\xff"];
 const FAMILIES: [&str; 3] = ["f", "g", "h"];
-const QUALIFIERS: [&[u8]; 6] = [b"", b"\0", b"a", b"ab", b"b", b"\xff"];
+const QUALIFIERS: [&[u8]; 7] = [b"", b"\0", b"a", b"ab", b"ac", b"b", b"\xff"];
 const VALUES: [&[u8]; 6] = [b"", b"a", b"ab", b"ba", b"b", b"xb\xff"];
 
 /// Expressions, and what they say of bytes.
 type Holds = fn(&[u8]) -> bool;
-const PATTERNS: [(&[u8], Holds); 4] = [
+const PATTERNS: [(&[u8], Holds); 12] = [
     (b"^a", |bytes| bytes.starts_with(b"a")),
     (b"a$", |bytes| bytes.ends_with(b"a")),
     (b"b", |bytes| bytes.contains(&b'b')),
     (b"^$", <[u8]>::is_empty),
+    (b"^ab?", |bytes| bytes.starts_with(b"a")),
+    (br"\Aab", |bytes| bytes.starts_with(b"ab")),
+    (b"^(a|b)$", |bytes| bytes == b"a" || bytes == b"b"),
+    (b"^a$|^b", |bytes| bytes == b"a" || bytes.starts_with(b"b")),
+    (b"^b|b$", |bytes| bytes.starts_with(b"b") || bytes.ends_with(b"b")),
+    (b"(?i)^B", |bytes| bytes.starts_with(b"b")),
+    (br"(?-u)^\xff", |bytes| bytes.starts_with(b"\xff")),
+    (br"(?m)^\x00", |bytes| bytes.starts_with(b"\0")),
 ];
 
 /// After so many queries, the table gets other cells. HBase takes seconds for that.

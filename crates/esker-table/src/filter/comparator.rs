@@ -8,8 +8,12 @@ use core::cmp::Ordering;
 use core::hash::{Hash, Hasher};
 
 use regex::bytes::{Regex, RegexBuilder};
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::Look;
+use regex_syntax::hir::literal::Extractor;
 
 use crate::error::{Error, Result};
+use crate::span::Span;
 
 /// The most memory of a regular expression's program, and of what a search keeps for speed, each, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
@@ -19,6 +23,9 @@ const PATTERN_LEN_MAX: usize = 16 << 10;
 
 /// How deep a regular expression may be nested.
 const PATTERN_NESTING_MAX: u32 = 50;
+
+/// The most beginnings of what a regular expression matches: each is a place that a scan may seek.
+const BEGINNINGS_MAX: usize = 32;
 
 /// How a filter compares what it looks at with its [`Comparator`], and a [`Check`](crate::Check) a cell with its bytes: `Less`
 /// passes what is less than these.
@@ -76,6 +83,15 @@ enum What {
     Substring(String, Option<Pattern>),
 }
 
+/// How bytes begin that compare as equal: [`Comparator::beginnings`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Beginning {
+    /// The first bytes.
+    pub bytes: Vec<u8>,
+    /// Whether these are all.
+    pub is_whole: bool,
+}
+
 /// A regular expression; two are equal if they are written alike.
 #[derive(Debug, Clone)]
 struct Pattern(Regex);
@@ -115,6 +131,26 @@ impl Pattern {
             let reason = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
             Error::invalid(format!("the regular expression cannot be used: {reason}"))
         })
+    }
+
+    /// How all begin that have a match. `None`: not known, since a match may lie further behind, or begins in too many ways.
+    fn beginnings(&self) -> Option<Vec<Beginning>> {
+        // As `Pattern::new` has it parsed.
+        let mut parser = ParserBuilder::new();
+        parser.dot_matches_new_line(true).utf8(false).nest_limit(PATTERN_NESTING_MAX);
+        let parsed = parser.build().parse(self.0.as_str()).ok()?;
+        // Each match begins where the text does; and ends where it does.
+        if !parsed.properties().look_set_prefix().contains(Look::Start) {
+            return None;
+        }
+        let ends = parsed.properties().look_set_suffix().contains(Look::End);
+        let mut literals = Extractor::new().limit_total(BEGINNINGS_MAX).extract(&parsed);
+        literals.dedup();
+        let beginnings = literals.literals()?.iter().map(|literal| Beginning {
+            bytes: literal.as_bytes().to_vec(),
+            is_whole: ends && literal.is_exact(),
+        });
+        Some(beginnings.collect())
     }
 }
 
@@ -164,6 +200,36 @@ impl Comparator {
     /// Whether `bytes` compare as equal: they are the same, begin so, or have a match.
     pub fn is_match(&self, bytes: &[u8]) -> bool {
         self.compare(bytes).is_eq()
+    }
+
+    /// How all bytes begin that compare as equal: in one of these ways. `None`: they may begin in any way, or in too many.
+    ///
+    /// # Example
+    /// ```
+    /// use esker_table::{Beginning, Comparator};
+    ///
+    /// let whole = |bytes: &str| Beginning { bytes: bytes.into(), is_whole: true };
+    /// assert_eq!(Comparator::regex("^rose-(1|2)$")?.beginnings(), Some(vec![whole("rose-1"), whole("rose-2")]));
+    /// assert_eq!(Comparator::regex("rose")?.beginnings(), None);
+    /// # Ok::<(), esker_table::Error>(())
+    /// ```
+    pub fn beginnings(&self) -> Option<Vec<Beginning>> {
+        match &self.what {
+            What::Binary(bytes) => Some(vec![Beginning { bytes: bytes.clone(), is_whole: true }]),
+            What::Prefix(bytes) => Some(vec![Beginning { bytes: bytes.clone(), is_whole: false }]),
+            What::Regex(pattern) => pattern.beginnings(),
+            What::Substring(..) => None,
+        }
+    }
+
+    /// The parts of a table in which all rows are whose keys compare as equal: the whole table, if nothing else is known.
+    pub fn rows(&self) -> Vec<Span> {
+        let Some(beginnings) = self.beginnings() else { return vec![Span::all()] };
+        let span = |Beginning { bytes, is_whole }: &Beginning| match is_whole {
+            true => Span::row(bytes),
+            false => Span::prefix(bytes),
+        };
+        Span::sorted(beginnings.iter().map(span))
     }
 
     /// How `bytes` lie to what they are compared with.
@@ -243,6 +309,119 @@ mod tests {
                 assert_eq!(comparator.compare(near), comparator.compare(bytes), "{comparator:?} {bytes:?}");
             }
         }
+    }
+
+    fn beginnings(pattern: &str) -> Option<Vec<String>> {
+        let beginnings = Comparator::regex(pattern).unwrap().beginnings()?;
+        let shown = |beginning: Beginning| {
+            let end = if beginning.is_whole { "" } else { "*" };
+            format!("{}{end}", beginning.bytes.escape_ascii())
+        };
+        Some(beginnings.into_iter().map(shown).collect())
+    }
+
+    #[test]
+    fn patterns_say_how_their_matches_begin() {
+        let cases: &[(&str, Option<&[&str]>)] = &[
+            ("^abc", Some(&["abc*"])),
+            ("^abc$", Some(&["abc"])),
+            (r"\Aabc\z", Some(&["abc"])),
+            ("^abc.*$", Some(&["abc*"])),
+            ("^abc?", Some(&["abc*", "ab*"])),
+            ("^abc?$", Some(&["abc", "ab"])),
+            ("^abc+", Some(&["abc*"])),
+            ("^(abc|abd)", Some(&["abc*", "abd*"])),
+            ("^abc|^x", Some(&["abc*", "x*"])),
+            ("(?i)^ab", Some(&["AB*", "Ab*", "aB*", "ab*"])),
+            ("^a(?i)b", Some(&["aB*", "ab*"])),
+            ("^a[0-2]", Some(&["a0*", "a1*", "a2*"])),
+            ("^a[a-z]", Some(&["a*"])),
+            ("^ä", Some(&[r"\xc3\xa4*"])),
+            (r"(?-u)^\xff\x00", Some(&[r"\xff\x00*"])),
+            (r"^a\.b", Some(&["a.b*"])),
+            ("^$", Some(&[""])),
+            ("^", Some(&["*"])),
+            ("^a*", Some(&["a*", "*"])),
+            ("abc", None),
+            ("abc|^x", None),
+            ("(?m)^abc", None),
+            ("(^a)?b", None),
+            ("(?:^a)*", None),
+            ("x*^a", None),
+            ("^[a-z]", None),
+            ("^.", None),
+        ];
+        for (pattern, expected) in cases {
+            let expected = expected.map(|expected| expected.iter().map(|text| (*text).to_owned()).collect());
+            assert_eq!(beginnings(pattern), expected, "{pattern}");
+        }
+        assert_eq!(Comparator::substring("a").unwrap().beginnings(), None);
+    }
+
+    /// What a random pattern matches begins as it says.
+    #[test]
+    fn what_matches_begins_as_the_pattern_says() {
+        let random = std::hash::RandomState::new();
+        let mut state = std::hash::BuildHasher::hash_one(&random, 0);
+        println!("state {state}");
+        let mut below = |bound: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % bound
+        };
+        let parts = [
+            "^",
+            "^",
+            "$",
+            "a",
+            "b",
+            "k",
+            "ab",
+            "ä",
+            ".",
+            "[ab]",
+            "[^a]",
+            "(a|b)",
+            "(^a|b)",
+            "(|a)",
+            "|",
+            "|^",
+            "?",
+            "*",
+            "+",
+            "{0}",
+            "{2}",
+            "(?i)",
+            "(?m)",
+            "(?s-m)",
+            r"\b",
+            r"\A",
+            r"\z",
+            r"(?-u:\xff)",
+            r"\x00",
+            "\n",
+        ];
+        let bytes: [&[u8]; 9] =
+            [b"a", b"b", b"A", b"k", "ä".as_bytes(), "\u{212a}".as_bytes(), b"\xff", b"\0", b"\n"];
+        let (mut known, mut found) = (0, 0);
+        for _ in 0..5_000 {
+            let mut pattern = String::from(if below(3) > 0 { "^" } else { "" });
+            (0..=below(5)).for_each(|_| pattern.push_str(parts[below(parts.len())]));
+            let Ok(comparator) = Comparator::regex(&pattern) else { continue };
+            let Some(beginnings) = comparator.beginnings() else { continue };
+            known += 1;
+            for _ in 0..20 {
+                let text: Vec<u8> = (0..below(5)).flat_map(|_| bytes[below(bytes.len())]).copied().collect();
+                if comparator.is_match(&text) {
+                    found += 1;
+                    let begins = |beginning: &Beginning| match beginning.is_whole {
+                        true => text == beginning.bytes,
+                        false => text.starts_with(&beginning.bytes),
+                    };
+                    assert!(beginnings.iter().any(begins), "{pattern:?} {text:?} {beginnings:?}");
+                }
+            }
+        }
+        assert!(known > 1_000 && found > 1_000, "{known} {found}");
     }
 
     #[test]

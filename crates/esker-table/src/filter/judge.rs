@@ -168,6 +168,11 @@ impl Judge {
         })
     }
 
+    /// Whether no further cell changes what it says of the row. It is asked if columns alone decide.
+    pub(crate) fn has_decided(&self) -> bool {
+        self.root.has_decided()
+    }
+
     /// The qualifier at which to go on after [`Code::Hint`].
     pub(crate) fn hint(&self) -> Option<&[u8]> {
         self.root.hint()
@@ -210,6 +215,11 @@ impl Judge {
     /// Goes back to before the first cell of the row.
     pub(crate) fn rewind(&mut self) {
         self.root.forget_cells();
+    }
+
+    /// The first pass over the row, of the columns that decide, has found all that the row has to have.
+    pub(crate) fn take_as_found(&mut self) {
+        self.root.take_as_found();
     }
 
     /// Appends what survives a row to `numbers`.
@@ -313,6 +323,15 @@ impl Node {
         }
     }
 
+    fn has_decided(&self) -> bool {
+        match self {
+            Node::Leaf(leaf) => leaf.has_decided(),
+            Node::RowWith(with) => with.is_found,
+            Node::Skip { .. } | Node::While { .. } => false,
+            Node::All(members) | Node::Any(members) => members.iter().all(|member| member.node.has_decided()),
+        }
+    }
+
     fn hint(&self) -> Option<&[u8]> {
         match self {
             Node::Leaf(leaf) => leaf.hint(),
@@ -394,6 +413,14 @@ impl Node {
                     member.node.forget_cells();
                 }
             }
+        }
+    }
+
+    fn take_as_found(&mut self) {
+        match self {
+            Node::RowWith(with) => with.is_found = true,
+            Node::All(members) => members.iter_mut().for_each(|member| member.node.take_as_found()),
+            Node::Leaf(_) | Node::Skip { .. } | Node::While { .. } | Node::Any(_) => {}
         }
     }
 
@@ -632,6 +659,13 @@ impl Leaf {
         })
     }
 
+    fn has_decided(&self) -> bool {
+        match &self.kind {
+            Kind::SingleColumn { latest_only, .. } => self.is_matched || (*latest_only && self.is_found),
+            _ => true,
+        }
+    }
+
     fn hint(&self) -> Option<&[u8]> {
         match &self.kind {
             Kind::ColumnPrefix(prefix) => Some(prefix),
@@ -760,7 +794,7 @@ impl Column {
 }
 
 impl Test {
-    fn passes(&self, bytes: &[u8]) -> bool {
+    pub(super) fn passes(&self, bytes: &[u8]) -> bool {
         self.comparison.passes(self.comparator.compare(bytes))
     }
 

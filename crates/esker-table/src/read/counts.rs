@@ -19,7 +19,7 @@ pub struct ScanCounts {
     pub rows: u64,
     /// Those of them that the filter left out as a whole, by their keys or by what they have.
     pub rows_left_out: u64,
-    /// The cells that count and that the scan came to.
+    /// The cells that count and that the scan came to. If columns decide about a row that is shown, their cells may count twice.
     pub cells: u64,
     /// Those of them that the filter left out one by one.
     pub cells_left_out: u64,

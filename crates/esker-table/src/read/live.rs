@@ -5,8 +5,9 @@
 //!     ^                                                                                    |
 //!     '---------------------------- filter: end of the row <-------------------------------'
 //! ```
-//! A filter that decides after the row has the row walked twice: first it is asked about all cells, then what it let through is
-//! shown. So a row is never held in memory, whatever the filter.
+//! A filter that decides after the row has the row walked twice: first it is asked about all cells, or if it looks at some
+//! columns alone to decide, about those; then what it let through is shown. So a row is never held in memory, whatever the
+//! filter. Columns of which the filter shows nothing are not walked over, unless it counts them.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use super::walk::{Group, Walk, Wanted};
 use super::{CellValue, DeleteKind, Read, Shown, Window};
 use crate::cell::Version;
 use crate::error::{Error, Result};
-use crate::filter::{Code, Judge, Seen, Show};
+use crate::filter::{Code, Filter, Judge, Ranges, Seen, Show};
 use crate::index;
 use crate::schema::{AccessGroup, Schema};
 use crate::span::Span;
@@ -70,6 +71,9 @@ pub(crate) struct Live {
     /// Whether the row is walked another time, and whether deletes are skipped: the filter has not decided about the row yet.
     is_again: bool,
     skips_deletes: bool,
+    /// Whether some columns alone decide about a row, so that they are read first; and whether they are read just now.
+    decides_first: bool,
+    is_deciding: bool,
     /// The schema, what was read of the indexes, and the rest of [`ScanCounts`].
     schema: Arc<Schema>,
     index: Option<IndexCounts>,
@@ -84,6 +88,8 @@ struct Limits {
     rows: Window,
     cells: Window,
     of_row: Window,
+    /// So many cells of a row are counted until nothing more of it is shown.
+    of_row_end: u64,
     of_family: Window,
     is_keys_only: bool,
     shows_deletes: bool,
@@ -152,6 +158,7 @@ impl Opened {
         let now_ms = shape.now_ms();
         let (mut groups, mut wanted, mut places) = (Vec::new(), Vec::new(), Vec::new());
         let schema = &shape.schema;
+        let narrowing = read.narrowing();
         let mut want = |name: &str, qualifier: Option<&Vec<u8>>| -> Result<()> {
             if let Some(known) = wanted.iter_mut().find(|wanted: &&mut Wanted| wanted.name == name) {
                 match (&mut known.qualifiers, qualifier) {
@@ -163,6 +170,20 @@ impl Opened {
             }
             let no_family = || Error::NoFamily { table: shape.name.clone(), family: name.to_owned() };
             let (place, family) = schema.family(name).ok_or_else(no_family)?;
+            let (within, deciding) = match narrowing {
+                Some(filter) if read.decides_first() => {
+                    (filter.shown_columns(name), filter.deciding_columns(name))
+                }
+                Some(filter) => (filter.columns(name), Ranges::none()),
+                None => (Ranges::all(), Ranges::none()),
+            };
+            let has_some = |ranges: &Ranges| match qualifier {
+                Some(qualifier) => ranges.has(qualifier),
+                None => !ranges.is_empty(),
+            };
+            if !has_some(&within) && !has_some(&deciding) {
+                return Ok(());
+            }
             let group = match places.iter().position(|known| *known == place) {
                 Some(group) => group,
                 None => {
@@ -173,7 +194,15 @@ impl Opened {
                 }
             };
             let (name, qualifiers) = (name.to_owned(), qualifier.map(|qualifier| vec![qualifier.clone()]));
-            wanted.push(Wanted { name, id: family.id, rules: family.rules(), group, qualifiers });
+            wanted.push(Wanted {
+                name,
+                id: family.id,
+                rules: family.rules(),
+                group,
+                qualifiers,
+                within: Some(within).filter(|within| !within.is_all()),
+                deciding,
+            });
             Ok(())
         };
         if read.columns.is_empty() {
@@ -228,14 +257,14 @@ impl Live {
         spans: impl IntoIterator<Item = Span>,
         is_reversed: bool,
     ) -> Result<Live> {
-        let (mut time, mut within) = (read.time.clone(), Span::all());
+        let mut time = read.time.clone();
+        let mut spans = Span::sorted(spans);
         if let Some(filter) = &read.filter {
-            within = filter.span(is_reversed);
+            spans = Span::intersection(spans, filter.spans(is_reversed));
             if let Some(only) = filter.time() {
                 time = time.start.max(only.start)..time.end.min(only.end);
             }
         }
-        let spans = Span::sorted(spans.into_iter().map(|span| span.and(&within)));
         let opened = Opened::new(snapshot, state, read, &spans)?;
         let Opened { snapshot, now_ms, groups, mut wanted, spans, schema, index } = opened;
         wanted.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -243,7 +272,8 @@ impl Live {
             qualifiers.sort_unstable();
             qualifiers.dedup();
         }
-        let is_nothing = read.versions == 0 || time.is_empty();
+        let is_nothing = read.versions == 0 || time.is_empty() || wanted.is_empty();
+        let of_row_max = read.narrowing().map_or(u64::MAX, Filter::cells_of_row_max);
         let mut walk = Walk::new(snapshot, groups, wanted, time, now_ms);
         walk.over(spans, is_reversed);
         if read.shows_deletes {
@@ -256,6 +286,7 @@ impl Live {
                 rows: read.rows,
                 cells: read.cells,
                 of_row: read.cells_of_row,
+                of_row_end: read.cells_of_row.end().min(of_row_max),
                 of_family: read.cells_of_family,
                 is_keys_only: read.is_keys_only,
                 shows_deletes: read.shows_deletes,
@@ -280,6 +311,8 @@ impl Live {
             is_again: false,
             is_watched: read.shows_deletes,
             skips_deletes: false,
+            decides_first: read.decides_first(),
+            is_deciding: false,
             schema,
             index,
             rows_left_out: 0,
@@ -431,11 +464,14 @@ impl Live {
             if self.filter.is_none() {
                 return Ok(true);
             }
-            // A row without cells that count is none: whether the filter sees it must not depend on garbage.
-            if !self.walk.next_cell()? {
-                continue;
+            // A row without cells that count is none: whether the filter sees it must not depend on garbage. A filter that
+            // decides by columns keeps nothing of a row that a later one would show.
+            if !self.decides_first {
+                if !self.walk.next_cell()? {
+                    continue;
+                }
+                self.begin_pass(Next::Here);
             }
-            self.begin_pass(Next::Here);
             let Some(Pushed { judge, .. }) = &mut self.filter else { return Ok(true) };
             if !judge.row(self.walk.row()) {
                 judge.reset();
@@ -480,13 +516,18 @@ impl Live {
         }
         let mut has_some = false;
         self.skips_deletes = true;
-        while self.next_included()? {
+        self.is_deciding = self.decides_first;
+        self.walk.read_deciding(self.decides_first);
+        while !self.has_decided() && self.next_included()? {
             has_some = true;
         }
+        self.is_deciding = false;
+        self.walk.read_deciding(false);
         let Some(Pushed { judge, before, if_shown, if_not }) = &mut self.filter else { return Ok(true) };
         if_not.note(judge);
         // A row may show deletes alone.
-        let is_shown = (has_some || self.limits.shows_deletes) && judge.end_row();
+        // What else the row has was not looked at if columns decide.
+        let is_shown = (has_some || self.limits.shows_deletes || self.decides_first) && judge.end_row();
         if_shown.note(judge);
         judge.settle();
         let needs_more = is_shown || (has_some && if_shown != if_not);
@@ -505,10 +546,24 @@ impl Live {
         Ok(is_shown)
     }
 
+    /// Whether it is known whether the row is shown, as far as columns alone decide about it.
+    fn has_decided(&self) -> bool {
+        self.is_deciding && self.filter.as_ref().is_some_and(|filter| filter.judge.has_decided())
+    }
+
+    /// Whether the first pass has come to the cell. Of the columns that decide, the second one counts too: the first one may
+    /// have come to few others.
+    fn is_seen_again(&self) -> bool {
+        self.is_again && !self.decides_first
+    }
+
     /// Begins the second pass.
     fn begin_again(&mut self) {
         if let Some(Pushed { judge, .. }) = &mut self.filter {
             judge.rewind();
+            if self.decides_first {
+                judge.take_as_found();
+            }
         }
         self.walk.rewind();
         self.is_again = true;
@@ -518,11 +573,11 @@ impl Live {
     /// Goes to the next cell of the row that is shown. `false`: there is none.
     fn find_in_row(&mut self) -> Result<bool> {
         loop {
-            let Limits { rows, cells, of_row, is_keys_only, .. } = self.limits;
+            let Limits { rows, cells, of_row, of_row_end, is_keys_only, .. } = self.limits;
             if self.cells >= cells.end() {
                 return Ok(false);
             }
-            if self.of_row >= of_row.end() {
+            if self.of_row >= of_row_end {
                 self.finish_row()?;
                 return Ok(false);
             }
@@ -588,7 +643,7 @@ impl Live {
                 match self.walk.delete() {
                     Some(_) if self.skips_deletes => continue,
                     Some(_) => return Ok(true),
-                    None => self.cells_seen += u64::from(!self.is_again),
+                    None => self.cells_seen += u64::from(!self.is_seen_again()),
                 }
             }
             if self.column != self.walk.column_number() {
@@ -632,7 +687,10 @@ impl Live {
                 Code::NextFamily => self.next = Next::Family,
                 Code::Hint => self.skip_to_hint()?,
             }
-            self.cells_left_out += u64::from(!self.is_again);
+            self.cells_left_out += u64::from(!self.is_seen_again());
+            if self.has_decided() {
+                return Ok(false);
+            }
         }
     }
 

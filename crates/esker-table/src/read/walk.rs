@@ -5,6 +5,8 @@
 //! family by family  in the order of their names, each in its group's cursor
 //! column by column  its deletes, then its puts, the latest first: Column::judge
 //! ```
+//! Columns that the filter has no use for are skipped: a few entries are stepped over, then the cursor seeks the next column.
+//!
 //! Within a row it always goes forward, and it can leave a column, a family and the row, go on at a qualifier, and begin the
 //! row anew. It holds one cursor for each access group that it reads, over the parts of its spans. Only of a column that has to
 //! be replayed it holds the timestamps and sequence numbers of all puts. It allocates nothing for a cell or row once its buffers
@@ -19,15 +21,13 @@ use super::DeleteKind;
 use super::counts::{Counted, TreeCounts};
 use crate::cell::{self, FamilyId, Kind, NO_FAMILY, Version};
 use crate::error::Result;
+use crate::filter::Ranges;
 use crate::schema::Rules;
 use crate::span::Span;
 use crate::versions::{Column, Deletes, Heads, Verdict};
 
 /// So many entries are stepped over before a cursor seeks: a step costs about a tenth of a seek.
 const STEPS_BEFORE_SEEK: usize = 8;
-
-/// The cursor of a group is somewhere in the row.
-const SOMEWHERE: FamilyId = FamilyId::MAX;
 
 /// The place of no family: that of the delete of a row.
 const NOWHERE: usize = usize::MAX;
@@ -41,6 +41,17 @@ pub(super) struct Wanted {
     pub(super) group: usize,
     /// `None`: all columns; otherwise these, in their order.
     pub(super) qualifiers: Option<Vec<Vec<u8>>>,
+    /// The columns outside of which the filter shows nothing. `None`: there are none.
+    pub(super) within: Option<Ranges>,
+    /// Those by which the filter decides whether it shows the row.
+    pub(super) deciding: Ranges,
+}
+
+impl Wanted {
+    /// The columns that are read; `None`: all.
+    fn ranges(&self, is_deciding: bool) -> Option<&Ranges> {
+        if is_deciding { Some(&self.deciding) } else { self.within.as_ref() }
+    }
 }
 
 /// What a walk has of an access group.
@@ -135,6 +146,8 @@ pub(super) struct Walk {
     row: Text,
     /// Whether all of the row is in a span.
     is_whole: bool,
+    /// Whether only the columns are read that decide about the row.
+    is_deciding: bool,
     /// The places of the family and the asked-for qualifier that are read.
     family: usize,
     asked: usize,
@@ -185,6 +198,7 @@ impl Walk {
             keys: Vec::new(),
             row: Text::default(),
             is_whole: true,
+            is_deciding: false,
             family: 0,
             asked: 0,
             column: Vec::new(),
@@ -430,10 +444,19 @@ impl Walk {
         self.go_to_family(0);
     }
 
+    /// Reads the columns alone that decide about a row, in this one and those behind it, from its beginning on; or all again.
+    pub(super) fn read_deciding(&mut self, is_deciding: bool) {
+        self.is_deciding = is_deciding;
+    }
+
     /// Begins the row anew.
     pub(super) fn rewind(&mut self) {
         for group in &mut self.groups {
-            group.at = group.at.and(Some(SOMEWHERE));
+            // If nothing was read of the group, it is at its first entry. What is behind the family that was read last was not
+            // passed.
+            if let Some(at) = group.at.filter(|at| *at != NO_FAMILY) {
+                group.at = Some(at.saturating_add(1));
+            }
         }
         self.begin_again();
     }
@@ -561,11 +584,23 @@ impl Walk {
         let group = &mut self.groups[wanted.group];
         self.column.clear();
         let Some(at) = group.at else { return Ok(false) };
+        let ranges = wanted.ranges(self.is_deciding);
+        // The first qualifier that may be read.
+        let from = match (&wanted.qualifiers, ranges) {
+            (Some(qualifiers), ranges) => {
+                let asked = qualifiers[self.asked].as_slice();
+                Some(asked).filter(|asked| ranges.is_none_or(|ranges| ranges.has(asked)))
+            }
+            (None, Some(ranges)) => ranges.at_or_behind(b""),
+            (None, None) => Some(&b""[..]),
+        };
+        let Some(from) = from else { return Ok(false) };
         group.at = Some(wanted.id);
         self.above.clear();
         group.heads.above(wanted.id).for_each(|deletes| self.above.add_all(deletes));
         if at == NO_FAMILY
             && wanted.qualifiers.is_none()
+            && ranges.is_none()
             && cell::is_of_family(group.cursor.key(), self.keys.len(), wanted.id)
         {
             return Ok(true);
@@ -573,9 +608,12 @@ impl Walk {
         self.sought.clear();
         self.sought.extend_from_slice(&self.keys);
         self.sought.extend_from_slice(&wanted.id.to_be_bytes());
-        if let Some(qualifiers) = &wanted.qualifiers {
-            cell::push_escaped(&mut self.sought, &qualifiers[self.asked]);
+        let family_len = self.sought.len();
+        if wanted.qualifiers.is_some() || ranges.is_some() {
+            cell::push_escaped(&mut self.sought, from);
         }
+        // A column that is asked for has to be there; of a range, any column of the family may be.
+        let common_len = if wanted.qualifiers.is_some() { self.sought.len() } else { family_len };
         if at > wanted.id {
             group.cursor.seek(&self.sought)?;
         } else if cell::begins_with(group.cursor.key(), &self.sought) && at < wanted.id {
@@ -584,7 +622,7 @@ impl Walk {
         } else {
             seek_on(&mut group.cursor, &self.sought)?;
         }
-        Ok(cell::begins_with(group.cursor.key(), &self.sought))
+        Ok(cell::begins_with(group.cursor.key(), &self.sought[..common_len]))
     }
 
     /// Leaves the family, or the column of it that was asked for.
@@ -622,7 +660,7 @@ impl Walk {
             self.state.begin();
         }
         let (kind, version) = cell::entry_of_column(key, self.column.len())?;
-        if is_new && !self.is_whole && !self.is_in_span()? {
+        if is_new && ((!self.is_whole && !self.is_in_span()?) || !self.is_in_range()?) {
             return Ok(());
         }
         let Wanted { rules, group, .. } = &self.wanted[self.family];
@@ -653,6 +691,26 @@ impl Walk {
             }
             Verdict::Counts | Verdict::DoesNot => cursor.next().map(drop),
         }
+    }
+
+    /// Whether the column that has just begun is one of those that are read; if not, the walk goes on at the next one.
+    fn is_in_range(&mut self) -> Result<bool> {
+        let wanted = &self.wanted[self.family];
+        // Columns that are asked for one by one were chosen before.
+        let ranges = wanted.ranges(self.is_deciding).filter(|_| wanted.qualifiers.is_none());
+        let Some(ranges) = ranges else { return Ok(true) };
+        let qualifier = self.qualifier.within(&self.column);
+        match ranges.at_or_behind(qualifier) {
+            Some(from) if from <= qualifier => return Ok(true),
+            Some(from) => {
+                self.sought.clear();
+                self.sought.extend_from_slice(&self.column[..self.keys.len() + size_of::<FamilyId>()]);
+                cell::push_escaped(&mut self.sought, from);
+                seek_on(&mut self.groups[wanted.group].cursor, &self.sought)?;
+            }
+            None => self.leave_family(),
+        }
+        Ok(false)
     }
 
     /// Whether the column that has just begun is in a span; if not, the walk goes on at the next span.

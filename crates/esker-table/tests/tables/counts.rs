@@ -1,6 +1,9 @@
 //! What scans say of what they have read, and the deletes that they show.
 
-use esker_table::{DeleteKind, Family, Filter, Read, RowMutation, Scan, ScanCounts, Schema, Table, Tables};
+use esker_table::{
+    Comparator, Comparison, DeleteKind, Family, Filter, Read, RowMutation, Scan, ScanCounts, Schema, Table,
+    Tables,
+};
 
 fn tables() -> (Tables, Table) {
     let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
@@ -42,7 +45,137 @@ fn entries_are_counted_where_they_are_read() {
     let filter = Filter::parse(b"RowFilter(=, 'substring:7') AND QualifierFilter(=, 'binary:x')").unwrap();
     let counts = counted(table.scan("", "", &Read::all().filter(filter)).unwrap());
     assert_eq!((counts.rows, counts.rows_left_out), (100, 81));
+    // The columns of other qualifiers are not come to.
+    assert_eq!((counts.cells, counts.cells_left_out), (19, 0));
+    let filter =
+        Filter::parse(b"RowFilter(=, 'substring:7') AND QualifierFilter(=, 'regexstring:x$')").unwrap();
+    let counts = counted(table.scan("", "", &Read::all().filter(filter)).unwrap());
     assert_eq!((counts.cells, counts.cells_left_out), (3 * 19, 2 * 19));
+}
+
+/// A row of many cells in the families `f` and `h`, between rows of few.
+fn wide() -> (Tables, Table) {
+    let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
+    let schema = Schema::new()
+        .group("wide", [Family::new("f").max_versions(None), Family::new("h")])
+        .group("other", [Family::new("o")]);
+    let table = tables.create("t", schema).unwrap();
+    let mut row = RowMutation::new("m").put("o", "q", "v");
+    for number in 0..10_000 {
+        let qualifier = format!("q{number:05}");
+        row = row.put("f", qualifier.clone(), format!("v{number}")).put("h", qualifier, "v");
+    }
+    table.mutate(&row).unwrap();
+    for row in ["a", "z"] {
+        table.mutate(&RowMutation::new(row).put("f", "q", "v").put("o", "q", "v")).unwrap();
+    }
+    (tables, table)
+}
+
+/// What a scan reads of a table in all, and how many cells it shows.
+fn read_and_shown(table: &Table, read: &Read, is_reversed: bool) -> (u64, u64, usize) {
+    let mut scan = match is_reversed {
+        false => table.scan("", "", read).unwrap(),
+        true => table.scan_reversed("", "", read).unwrap(),
+    };
+    scan.count();
+    let mut shown = 0;
+    while scan.advance().unwrap() {
+        shown += 1;
+    }
+    let counts = scan.counts();
+    let sum =
+        |of: fn(&esker_table::TreeCounts) -> u64| counts.groups.iter().map(|(_, counts)| of(counts)).sum();
+    (sum(|counts| counts.entries), sum(|counts| counts.seeks), shown)
+}
+
+#[test]
+fn of_a_wide_row_little_is_read_if_little_is_shown() {
+    let (_tables, table) = wide();
+    let cases: &[(&str, usize)] = &[
+        ("QualifierFilter(=, 'binary:q05000')", 2),
+        ("QualifierFilter(=, 'binaryprefix:q0500')", 20),
+        ("QualifierFilter(=, 'regexstring:^q0500[0-4]')", 10),
+        ("QualifierFilter(=, 'regexstring:^(q05000|q06000)$')", 4),
+        ("QualifierFilter(>=, 'binary:q05000') AND QualifierFilter(<, 'binary:q05005')", 10),
+        ("QualifierFilter(>, 'binary:q09997')", 4),
+        ("ColumnPrefixFilter('q0500')", 20),
+        ("MultipleColumnPrefixFilter('q0500', 'q0600')", 40),
+        ("ColumnRangeFilter('q05000', true, 'q05003', false)", 6),
+        ("ColumnPrefixFilter('q0500') AND ValueFilter(=, 'substring:7')", 1),
+        ("ColumnPrefixFilter('q0500') AND ColumnPaginationFilter(3, 5)", 3),
+        (
+            "(FamilyFilter(=, 'binary:f') AND ColumnPrefixFilter('q0500')) OR \
+             (FamilyFilter(=, 'binary:h') AND ColumnPrefixFilter('q0600'))",
+            20,
+        ),
+        ("FamilyFilter(=, 'binary:o')", 3),
+        ("ColumnValueFilter('f', 'q05000', =, 'binary:v5000')", 1),
+        ("SingleColumnValueFilter('f', 'q05000', =, 'binary:no', true, true)", 0),
+        ("SingleColumnValueFilter('f', 'q05000', =, 'binary:no', false, true)", 4),
+        (
+            "SingleColumnValueFilter('f', 'q05000', =, 'binary:no', true, true) OR \
+             SingleColumnValueFilter('h', 'q05000', =, 'binary:no', true, true)",
+            0,
+        ),
+        (
+            "SingleColumnValueFilter('f', 'q05000', =, 'binary:v5000', true, true) AND \
+             QualifierFilter(=, 'binary:q')",
+            1,
+        ),
+        ("FirstKeyOnlyFilter()", 3),
+        ("ColumnPaginationFilter(2, 3)", 2),
+    ];
+    for (text, expected) in cases {
+        for is_reversed in [false, true] {
+            let read = Read::all().filter(Filter::parse(text.as_bytes()).unwrap());
+            let (entries, seeks, shown) = read_and_shown(&table, &read, is_reversed);
+            println!("{text}: {entries} entries, {seeks} seeks");
+            assert_eq!(shown, *expected, "{text}");
+            assert!(entries <= 150 && seeks <= 40, "{text}: {entries} entries, {seeks} seeks");
+        }
+    }
+    // A condition on some column of a family stops where it is met.
+    let with = |value: &str, shown: &str| {
+        let value = Filter::value(Comparison::Equal, Comparator::binary(value));
+        let family = Filter::family(Comparison::Equal, Comparator::binary("f"));
+        Read::all().filter(family.and(value).row_with().and(Filter::column_prefix(shown)))
+    };
+    let (entries, _, shown) = read_and_shown(&table, &with("v3", "q0500"), false);
+    assert!(shown == 20 && entries <= 150, "{shown} {entries}");
+    let (entries, _, shown) = read_and_shown(&table, &with("v9999", "q0500"), false);
+    assert!(shown == 20 && (10_000..10_150).contains(&entries), "{shown} {entries}");
+}
+
+#[test]
+fn what_lies_close_is_stepped_over_and_not_sought() {
+    let (_tables, table) = wide();
+    let prefixes = (0..200).map(|number| format!("q{:05}", 3 * number));
+    let read = Read::family("f").filter(Filter::column_prefixes(prefixes));
+    let (entries, seeks, shown) = read_and_shown(&table, &read, false);
+    assert!(shown == 200 && entries <= 650 && seeks <= 4, "{shown} {entries} {seeks}");
+}
+
+#[test]
+fn of_rows_little_is_read_if_an_expression_says_how_they_begin() {
+    let (_tables, table) = tables();
+    let cases = [
+        ("RowFilter(=, 'regexstring:^row-3')", 10),
+        ("RowFilter(=, 'regexstring:^row-(03|97)$')", 2),
+        ("RowFilter(=, 'regexstringnocase:^ROW-4')", 10),
+        ("RowFilter(=, 'binary:row-05') OR RowFilter(=, 'binary:row-95')", 2),
+        ("PrefixFilter('row-3') OR PrefixFilter('row-8')", 20),
+        ("RowFilter(=, 'regexstring:^row-3') AND RowFilter(=, 'regexstring:^row-.7')", 1),
+    ];
+    for (text, expected) in cases {
+        for is_reversed in [false, true] {
+            let read = Read::family("c").filter(Filter::parse(text.as_bytes()).unwrap());
+            let (entries, seeks, shown) = read_and_shown(&table, &read, is_reversed);
+            println!("{text}: {entries} entries, {seeks} seeks");
+            assert_eq!(shown, expected, "{text}");
+            assert!(entries <= 70 && seeks <= 50, "{text}: {entries} entries, {seeks} seeks");
+        }
+    }
 }
 
 #[test]

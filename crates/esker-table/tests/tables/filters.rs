@@ -688,7 +688,11 @@ impl Model for Or {
 
 /// The text of a random filter, and the filter itself.
 pub(crate) fn some(random: &mut Random, old_ms: i64, is_reversed: bool) -> (Vec<u8>, Boxed) {
-    filter(random, old_ms, is_reversed, 3)
+    // Some of the kinds that narrow what is read, in few lists.
+    if random.below(3) == 0 {
+        return filter(random, old_ms, is_reversed, 1, true);
+    }
+    filter(random, old_ms, is_reversed, 3, false)
 }
 
 fn quoted(text: &mut Vec<u8>, bytes: &[u8]) {
@@ -722,13 +726,10 @@ fn compared(random: &mut Random, text: &mut Vec<u8>, samples: &[&[u8]]) -> Compa
             b"A".to_vec(),
             Box::new(move |bytes| found(bytes.iter().any(|byte| b"aA".contains(byte)))),
         ),
-        1 => (
-            "regexstring:",
-            b"^[0-9a-m]".to_vec(),
-            Box::new(move |bytes| {
-                found(bytes.first().is_some_and(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'm')))
-            }),
-        ),
+        1 => {
+            let (name, pattern, has) = expression(random, samples);
+            (name, pattern.into_bytes(), Box::new(move |bytes| found(has(bytes))))
+        }
         2 => {
             let prefix = sample[..sample.len().min(1)].to_vec();
             let other = prefix.clone();
@@ -744,6 +745,52 @@ fn compared(random: &mut Random, text: &mut Vec<u8>, samples: &[&[u8]]) -> Compa
     Compared { passes, compare }
 }
 
+/// What an expression says of bytes.
+type Says = Box<dyn Fn(&[u8]) -> bool>;
+
+/// A regular expression with the name of its comparator, and what it says of bytes.
+fn expression(random: &mut Random, samples: &[&[u8]]) -> (&'static str, String, Says) {
+    let escaped = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
+    let sample = random.of(samples).to_vec();
+    let begin = sample[..random.below(sample.len() + 1)].to_vec();
+    let other = random.of(samples).to_vec();
+    let (of_begin, of_sample, of_other) = (escaped(&begin), escaped(&sample), escaped(&other));
+    match random.below(8) {
+        0 => {
+            let has =
+                |bytes: &[u8]| bytes.first().is_some_and(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'm'));
+            ("regexstring:", "^[0-9a-m]".to_owned(), Box::new(has))
+        }
+        1 => ("regexstring:", format!("(?-u)^{of_sample}$"), Box::new(move |bytes| bytes == sample)),
+        2 => (
+            "regexstring:",
+            format!("(?-u)^({of_sample}$|{of_other})"),
+            Box::new(move |bytes| bytes == sample || bytes.starts_with(&other)),
+        ),
+        3 => (
+            "regexstring:",
+            format!("(?-u)^{of_begin}|{of_sample}$"),
+            Box::new(move |bytes| bytes.starts_with(&begin) || bytes.ends_with(&sample)),
+        ),
+        4 => (
+            "regexstring:",
+            format!(r"(?-u)\A{of_begin}.?\z"),
+            Box::new(move |bytes| bytes.starts_with(&begin) && bytes.len() <= begin.len() + 1),
+        ),
+        5 => (
+            "regexstringnocase:",
+            "^[AQ]\\x00?".to_owned(),
+            Box::new(|bytes| bytes.first().is_some_and(|byte| b"aAqQ".contains(byte))),
+        ),
+        6 => (
+            "regexstring:",
+            "(?m)^a".to_owned(),
+            Box::new(|bytes| bytes.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"a"))),
+        ),
+        _ => ("regexstring:", format!("(?-u)^{of_begin}"), Box::new(move |bytes| bytes.starts_with(&begin))),
+    }
+}
+
 fn boolean(random: &mut Random, text: &mut Vec<u8>) -> bool {
     let is_true = random.below(2) == 0;
     text.extend_from_slice(if is_true { b"true" } else { b"false" });
@@ -752,14 +799,25 @@ fn boolean(random: &mut Random, text: &mut Vec<u8>) -> bool {
 
 const VALUES: &[&[u8]] = &[b"", b"2", b"55", b"8", b"a1", b"c", b"f"];
 
-fn filter(random: &mut Random, old_ms: i64, is_reversed: bool, depth: usize) -> (Vec<u8>, Boxed) {
+fn filter(
+    random: &mut Random,
+    old_ms: i64,
+    is_reversed: bool,
+    depth: usize,
+    narrows: bool,
+) -> (Vec<u8>, Boxed) {
     let families: Vec<&[u8]> = FAMILIES.iter().map(|(name, ..)| name.as_bytes()).collect();
     let mut text = Vec::new();
-    let kind = random.below(if depth == 0 { 19 } else { 27 });
+    let kind = match (depth, narrows) {
+        (0, false) => random.below(19),
+        (_, false) => random.below(27),
+        (0, true) => random.of(&[1, 3, 4, 7, 10, 11, 12, 12, 13, 14, 14, 14, 15, 17, 18]),
+        (_, true) => random.of(&[12, 21, 21, 24]),
+    };
     if kind >= 19 {
         let count = random.of(&[2, 2, 3]);
         let mut inner = |text: &mut Vec<u8>| {
-            let (inner, model) = filter(random, old_ms, is_reversed, depth - 1);
+            let (inner, model) = filter(random, old_ms, is_reversed, depth - 1, narrows);
             text.push(b'(');
             text.extend_from_slice(&inner);
             text.push(b')');

@@ -28,7 +28,8 @@ use filters::Shown;
 const HOUR_MS: i64 = 3_600_000;
 
 const ROWS: &[&[u8]] = &[b"\0", b"a", b"a\0", b"a\0b", b"b", b"\xff"];
-const QUALIFIERS: &[&[u8]] = &[b"", b"\0", b"q", b"q\0", b"r"];
+/// So many that a cursor seeks what is behind some of them.
+const QUALIFIERS: &[&[u8]] = &[b"", b"\0", b"p", b"q", b"q\0", b"qa", b"qb", b"q\xff", b"r"];
 
 /// The families of the table: its name, how many versions it keeps, and whether its cells live for an hour.
 const FAMILIES: &[(&str, Option<u32>, bool)] =

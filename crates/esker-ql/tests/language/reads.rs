@@ -1,0 +1,145 @@
+//! What queries read, and what a server sends for them: little, if little is shown.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use esker_ql::{Answer, Remote, Session, statements};
+use esker_thrift::{Config, Server};
+
+/// How many cells the wide row has in the family `f`.
+const WIDE: usize = 10_000;
+
+/// Narrow rows around a wide one, `m`, whose values are longer in the tables of a server.
+fn fill(session: &mut Session, value_len: usize) {
+    let value = "v".repeat(value_len);
+    let mut text = String::from("CREATE TABLE t (f MAX_VERSIONS 1, h MAX_VERSIONS 1);");
+    for row in 0..200 {
+        let begin = if row < 100 { "a" } else { "z" };
+        text += &format!(
+            "INSERT INTO t VALUES ('{begin}{:02}', f:q, '{value}'), ('{begin}{:02}', h:q, '{value}');",
+            row % 100,
+            row % 100
+        );
+    }
+    let cells: Vec<String> = (0..WIDE).map(|cell| format!("('m', f:q{cell:05}, '{cell}{value}')")).collect();
+    text += &format!("INSERT INTO t VALUES {}, ('m', h:q, 'h');", cells.join(", "));
+    for statement in statements(text.as_bytes()) {
+        session.execute(statement.unwrap().statement).unwrap();
+    }
+}
+
+/// How many cells a query shows, and how many entries it has read, if the tables tell.
+fn shown_and_read(session: &mut Session, text: &str) -> (usize, u64) {
+    let statement = statements(text.as_bytes()).next().unwrap().unwrap().statement;
+    let Answer::Cells { mut cells, .. } = session.execute(statement).unwrap() else { panic!("{text}") };
+    cells.count();
+    let mut shown = 0;
+    while cells.advance().unwrap() {
+        cells.value().unwrap();
+        shown += 1;
+    }
+    let groups = cells.counts().map(|counts| counts.groups).unwrap_or_default();
+    (shown, groups.iter().map(|(_, counts)| counts.entries).sum())
+}
+
+#[test]
+fn queries_read_little_if_they_show_little() {
+    let tables = esker_table::Tables::open_in_memory(esker::Options::default()).unwrap();
+    let session = &mut Session::new(tables);
+    fill(session, 1);
+    let cases = [
+        ("SELECT * FROM t WHERE ROW REGEXP '^a1'", 20),
+        ("SELECT * FROM t WHERE ROW REGEXP '^(a1|z2)[0-4]$'", 20),
+        ("SELECT * FROM t WHERE (ROW REGEXP '^a1' OR ROW = 'z99')", 22),
+        ("SELECT * FROM t WHERE ROW REGEXP '^a1' REVERSED", 20),
+        ("SELECT f:q05000 FROM t WHERE ROW = 'm'", 1),
+        ("SELECT f:^q0500 FROM t WHERE ROW = 'm'", 10),
+        ("SELECT f:^q0500, h FROM t WHERE ROW = 'm' REVERSED", 11),
+        ("SELECT f:/^q0500[0-4]/ FROM t WHERE ROW = 'm'", 5),
+        ("SELECT f:/^q0500/, h:/^q/ FROM t WHERE ROW = 'm'", 11),
+        ("SELECT h FROM t WHERE 'm' <= ROW AND f:q05000 = 'no'", 0),
+        ("SELECT * FROM t WHERE 'm' <= ROW < 'n' AND f:q05000 = 'no'", 0),
+        ("SELECT f:^q0500 FROM t WHERE ROW = 'm' AND h = 'h'", 10),
+        ("SELECT f:^q0500 FROM t WHERE ROW = 'm' AND f:^q0000 =^ '3'", 10),
+        ("SELECT * FROM t WHERE 'm' <= ROW LIMIT 5 OFFSET 1", 10),
+        ("SELECT f:^q0500 FROM t WHERE ROW = 'm' CELL_OFFSET 7", 3),
+    ];
+    for (text, expected) in cases {
+        let (shown, entries) = shown_and_read(session, text);
+        println!("{text}: {entries} entries");
+        assert_eq!(shown, expected, "{text}");
+        // A narrow row has 2 entries, and the query with `m` alone has 100 of them behind.
+        let most = if text.contains("SELECT h FROM") { 250 } else { 80 };
+        assert!(entries <= most, "{text}: {entries} entries");
+    }
+}
+
+/// Carries what a client and a server say to each other. Counts the bytes that the server says.
+fn carry(listener: &TcpListener, server: std::net::SocketAddr, said: &AtomicU64) {
+    let (mut client, _) = listener.accept().unwrap();
+    let mut server = TcpStream::connect(server).unwrap();
+    let (mut client_too, mut server_too) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::io::copy(&mut client_too, &mut server_too).unwrap_or_default();
+            drop(server_too.shutdown(Shutdown::Both));
+        });
+        let mut bytes = [0; 16 << 10];
+        while let Ok(len @ 1..) = server.read(&mut bytes) {
+            said.fetch_add(len as u64, Ordering::SeqCst);
+            if client.write_all(&bytes[..len]).is_err() {
+                break;
+            }
+        }
+        drop(client.shutdown(Shutdown::Both));
+    });
+}
+
+#[test]
+fn a_server_sends_little_if_queries_show_little() {
+    let tables = esker_table::Tables::open_in_memory(esker::Options::default()).unwrap();
+    fill(&mut Session::new(tables.clone()), 100);
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let server = Server::bind(tables, Config { listen, ..Config::default() }).unwrap();
+    let (address, stopper) = (server.address(), server.stopper());
+    let listener = TcpListener::bind(listen).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let said = Arc::new(AtomicU64::new(0));
+    /// Ends the server, and with it the connection, also when the test fails.
+    struct End(esker_thrift::Stopper);
+    impl Drop for End {
+        fn drop(&mut self) {
+            self.0.stop();
+        }
+    }
+    std::thread::scope(|scope| {
+        let running = scope.spawn(move || server.run());
+        let end = End(stopper);
+        let said_too = Arc::clone(&said);
+        scope.spawn(move || carry(&listener, address, &said_too));
+        let session = &mut Session::new(Remote::connect("127.0.0.1", port).unwrap());
+        let cases = [
+            // Of 200 rows and 400 cells of 100 bytes: 60,000 bytes and more. Of the wide row, 2,000,000.
+            ("SELECT * FROM t WHERE ROW REGEXP '^a1'", 20, 6_000),
+            ("SELECT * FROM t WHERE (ROW REGEXP '^a1' OR ROW = 'z99') REVERSED", 22, 12_000),
+            ("SELECT f:^q0500 FROM t WHERE ROW = 'm'", 10, 6_000),
+            ("SELECT f:/^q0500/ FROM t WHERE ROW = 'm'", 10, 6_000),
+            ("SELECT * FROM t WHERE ROW < 'm' OFFSET 98", 4, 8_000),
+            ("SELECT * FROM t OFFSET 199 LIMIT 2", 4, 16_000),
+            ("SELECT * FROM t OFFSET 199 LIMIT 2 REVERSED", 4, 16_000),
+            ("SELECT h FROM t WHERE ROW < 'm' CELL_OFFSET 98", 2, 8_000),
+        ];
+        for (text, expected, bytes_max) in cases {
+            let before = said.load(Ordering::SeqCst);
+            let (shown, _) = shown_and_read(session, text);
+            let bytes = said.load(Ordering::SeqCst) - before;
+            println!("{text}: {bytes} bytes");
+            assert_eq!(shown, expected, "{text}");
+            assert!(bytes <= bytes_max, "{text}: {bytes} bytes");
+        }
+        drop(end);
+        running.join().unwrap().unwrap();
+    });
+}
