@@ -20,6 +20,7 @@ use esker::{Value, ValueRef};
 
 use crate::error::Result;
 use crate::filter::{Filter, Wish};
+use crate::schema::Schema;
 
 pub(crate) use counts::Counted;
 pub use counts::{IndexCounts, ScanCounts, TreeCounts};
@@ -191,14 +192,15 @@ impl Read {
     }
 
     /// The filter, if it may narrow what is read of a row. Deletes are in rows that show no cells.
-    fn narrowing(&self) -> Option<&Filter> {
-        self.filter.as_ref().filter(|_| !self.shows_deletes)
+    fn narrowing(&self, schema: &Schema) -> Option<&Filter> {
+        let filter = self.filter.as_ref().filter(|_| !self.shows_deletes)?;
+        Some(filter).filter(|filter| filter.is_simple(schema.families().count()))
     }
 
     /// Whether the columns by which the filter decides about a row are read first, and alone. Limits of families count what is
     /// before them.
-    fn decides_first(&self) -> bool {
-        self.narrowing().is_some_and(Filter::decides_by_columns) && self.cells_of_family == Window::ALL
+    fn decides_first(&self, schema: &Schema) -> bool {
+        self.narrowing(schema).is_some_and(Filter::decides_by_columns) && self.cells_of_family == Window::ALL
     }
 
     /// The families and columns that it names.

@@ -11,6 +11,10 @@
 
 use super::{Beginning, Column, Comparison, Filter, Kind, Test};
 
+/// To narrow what is read takes some microseconds for each part of a filter and each family. If there are more of these, it is not
+/// tried: filters come from clients.
+const EFFORT_MAX: usize = 10_000;
+
 /// The most ranges that a walk is given. More are joined to one that has them all.
 const RANGES_MAX: usize = 256;
 
@@ -85,11 +89,16 @@ impl Ranges {
         self.0.get(next).map(|range| range.from.as_slice())
     }
 
-    fn or(mut self, other: Ranges) -> Ranges {
-        self.0.extend(other.0);
-        self.0.sort_unstable_by(|one, other| one.from.cmp(&other.from));
-        let mut joined: Vec<Range> = Vec::with_capacity(self.0.len());
-        for range in self.0 {
+    fn or(self, other: Ranges) -> Ranges {
+        Ranges::any([self, other])
+    }
+
+    /// What is in one of these, or in several.
+    fn any(these: impl IntoIterator<Item = Ranges>) -> Ranges {
+        let mut all: Vec<Range> = these.into_iter().flat_map(|ranges| ranges.0).collect();
+        all.sort_unstable_by(|one, other| one.from.cmp(&other.from));
+        let mut joined: Vec<Range> = Vec::with_capacity(all.len());
+        for range in all {
             match joined.last_mut() {
                 Some(Range { to: None, .. }) => break,
                 Some(last) if last.to.as_ref().is_some_and(|to| range.from <= *to) => {
@@ -143,7 +152,7 @@ impl Test {
                 true => Ranges::exactly(bytes),
                 false => Ranges::prefix(bytes),
             };
-            return beginnings.iter().map(range).fold(Ranges::none(), Ranges::or);
+            return Ranges::any(beginnings.iter().map(range));
         }
         let Some((bytes, is_prefix)) = self.comparator.bytes() else { return Ranges::all() };
         let behind = || if is_prefix { behind_prefix(bytes) } else { Some(behind(bytes)) };
@@ -190,6 +199,21 @@ fn all_show_and_test(filters: &[Filter], family: &str) -> (Ranges, Ranges) {
 }
 
 impl Filter {
+    /// Whether the columns of so many families can be told in a short time.
+    pub(crate) fn is_simple(&self, families: usize) -> bool {
+        self.parts().saturating_mul(families) <= EFFORT_MAX
+    }
+
+    /// How many filters it has within it, with itself; each prefix of a list counts as one.
+    fn parts(&self) -> usize {
+        match &self.kind {
+            Kind::All(filters) | Kind::Any(filters) => 1 + filters.iter().map(Filter::parts).sum::<usize>(),
+            Kind::RowWith(filter) | Kind::Skip(filter) | Kind::While(filter) => 1 + filter.parts(),
+            Kind::ColumnPrefixes(prefixes) => 1 + prefixes.len(),
+            _ => 1,
+        }
+    }
+
     /// The columns of a family outside of which the filter shows nothing, and does not have to be asked.
     pub(crate) fn columns(&self, family: &str) -> Ranges {
         let (shown, tested) = self.shown_and_tested(family);
@@ -206,7 +230,7 @@ impl Filter {
         let shown = match &self.kind {
             Kind::ColumnPrefix(prefix) => Ranges::prefix(prefix),
             Kind::ColumnPrefixes(prefixes) if !prefixes.is_empty() => {
-                prefixes.iter().map(|prefix| Ranges::prefix(prefix)).fold(Ranges::none(), Ranges::or)
+                Ranges::any(prefixes.iter().map(|prefix| Ranges::prefix(prefix)))
             }
             Kind::ColumnRange { from: (from, has_from), to: (to, has_to) } => {
                 let from = if from.is_empty() || *has_from { from.clone() } else { behind(from) };
@@ -218,7 +242,7 @@ impl Filter {
             Kind::ColumnValue { column, .. } => column.qualifiers(family),
             Kind::All(filters) => return all_show_and_test(filters, family),
             Kind::Any(filters) if !filters.is_empty() && self.is_of_cells() => {
-                filters.iter().map(|filter| filter.columns(family)).fold(Ranges::none(), Ranges::or)
+                Ranges::any(filters.iter().map(|filter| filter.columns(family)))
             }
             _ => Ranges::all(),
         };
@@ -285,8 +309,7 @@ impl Filter {
             Kind::RowWith(filter) => filter.columns(family),
             Kind::SingleColumn { column, .. } => column.qualifiers(family),
             Kind::All(filters) | Kind::Any(filters) => {
-                let deciding = filters.iter().map(|filter| filter.deciding_columns(family));
-                deciding.fold(Ranges::none(), Ranges::or)
+                Ranges::any(filters.iter().map(|filter| filter.deciding_columns(family)))
             }
             _ => Ranges::none(),
         }
@@ -380,7 +403,7 @@ mod tests {
             }
         }
         let many = (0..=u16::MAX).step_by(2).map(|number| Ranges::exactly(&number.to_be_bytes()));
-        let many = many.fold(Ranges::none(), Ranges::or);
+        let many = Ranges::any(many);
         assert!(many.0.len() <= RANGES_MAX && many.has(&[0, 0]) && many.has(&[0xff, 0xfe]));
     }
 

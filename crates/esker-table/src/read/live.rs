@@ -158,7 +158,7 @@ impl Opened {
         let now_ms = shape.now_ms();
         let (mut groups, mut wanted, mut places) = (Vec::new(), Vec::new(), Vec::new());
         let schema = &shape.schema;
-        let narrowing = read.narrowing();
+        let narrowing = read.narrowing(schema);
         let mut want = |name: &str, qualifier: Option<&Vec<u8>>| -> Result<()> {
             if let Some(known) = wanted.iter_mut().find(|wanted: &&mut Wanted| wanted.name == name) {
                 match (&mut known.qualifiers, qualifier) {
@@ -171,7 +171,7 @@ impl Opened {
             let no_family = || Error::NoFamily { table: shape.name.clone(), family: name.to_owned() };
             let (place, family) = schema.family(name).ok_or_else(no_family)?;
             let (within, deciding) = match narrowing {
-                Some(filter) if read.decides_first() => {
+                Some(filter) if read.decides_first(schema) => {
                     (filter.shown_columns(name), filter.deciding_columns(name))
                 }
                 Some(filter) => (filter.columns(name), Ranges::none()),
@@ -273,7 +273,7 @@ impl Live {
             qualifiers.dedup();
         }
         let is_nothing = read.versions == 0 || time.is_empty() || wanted.is_empty();
-        let of_row_max = read.narrowing().map_or(u64::MAX, Filter::cells_of_row_max);
+        let of_row_max = read.narrowing(&schema).map_or(u64::MAX, Filter::cells_of_row_max);
         let mut walk = Walk::new(snapshot, groups, wanted, time, now_ms);
         walk.over(spans, is_reversed);
         if read.shows_deletes {
@@ -311,7 +311,7 @@ impl Live {
             is_again: false,
             is_watched: read.shows_deletes,
             skips_deletes: false,
-            decides_first: read.decides_first(),
+            decides_first: read.decides_first(&schema),
             is_deciding: false,
             schema,
             index,
