@@ -287,7 +287,10 @@ impl Loading<'_> {
             return Ok(());
         }
         let (written, count) = (self.tables.insert(self.table, &self.cells), self.cells.len() as u64);
-        // Also after an error, so that no later batch overtakes this one.
+        // Also after an error, so that no later batch overtakes this one. The memory of a huge value is given back.
+        if self.cells.bytes() > 4 * BATCH_BYTES {
+            self.cells = CellBatch::new();
+        }
         self.cells.clear();
         written.map_err(failure)?;
         self.stored += count;
