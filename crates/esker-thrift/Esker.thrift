@@ -80,7 +80,7 @@ enum ConditionKind {
   ABSENT = 0,
   /** The column has a cell. No value is given. */
   PRESENT = 1,
-  /** The value of the column's latest cell stands so to the given one, byte by byte. A column without a cell meets none of these. */
+  /** The value of the column's latest cell compares with the given one in this way, byte by byte. A column without a cell meets none of these. */
   EQUAL = 2,
   NOT_EQUAL = 3,
   LESS = 4,
@@ -168,13 +168,16 @@ service Esker {
 
   /**
    * Gives a table another schema, made from what eskerSchema has returned: the call fails with SCHEMA_CHANGED if the table has another
-   * version by now. A schema without a version is given to the table whatever it has. Returns when new indexes are built. If that fails,
+   * version by now. A schema without a version replaces the table's, whatever its version. Returns when new indexes are built. If that fails,
    * the table has the schema, and eskerRebuildIndexes goes on.
    */
   void eskerAlterTable(1: string table, 2: string schema) throws (1: EskerError error),
 
   /** Gives a table another name, also in another namespace. */
   void eskerRenameTable(1: string table, 2: string to) throws (1: EskerError error),
+
+  /** Removes a table, enabled or not. */
+  void eskerDropTable(1: string table) throws (1: EskerError error),
 
   /** Enters into the indexes of a table what they lack, and removes what is of no use in them. */
   void eskerRebuildIndexes(1: string table) throws (1: EskerError error),
@@ -186,7 +189,7 @@ service Esker {
   bool eskerCheckAndMutate(1: string table, 2: binary row, 3: list<EskerCondition> conditions, 4: list<EskerMutation> mutations)
       throws (1: EskerError error),
 
-  /** Opens a scanner. It counts among those of HBase's methods. */
+  /** Opens a scanner. It counts towards the connection's limit of scanners, as those of HBase's methods do. */
   i32 eskerScannerOpen(1: string table, 2: EskerScan scan) throws (1: EskerError error),
 
   /** The next results of a scanner, at most so many. None: it is at its end. */

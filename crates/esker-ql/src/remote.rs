@@ -50,6 +50,8 @@ struct Connection {
     client: Client,
     /// Whether the server is Esker's; `None`: the connection has not asked.
     is_eskers: Option<bool>,
+    /// How many connections there were before. A scanner belongs to one of them.
+    number: u64,
 }
 
 impl Connection {
@@ -57,6 +59,19 @@ impl Connection {
         if self.client.is_broken() {
             self.client = Client::connect(&self.host, self.port)?;
             self.is_eskers = None;
+            self.number += 1;
+        }
+        Ok(&mut self.client)
+    }
+
+    /// The client of the connection with this number.
+    ///
+    /// # Errors
+    /// `Broken` when there is another one by now.
+    fn client_of(&mut self, number: u64) -> CallResult<&mut Client> {
+        if self.client.is_broken() || self.number != number {
+            let message = "the connection has ended, and the scanner with it";
+            return Err(CallError::Broken(message.to_owned()));
         }
         Ok(&mut self.client)
     }
@@ -103,7 +118,7 @@ impl Remote {
     /// `Remote` when no address of the host accepts the connection.
     pub fn connect(host: &str, port: u16) -> Result<Remote> {
         let client = Client::connect(host, port).map_err(CallError::from)?;
-        let connection = Connection { host: host.to_owned(), port, client, is_eskers: None };
+        let connection = Connection { host: host.to_owned(), port, client, is_eskers: None, number: 0 };
         Ok(Remote { connection: Arc::new(Mutex::new(connection)) })
     }
 
@@ -145,6 +160,13 @@ impl Remote {
             Err(Error::Remote(error @ CallError::Thrown { .. })) => error,
             done => return done,
         };
+        if self.is_eskers()? {
+            // An Esker server says it itself. It does not list a table of which the client may not read anything.
+            let none = esker_table::Error::NoTable(table.to_owned());
+            let is_none =
+                matches!(&failed, CallError::Thrown { message, .. } if *message == none.to_string());
+            return Err(if is_none { none.into() } else { failed.into() });
+        }
         match self.names() {
             Ok(names) if !names.iter().any(|name| name == table) => {
                 Err(esker_table::Error::NoTable(table.to_owned()).into())
@@ -246,6 +268,9 @@ impl Tables for Remote {
     }
 
     fn drop_table(&self, table: &str) -> Result<()> {
+        if self.is_eskers()? {
+            return self.own(table, |client| client.drop_table(table));
+        }
         let is_enabled = self.about(table, |client| client.is_table_enabled(table.as_bytes()))?;
         if is_enabled {
             self.about(table, |client| client.disable_table(table.as_bytes()))?;

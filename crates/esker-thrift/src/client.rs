@@ -53,7 +53,7 @@ impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CallError::Io(error) => write!(f, "the connection has failed: {error}"),
-            CallError::Broken(message) => write!(f, "no reply of HBase's Thrift interface: {message}"),
+            CallError::Broken(message) => write!(f, "no reply to the call: {message}"),
             // HBase sends a stack trace; its first line says what is wrong.
             CallError::Thrown { message, .. } => f.write_str(message.lines().next().unwrap_or("no message")),
         }

@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::fail::{Thrown, UNKNOWN_METHOD, shown};
+use crate::fail::{Thrown, UNKNOWN_METHOD, cut, shown};
 use crate::gateway::Gateway;
 use crate::idl::Request;
 use crate::stream::Stream;
@@ -397,17 +397,18 @@ fn reply(
             }
             if throws == 0 {
                 sink.out.truncate(start);
-                fault(sink, &head, INTERNAL, &fail.message);
+                fault(sink, &head, INTERNAL, &cut(fail.message));
                 return Ok(wants_answer);
             }
             let id = if is_own { 1 } else { fail.field(throws) };
             sink.out.truncate(result);
             sink.field(0, id, Kind::Struct);
             sink.field(0, 1, Kind::Bytes);
-            sink.bytes(fail.message.as_bytes());
+            let kind = fail.kind;
+            sink.bytes(cut(fail.message).as_bytes());
             if is_own {
                 sink.field(1, 2, Kind::I32);
-                sink.i32(fail.kind.kind());
+                sink.i32(kind.kind());
             } else if id == 1 {
                 sink.field_bool(1, 2, false);
             }

@@ -17,7 +17,7 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
 /// The longest message: one about a schema may show what the client has sent.
 const MESSAGE_MAX: usize = 1000;
 
-fn cut(mut message: String) -> String {
+pub(crate) fn cut(mut message: String) -> String {
     if message.len() > MESSAGE_MAX {
         message.truncate(message.floor_char_boundary(MESSAGE_MAX));
         message.push_str("...");
@@ -38,7 +38,7 @@ pub enum Thrown {
     Argument,
     /// `AlreadyExists`: there is a table with this name.
     Exists,
-    /// The client may not do this. This and the next ones are told apart by Esker's own methods only.
+    /// The client may not do this. Only Esker's own methods tell this and the kinds up to [`Thrown::SchemaChanged`] apart.
     Denied,
     /// There is no such table.
     NoTable,
@@ -108,7 +108,7 @@ impl From<Error> for Fail {
             Error::SchemaChanged { .. } => Thrown::SchemaChanged,
             _ => Thrown::Io,
         };
-        Fail { kind, message: cut(error.to_string()) }
+        Fail { kind, message: error.to_string() }
     }
 }
 

@@ -68,7 +68,8 @@ fn whole_column(column: &[u8]) -> Outcome<(String, &[u8])> {
     match parse_column(column)? {
         (family, Some(qualifier)) => Ok((family, qualifier)),
         (family, None) => Err(Fail::argument(format!(
-            "the column {family:?} has no qualifier: expected \"{family}:\" and a qualifier, which may be empty"
+            "the column {} has no qualifier: expected a colon and a qualifier behind it, which may be empty",
+            shown(family.as_bytes())
         ))),
     }
 }
@@ -146,11 +147,11 @@ fn family_of(descriptor: &ColumnDescriptor<'_>) -> Outcome<Family> {
     let compression = upper(descriptor.compression);
     let known = ["NONE", "GZ", "LZO", "LZ4", "SNAPPY", "BZIP2", "ZSTD", "LZMA", "BROTLI"];
     if !known.contains(&compression.as_str()) {
-        return Err(Fail::argument(format!("there is no compression {compression:?}")));
+        return Err(Fail::argument(format!("there is no compression {}", shown(compression.as_bytes()))));
     }
     let bloom = upper(descriptor.bloom_filter);
     if !["NONE", "ROW", "ROWCOL", "ROWPREFIX_FIXED_LENGTH"].contains(&bloom.as_str()) {
-        return Err(Fail::argument(format!("there is no type {bloom:?} of Bloom filters")));
+        return Err(Fail::argument(format!("there is no type {} of Bloom filters", shown(bloom.as_bytes()))));
     }
     let (name, _) = parse_column(descriptor.name)?;
     if name.is_empty() {

@@ -23,8 +23,9 @@ pub(crate) struct Rows {
 fn write_cell(scan: &Scan, sink: &mut Sink, limits: ReplyLimits) -> Outcome<()> {
     let value = scan.value();
     let ReplyLimits { len_max, others, .. } = limits;
-    let room = (len_max + others).saturating_sub(sink.len()) as u64;
-    if value.as_ref().is_some_and(|value| value.len() > room) {
+    // Rows and columns count too: a cell may have nothing else.
+    let room = (len_max + others).checked_sub(sink.len());
+    if room.is_none_or(|room| value.as_ref().is_some_and(|value| value.len() > room as u64)) {
         return Err(Fail::io(format!(
             "the result has more than {len_max} bytes: ask for fewer rows or columns, or give a scan a batch size"
         )));

@@ -12,6 +12,9 @@ use crate::statement::{Bound, CellPlace, Columns, Interval, Qualifiers, Rows, Se
 /// The longest filter of columns that a server is sent: it may refuse one that is too long, and can do without.
 const COLUMN_FILTER_LEN_MAX: usize = 64 << 10;
 
+/// A server takes no longer filter.
+const FILTER_LEN_MAX: usize = 1 << 20;
+
 /// Rows that lie together. `stop` is not among them; `None`: the end of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RowRange {
@@ -148,9 +151,9 @@ impl Request {
             filters.extend(column_filter(shown));
         }
         request.skipped = request.skipped(select, &filters);
-        if !filters.is_empty() {
-            request.filter = Some(filters.join(&b" AND "[..]));
-        }
+        // What is not sent is decided here.
+        request.filter = Some(filters.join(&b" AND "[..]))
+            .filter(|filter| !filter.is_empty() && filter.len() <= FILTER_LEN_MAX);
         if !select.columns.is_empty() {
             let conditions = request.conditions.iter().map(|(tested, _)| &tested.columns);
             request.columns = select.columns.iter().chain(conditions).map(asked).collect();

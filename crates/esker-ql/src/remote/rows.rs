@@ -13,13 +13,20 @@ use crate::tables::Cells;
 
 /// How many rows the first call asks for, and the most.
 const ROWS_FIRST: i32 = 16;
-const ROWS_MAX: i32 = 4096;
+const ROWS_MAX: i32 = 1000;
 
 /// A call asks for more rows than the one before as long as a reply has fewer bytes than this, and for fewer above.
 const REPLY_LEN: usize = 1 << 20;
 
-/// How many cells of a row come at once, where rows need not be whole.
+/// How many cells of a row come at once, where rows need not be whole. With [`ROWS_MAX`] these are fewer than a reply may have.
 const CELLS_MAX: i32 = 1000;
+
+/// A scanner: its number, and that of its connection.
+#[derive(Debug, Clone, Copy)]
+struct Scanner {
+    id: i32,
+    connection: u64,
+}
 
 /// The cells of a query.
 pub(super) struct RemoteCells {
@@ -28,7 +35,7 @@ pub(super) struct RemoteCells {
     request: Request,
     /// The ranges that are to come, the next one last, and the one that is scanned with its scanner.
     ranges: Vec<RowRange>,
-    scanned: Option<(RowRange, i32)>,
+    scanned: Option<(RowRange, Scanner)>,
     rows_wanted: i32,
     /// What is left out before the first cell, if that has not been done yet; and how many rows and cells it was.
     skipped: Option<Skipped>,
@@ -73,7 +80,7 @@ impl RemoteCells {
     fn open(&mut self) -> Result<bool> {
         let Some(range) = self.ranges.pop() else { return Ok(false) };
         let Request { columns, filter, time, is_reversed, needs_rows, .. } = &self.request;
-        // Backward, the first row is included and the last one is not: what is too much is left out by `Self::fits`.
+        // Backward, the first row is included and the last one is not: `Self::next_row` leaves out what is too much.
         let (start, stop) = match is_reversed {
             true => (range.stop.clone().unwrap_or_default(), Vec::new()),
             false => (range.start.clone(), range.stop.clone().unwrap_or_default()),
@@ -98,6 +105,7 @@ impl RemoteCells {
                 connection.client()?.open_own_scanner(&self.table, &scan)?
             }
         };
+        let scanner = Scanner { id: scanner, connection: connection.number };
         drop(connection);
         self.scanned = Some((range, scanner));
         Ok(true)
@@ -112,12 +120,14 @@ impl RemoteCells {
                 }
                 continue;
             };
-            let rows = locked(&self.connection).client()?.next_rows(scanner, self.rows_wanted)?;
+            let Scanner { id, connection } = scanner;
+            let rows = locked(&self.connection).client_of(connection)?.next_rows(id, self.rows_wanted)?;
             if rows.is_empty() {
                 self.close();
                 continue;
             }
-            let len: usize = rows.iter().flat_map(|row| &row.cells).map(|cell| cell.value.len()).sum();
+            let cells = rows.iter().flat_map(|row| &row.cells);
+            let len: usize = cells.map(|cell| cell.column.len() + cell.value.len()).sum();
             self.rows_wanted = match len {
                 0..REPLY_LEN => (self.rows_wanted * 2).min(ROWS_MAX),
                 _ => (self.rows_wanted / 2).max(1),
@@ -128,10 +138,10 @@ impl RemoteCells {
     }
 
     fn close(&mut self) {
-        if let Some((_, scanner)) = self.scanned.take() {
-            // A scanner that cannot be closed now ends with its lease.
-            if let Ok(client) = locked(&self.connection).client() {
-                drop(client.close_scanner(scanner));
+        if let Some((_, Scanner { id, connection })) = self.scanned.take() {
+            // A scanner that cannot be closed now ends with its lease, or has ended with its connection.
+            if let Ok(client) = locked(&self.connection).client_of(connection) {
+                drop(client.close_scanner(id));
             }
         }
     }

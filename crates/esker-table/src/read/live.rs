@@ -9,6 +9,7 @@
 //! columns alone to decide, about those; then what it let through is shown. So a row is never held in memory, whatever the
 //! filter. Columns of which the filter shows nothing are not walked over, unless it counts them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker::{Db, Snapshot, Value};
@@ -158,7 +159,9 @@ impl Opened {
         let now_ms = shape.now_ms();
         let (mut groups, mut wanted, mut places) = (Vec::new(), Vec::new(), Vec::new());
         let schema = &shape.schema;
-        let narrowing = read.narrowing(schema);
+        let (narrowing, decides_first) = (read.narrowing(schema), read.decides_first(schema));
+        // A read may name a family with a million columns, of which none is needed.
+        let mut narrowed: BTreeMap<&str, (Ranges, Ranges)> = BTreeMap::new();
         let mut want = |name: &str, qualifier: Option<&Vec<u8>>| -> Result<()> {
             if let Some(known) = wanted.iter_mut().find(|wanted: &&mut Wanted| wanted.name == name) {
                 match (&mut known.qualifiers, qualifier) {
@@ -170,20 +173,19 @@ impl Opened {
             }
             let no_family = || Error::NoFamily { table: shape.name.clone(), family: name.to_owned() };
             let (place, family) = schema.family(name).ok_or_else(no_family)?;
-            let (within, deciding) = match narrowing {
-                Some(filter) if read.decides_first(schema) => {
-                    (filter.shown_columns(name), filter.deciding_columns(name))
-                }
+            let (within, deciding) = narrowed.entry(family.name()).or_insert_with(|| match narrowing {
+                Some(filter) if decides_first => (filter.shown_columns(name), filter.deciding_columns(name)),
                 Some(filter) => (filter.columns(name), Ranges::none()),
                 None => (Ranges::all(), Ranges::none()),
-            };
+            });
             let has_some = |ranges: &Ranges| match qualifier {
                 Some(qualifier) => ranges.has(qualifier),
                 None => !ranges.is_empty(),
             };
-            if !has_some(&within) && !has_some(&deciding) {
+            if !has_some(within) && !has_some(deciding) {
                 return Ok(());
             }
+            let (within, deciding) = (within.clone(), deciding.clone());
             let group = match places.iter().position(|known| *known == place) {
                 Some(group) => group,
                 None => {

@@ -269,6 +269,11 @@ impl Client {
         self.tell("eskerRenameTable", texts(&[table, to]))
     }
 
+    /// Removes a table.
+    pub fn drop_table(&mut self, table: &str) -> CallResult<()> {
+        self.tell("eskerDropTable", texts(&[table]))
+    }
+
     /// Enters into the indexes of a table what they lack, and removes what is of no use in them.
     pub fn rebuild_indexes(&mut self, table: &str) -> CallResult<()> {
         self.tell("eskerRebuildIndexes", texts(&[table]))

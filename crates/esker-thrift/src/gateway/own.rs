@@ -4,7 +4,8 @@
 //! eskerSchema, eskerScannerOpen ScannerGet           Read
 //! eskerMutateRows                                    Write; with increments or appends Update
 //! eskerCheckAndMutate                                Update
-//! eskerCreateTable AlterTable RenameTable            Admin, of both names
+//! eskerCreateTable AlterTable DropTable              Admin
+//! eskerRenameTable                                   Admin of both names, and Read of the old one
 //! eskerRebuildIndexes                                Admin
 //! eskerCreateNamespace DropNamespace                 Admin, of `NAMESPACE:`
 //! eskerNamespaces                                    shows those of which the client may read something
@@ -12,7 +13,9 @@
 
 use std::collections::BTreeSet;
 
-use esker_table::{CellBatch, Check, Comparison, Filter, PutCell, RowMutation, Schema, Table, Tables};
+use esker_table::{
+    CellBatch, Check, Comparison, Filter, NAME_LEN_MAX, PutCell, RowMutation, Schema, Table, Tables,
+};
 
 use super::{Gateway, LATEST, given, read_of, text};
 use crate::access::Action;
@@ -168,8 +171,11 @@ impl Gateway<'_> {
             }
             Call::RenameTable { table, to } => {
                 let (from, to) = (self.name(table)?, self.name(to)?);
+                // The client may have a right to read all that has the new name.
+                self.check(Action::Read, &from)?;
                 Ok(self.tables.rename(&from, &to)?)
             }
+            Call::DropTable { table } => Ok(self.tables.drop_table(&self.name(table)?)?),
             Call::RebuildIndexes { table } => Ok(self.tables.rebuild_indexes(&self.name(table)?)?),
             Call::MutateRows { table, rows } => {
                 let mut changes = rows.iter().flat_map(|row| &row.mutations);
@@ -237,6 +243,11 @@ impl Gateway<'_> {
 
     /// The name of a namespace that the client may make and drop.
     fn namespace(&self, name: &[u8]) -> Outcome<String> {
+        if name.len() > NAME_LEN_MAX {
+            let message =
+                format!("the name of a namespace has 1 to {NAME_LEN_MAX} bytes, not {}", name.len());
+            return Err(Fail::argument(message));
+        }
         let name = text("the namespace's name", name)?;
         self.check(Action::Admin, &key_of(&name))?;
         Ok(name)

@@ -153,6 +153,7 @@ fn what_cannot_be_is_refused_and_nothing_of_it_is_done() {
         ("eskerAlterTable", Some(text(SCHEMA))),
         ("eskerRenameTable", Some(text("v"))),
         ("eskerRebuildIndexes", None),
+        ("eskerDropTable", None),
         ("eskerMutateRows", None),
         ("eskerCheckAndMutate", None),
     ] {
