@@ -21,7 +21,7 @@ use std::thread;
 use crate::exit::{Failure, Outcome};
 use crate::interrupt;
 use crate::steady::ToItsEnd;
-use crate::unpack::{Packed, unpacked};
+use crate::unpack::{Packed, is_packed, unpacked};
 
 const BLOCK: usize = 1 << 20;
 /// The most full blocks that wait for the command.
@@ -108,11 +108,14 @@ impl Input {
     }
 }
 
-/// Unpacks the file `path` and forgets the contents, if its name says that it is compressed. A file that is damaged fails here:
-/// its checksum comes behind what it is about. What is no regular file can be read once, and is not.
+/// Unpacks the file `path` and forgets the contents, if it is compressed. A file that is damaged fails here: its checksum comes behind
+/// what it is about. A pipe can be read only once, so it is not checked.
 pub(crate) fn check_packed(path: &Path) -> Outcome {
-    let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
-    if !is_file || Packed::named(path).is_none() {
+    if !std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
+        return Ok(());
+    }
+    let is_packed = File::open(path).and_then(|mut file| is_packed(&mut file));
+    if !is_packed.map_err(|error| failed(path, &error))? {
         return Ok(());
     }
     let mut stream = Input::open(path)?.stream()?;

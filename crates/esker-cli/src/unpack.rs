@@ -113,6 +113,12 @@ pub(crate) fn unpacked(
     })
 }
 
+/// Whether `from` begins as what [`unpacked`] unpacks.
+pub(crate) fn is_packed(from: &mut impl Read) -> io::Result<bool> {
+    let first = first_bytes(from)?;
+    Ok(first.starts_with(GZIP) || first.starts_with(ZSTD))
+}
+
 /// As many first bytes as are needed to tell the format. One or two are enough for text, so this does not wait for a
 /// line.
 fn first_bytes(from: &mut impl Read) -> io::Result<Vec<u8>> {

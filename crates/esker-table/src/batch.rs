@@ -4,6 +4,8 @@
 use core::ops::Range;
 use std::collections::HashMap;
 
+use crate::cell::{check_key, check_row};
+use crate::error::Result;
 use crate::write::RowMutation;
 
 /// A cell that is put.
@@ -19,6 +21,17 @@ pub struct PutCell<'a> {
     pub timestamp: Option<i64>,
     /// Its value.
     pub value: &'a [u8],
+}
+
+impl PutCell<'_> {
+    /// Fails if no table can have such a row and column, whatever its schema is.
+    ///
+    /// # Errors
+    /// `Invalid`, with the reason.
+    pub fn check(&self) -> Result<()> {
+        check_row(self.row)?;
+        check_key(self.row, self.qualifier)
+    }
 }
 
 /// Cells that [`Table::put_cells`](crate::Table::put_cells) puts, all of them or none.

@@ -15,7 +15,12 @@
 //! column finds its markers and then its newest cell. A key is never written twice: two writes differ in their sequence
 //! number.
 
+use esker::KEY_LEN_MAX;
+
 use crate::error::{Error, Result};
+
+/// What the key of a cell has beside its row and its qualifier: their two ends, the family, the kind and the version.
+const PUT_LEN: usize = 2 + 2 + 2 + 1 + 16;
 
 /// The longest row, in bytes, as in HBase.
 pub const ROW_LEN_MAX: usize = 32_767;
@@ -175,6 +180,22 @@ pub(crate) fn check_row(row: &[u8]) -> Result<()> {
     if row.is_empty() || row.len() > ROW_LEN_MAX {
         let len = row.len();
         return Err(Error::invalid(format!("a row has 1 to {ROW_LEN_MAX} bytes; this one has {len}")));
+    }
+    Ok(())
+}
+
+/// Fails if the key of a cell is too long for the store.
+pub(crate) fn check_key(row: &[u8], qualifier: &[u8]) -> Result<()> {
+    // Escaping doubles a text at most; it and what else is in a key are counted only where that matters.
+    if 2 * (row.len() + qualifier.len()) + PUT_LEN <= KEY_LEN_MAX {
+        return Ok(());
+    }
+    let escaped = |text: &[u8]| text.len() + text.iter().filter(|byte| **byte == 0).count();
+    let len = escaped(row) + escaped(qualifier) + PUT_LEN;
+    if len > KEY_LEN_MAX {
+        return Err(Error::invalid(format!(
+            "the row and the qualifier are too long: the key of the cell has {len} bytes, and {KEY_LEN_MAX} at most"
+        )));
     }
     Ok(())
 }

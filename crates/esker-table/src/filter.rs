@@ -14,6 +14,7 @@ mod language;
 use core::ops::{Bound, Range};
 
 pub(crate) use columns::Ranges;
+use columns::behind_prefix;
 pub use comparator::{Beginning, Comparator, Comparison};
 pub(crate) use judge::{Code, Judge, Seen, Show};
 
@@ -78,6 +79,10 @@ impl Test {
             (Comparison::Equal, _) => return self.comparator.rows(),
             (Comparison::Less, Some((row, _))) => Span::rows(..row),
             (Comparison::LessOrEqual, Some((row, false))) => Span::rows(..=row),
+            (Comparison::LessOrEqual, Some((prefix, true))) => match behind_prefix(prefix) {
+                Some(behind) => Span::rows(..behind),
+                None => Span::all(),
+            },
             (Comparison::Greater | Comparison::GreaterOrEqual, Some((row, _))) => Span::rows(row..),
             _ => Span::all(),
         }]
@@ -86,9 +91,11 @@ impl Test {
 
 /// These spans, or if they are too many to be worth it, one that has them all.
 fn bounded(spans: Vec<Span>) -> Vec<Span> {
-    if spans.len() <= SPANS_MAX {
-        return spans;
-    }
+    if spans.len() <= SPANS_MAX { spans } else { hull(spans) }
+}
+
+/// One span that has all of these.
+fn hull(spans: Vec<Span>) -> Vec<Span> {
     spans.into_iter().reduce(|one, other| one.hull(&other)).into_iter().collect()
 }
 
@@ -431,6 +438,20 @@ impl Filter {
         }
     }
 
+    /// Whether there may be a row from which on it shows nothing.
+    fn may_end(&self) -> bool {
+        match &self.kind {
+            Kind::ColumnCountGet(_)
+            | Kind::Page(_)
+            | Kind::Prefix(_)
+            | Kind::InclusiveStop(_)
+            | Kind::While(_) => true,
+            Kind::RowWith(filter) | Kind::Skip(filter) => filter.may_end(),
+            Kind::All(filters) | Kind::Any(filters) => filters.iter().any(Filter::may_end),
+            _ => false,
+        }
+    }
+
     /// Whether it decides about each row by that row alone.
     fn is_of_one_row(&self) -> bool {
         match &self.kind {
@@ -501,8 +522,9 @@ impl Filter {
                 spans.fold(all, |spans, others| bounded(Span::intersection(spans, others)))
             }
             Kind::Any(filters) if !filters.is_empty() => {
-                let spans = filters.iter().flat_map(|filter| filter.spans_of_rows(is_reversed));
-                bounded(Span::sorted(spans))
+                let spans = Span::sorted(filters.iter().flat_map(|filter| filter.spans_of_rows(is_reversed)));
+                // Where a member ends may be between two spans, and it counts for the others that it has.
+                if filters.iter().any(Filter::may_end) { hull(spans) } else { bounded(spans) }
             }
             _ => vec![Span::all()],
         }

@@ -117,17 +117,6 @@ impl Surroundings for RuleContext<'_> {
     }
 }
 
-impl Column {
-    /// Begins a column. The memory of the one before is used again.
-    fn clear(&mut self) {
-        let Column { deletes, deleted_versions, last, highest, is_whole } = self;
-        deletes.clear();
-        deleted_versions.clear();
-        highest.clear();
-        (*last, *is_whole) = (None, None);
-    }
-}
-
 /// One flush or merge.
 #[derive(Default)]
 struct Run {
@@ -155,6 +144,17 @@ struct Column {
     highest: BinaryHeap<Reverse<u64>>,
     /// Whether the run has all of the column and of the row's head; `None`: nobody has asked.
     is_whole: Option<bool>,
+}
+
+impl Column {
+    /// Begins a column. The memory of the one before is used again.
+    fn clear(&mut self) {
+        let Column { deletes, deleted_versions, last, highest, is_whole } = self;
+        deletes.clear();
+        deleted_versions.clear();
+        highest.clear();
+        (*last, *is_whole) = (None, None);
+    }
 }
 
 impl RuleRun for Run {

@@ -464,6 +464,7 @@ pub(crate) fn put_cells(
             cell::push_escaped(&mut key, cell.row);
             row_len = key.len();
         }
+        cell::check_key(cell.row, cell.qualifier)?;
         let (group, family) = families[family];
         check_value(family, cell.value.len() == COUNTER_LEN)?;
         let version = version(cell.timestamp.unwrap_or(stamp.now_ms), sequence)?;

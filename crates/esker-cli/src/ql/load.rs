@@ -14,7 +14,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 
 use esker_ql::{Column, LoadData, Tables, milliseconds};
-use esker_table::{CellBatch, PutCell, ROW_LEN_MAX, TIMESTAMP_MAX};
+use esker_table::{CellBatch, PutCell, TIMESTAMP_MAX};
 
 use super::files::path;
 use super::runner::failure;
@@ -87,7 +87,7 @@ pub(super) fn run(tables: &dyn Tables, table: &str, load: &LoadData) -> Outcome 
     summary.print(if stored == 1 { "cell" } else { "cells" }, stored, &[]);
     if done.is_err() && stored > 0 {
         let next = lines_stored + 1;
-        note(&format!("the lines before line {next} are stored; FROM_LINE = {next} loads the others"));
+        note(&format!("the lines before line {next} are stored; FROM_LINE = {next} loads the rest"));
     }
     done
 }
@@ -233,8 +233,9 @@ impl Loading<'_> {
                 };
                 let (row, value) = (self.fields.get(from), self.fields.get(from + 2));
                 let (family, is_counter, qualifier) = self.column(self.fields.get(from + 1))?;
-                check(row, family, is_counter, value)?;
-                cells.push(PutCell { row, family, qualifier, timestamp, value });
+                let cell = PutCell { row, family, qualifier, timestamp, value };
+                check(&cell, is_counter)?;
+                cells.push(cell);
             }
             Some(Layout::Row { keys, timestamp: of, columns, width }) => {
                 if found != *width {
@@ -254,15 +255,19 @@ impl Loading<'_> {
                 let unique = self.unique(cells);
                 self.row.extend(unique);
                 let (row, fields) = (&self.row[..], &self.fields);
-                let filled = columns.iter().map(|(place, column)| (fields.get(*place), column));
-                let filled = filled.filter(|(value, _)| !value.is_empty());
+                let filled = columns.iter().map(|(place, Column { family, qualifier })| PutCell {
+                    row,
+                    family,
+                    qualifier,
+                    timestamp,
+                    value: fields.get(*place),
+                });
+                let filled = filled.filter(|cell| !cell.value.is_empty());
                 // A line counts as a whole.
-                for (value, Column { family, .. }) in filled.clone() {
-                    check(row, family, self.families.get(family) == Some(&true), value)?;
+                for cell in filled.clone() {
+                    check(&cell, self.families.get(cell.family) == Some(&true))?;
                 }
-                for (value, Column { family, qualifier }) in filled {
-                    cells.push(PutCell { row, family, qualifier, timestamp, value });
-                }
+                filled.for_each(|cell| cells.push(cell));
             }
             None => {}
         }
@@ -300,17 +305,14 @@ impl Loading<'_> {
 }
 
 /// Fails if no table takes such a cell.
-fn check(row: &[u8], family: &str, is_counter: bool, value: &[u8]) -> Result<(), String> {
-    if row.is_empty() || row.len() > ROW_LEN_MAX {
-        return Err(format!("a row has 1 to {ROW_LEN_MAX} bytes; this one has {}", row.len()));
-    }
-    if is_counter && value.len() != 8 {
+fn check(cell: &PutCell<'_>, is_counter: bool) -> Result<(), String> {
+    if is_counter && cell.value.len() != 8 {
+        let (family, len) = (cell.family, cell.value.len());
         return Err(format!(
-            "the column family {family:?} has counters: a value has 8 bytes; this one has {}",
-            value.len()
+            "the column family {family:?} has counters: a value has 8 bytes; this one has {len}"
         ));
     }
-    Ok(())
+    cell.check().map_err(|error| error.to_string())
 }
 
 /// A number of milliseconds since 1970, or a date.

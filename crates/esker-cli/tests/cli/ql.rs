@@ -450,7 +450,7 @@ fn a_load_goes_on_where_it_has_failed() {
     let failed = load("");
     fails(&failed, 2, "many.tsv:7003: a row has 1 to 32767 bytes");
     assert!(
-        failed.stderr().contains("the lines before line 7003 are stored; FROM_LINE = 7003 loads the others")
+        failed.stderr().contains("the lines before line 7003 are stored; FROM_LINE = 7003 loads the rest")
     );
     assert_eq!(prints(dir.path(), "SELECT f FROM t KEYS_ONLY").lines().count(), 7000);
     fs::write(&file, &whole).unwrap();
@@ -463,6 +463,9 @@ fn a_load_goes_on_where_it_has_failed() {
     let mut found: Vec<&str> = found.lines().collect();
     found.sort_unstable();
     assert!(found == shown, "{} cells", found.len());
+
+    fs::write(&file, format!("row\tcolumn\tvalue\nr\tf:a\t1\nr\tf:{}\t1\n", "q".repeat(131_072))).unwrap();
+    fails(&load(""), 2, "many.tsv:3: the row and the qualifier are too long");
 
     // With a timestamp, it does not matter what was stored before.
     prints(dir.path(), "CREATE TABLE u (f MAX_VERSIONS ALL)");
@@ -496,12 +499,13 @@ fn a_damaged_file_that_is_compressed_stores_nothing() {
     let mut zst = zstd::Encoder::new(Vec::new(), 1).unwrap();
     zst.include_checksum(true).unwrap();
     zst.write_all(text.as_bytes()).unwrap();
-    for (name, packed) in [("many.tsv.gz", gzip.finish().unwrap()), ("many.tsv.zst", zst.finish().unwrap())] {
+    let (gzip, zst) = (gzip.finish().unwrap(), zst.finish().unwrap());
+    for (name, packed) in [("many.tsv.gz", gzip.clone()), ("many.tsv.zst", zst), ("gz.hidden", gzip)] {
         let file = dir.path().join(name);
         let load = || ql(dir.path(), &format!("LOAD DATA INFILE '{}' INTO TABLE t", file.display()));
         let mut damaged = packed.clone();
         // Only the checksum tells, behind all of the text.
-        let end = damaged.len() - if name.ends_with("gz") { 8 } else { 1 };
+        let end = damaged.len() - if name.contains("gz") { 8 } else { 1 };
         damaged[end] ^= 1;
         for damaged in [damaged, packed[..packed.len() - 9].to_vec()] {
             fs::write(&file, damaged).unwrap();

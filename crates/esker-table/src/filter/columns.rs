@@ -36,7 +36,7 @@ fn behind(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// The least bytes behind all that begin with `prefix`. `None`: there are none.
-fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let kept = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
     let mut to = prefix.get(..=kept)?.to_vec();
     *to.last_mut()? += 1;
@@ -184,7 +184,7 @@ fn all_show_and_test(filters: &[Filter], family: &str) -> (Ranges, Ranges) {
                 tested = tested.or(column.qualifiers(family));
                 has_column = true;
             }
-            // What this one skips, a column that decides may be among.
+            // This filter may skip a column that decides.
             _ if has_column && !filter.skips_no_columns() => break,
             _ => {
                 shown = shown.and(filter.columns(family));
@@ -199,9 +199,9 @@ fn all_show_and_test(filters: &[Filter], family: &str) -> (Ranges, Ranges) {
 }
 
 impl Filter {
-    /// Whether the columns of so many families can be told in a short time.
+    /// Whether the columns of so many families can be told in a short time, and a row that is left out ends nothing.
     pub(crate) fn is_simple(&self, families: usize) -> bool {
-        self.parts().saturating_mul(families) <= EFFORT_MAX
+        !self.has_while() && self.parts().saturating_mul(families) <= EFFORT_MAX
     }
 
     /// How many filters it has within it, with itself; each prefix of a list counts as one.

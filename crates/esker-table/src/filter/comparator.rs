@@ -94,11 +94,15 @@ pub struct Beginning {
 
 /// A regular expression; two are equal if they are written alike.
 #[derive(Debug, Clone)]
-struct Pattern(Regex);
+struct Pattern {
+    regex: Regex,
+    /// How all begin that have a match. `None`: not known, since a match may lie further behind, or begins in too many ways.
+    beginnings: Option<Vec<Beginning>>,
+}
 
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
-        self.0.as_str() == other.0.as_str()
+        self.regex.as_str() == other.regex.as_str()
     }
 }
 
@@ -106,7 +110,7 @@ impl Eq for Pattern {}
 
 impl Hash for Pattern {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.as_str().hash(state);
+        self.regex.as_str().hash(state);
     }
 }
 
@@ -125,33 +129,33 @@ impl Pattern {
             .dfa_size_limit(REGEX_BYTES_MAX)
             .nest_limit(PATTERN_NESTING_MAX)
             .build();
-        built.map(Pattern).map_err(|error| {
+        let built = built.map(|regex| Pattern { regex, beginnings: beginnings(text, is_unicode) });
+        built.map_err(|error| {
             // The message of a syntax error shows the pattern over several lines; the last one says what is wrong.
             let message = error.to_string();
             let reason = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
             Error::invalid(format!("the regular expression cannot be used: {reason}"))
         })
     }
+}
 
-    /// How all begin that have a match. `None`: not known, since a match may lie further behind, or begins in too many ways.
-    fn beginnings(&self) -> Option<Vec<Beginning>> {
-        // As `Pattern::new` has it parsed.
-        let mut parser = ParserBuilder::new();
-        parser.dot_matches_new_line(true).utf8(false).nest_limit(PATTERN_NESTING_MAX);
-        let parsed = parser.build().parse(self.0.as_str()).ok()?;
-        // Each match begins where the text does; and ends where it does.
-        if !parsed.properties().look_set_prefix().contains(Look::Start) {
-            return None;
-        }
-        let ends = parsed.properties().look_set_suffix().contains(Look::End);
-        let mut literals = Extractor::new().limit_total(BEGINNINGS_MAX).extract(&parsed);
-        literals.dedup();
-        let beginnings = literals.literals()?.iter().map(|literal| Beginning {
-            bytes: literal.as_bytes().to_vec(),
-            is_whole: ends && literal.is_exact(),
-        });
-        Some(beginnings.collect())
+/// As [`Pattern::beginnings`], of a pattern that [`Pattern::new`] takes.
+fn beginnings(text: &str, is_unicode: bool) -> Option<Vec<Beginning>> {
+    let mut parser = ParserBuilder::new();
+    parser.dot_matches_new_line(true).unicode(is_unicode).utf8(false).nest_limit(PATTERN_NESTING_MAX);
+    let parsed = parser.build().parse(text).ok()?;
+    // Each match begins where the text does; and ends where it does.
+    if !parsed.properties().look_set_prefix().contains(Look::Start) {
+        return None;
     }
+    let ends = parsed.properties().look_set_suffix().contains(Look::End);
+    let mut literals = Extractor::new().limit_total(BEGINNINGS_MAX).extract(&parsed);
+    literals.dedup();
+    let beginnings = literals.literals()?.iter().map(|literal| Beginning {
+        bytes: literal.as_bytes().to_vec(),
+        is_whole: ends && literal.is_exact(),
+    });
+    Some(beginnings.collect())
 }
 
 impl Comparator {
@@ -217,7 +221,7 @@ impl Comparator {
         match &self.what {
             What::Binary(bytes) => Some(vec![Beginning { bytes: bytes.clone(), is_whole: true }]),
             What::Prefix(bytes) => Some(vec![Beginning { bytes: bytes.clone(), is_whole: false }]),
-            What::Regex(pattern) => pattern.beginnings(),
+            What::Regex(pattern) => pattern.beginnings.clone(),
             What::Substring(..) => None,
         }
     }
@@ -238,9 +242,9 @@ impl Comparator {
         match &self.what {
             What::Binary(other) => bytes.cmp(other),
             What::Prefix(prefix) => bytes[..prefix.len().min(bytes.len())].cmp(prefix),
-            What::Regex(pattern) => found(pattern.0.is_match(bytes)),
+            What::Regex(pattern) => found(pattern.regex.is_match(bytes)),
             What::Substring(text, pattern) => found(match pattern {
-                Some(pattern) if bytes.is_ascii() => pattern.0.is_match(bytes),
+                Some(pattern) if bytes.is_ascii() => pattern.regex.is_match(bytes),
                 None if bytes.is_ascii() => false,
                 _ => String::from_utf8_lossy(bytes).to_lowercase().contains(text.as_str()),
             }),

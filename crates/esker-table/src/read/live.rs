@@ -527,8 +527,7 @@ impl Live {
         self.walk.read_deciding(false);
         let Some(Pushed { judge, before, if_shown, if_not }) = &mut self.filter else { return Ok(true) };
         if_not.note(judge);
-        // A row may show deletes alone.
-        // What else the row has was not looked at if columns decide.
+        // The row may show deletes alone, or only the columns that decide were read of it.
         let is_shown = (has_some || self.limits.shows_deletes || self.decides_first) && judge.end_row();
         if_shown.note(judge);
         judge.settle();

@@ -41,7 +41,7 @@ pub(super) struct Wanted {
     pub(super) group: usize,
     /// `None`: all columns; otherwise these, in their order.
     pub(super) qualifiers: Option<Vec<Vec<u8>>>,
-    /// The columns outside of which the filter shows nothing. `None`: there are none.
+    /// The columns outside of which the filter shows nothing. `None`: it may show any column.
     pub(super) within: Option<Ranges>,
     /// Those by which the filter decides whether it shows the row.
     pub(super) deciding: Ranges,
@@ -444,7 +444,7 @@ impl Walk {
         self.go_to_family(0);
     }
 
-    /// Reads the columns alone that decide about a row, in this one and those behind it, from its beginning on; or all again.
+    /// From the beginning of the next row on, reads only the columns that decide about a row; `false`: all again.
     pub(super) fn read_deciding(&mut self, is_deciding: bool) {
         self.is_deciding = is_deciding;
     }

@@ -164,7 +164,7 @@ fn of_rows_little_is_read_if_an_expression_says_how_they_begin() {
         ("RowFilter(=, 'regexstring:^row-(03|97)$')", 2),
         ("RowFilter(=, 'regexstringnocase:^ROW-4')", 10),
         ("RowFilter(=, 'binary:row-05') OR RowFilter(=, 'binary:row-95')", 2),
-        ("PrefixFilter('row-3') OR PrefixFilter('row-8')", 20),
+        ("RowFilter(=, 'binaryprefix:row-3') OR RowFilter(=, 'binaryprefix:row-8')", 20),
         ("RowFilter(=, 'regexstring:^row-3') AND RowFilter(=, 'regexstring:^row-.7')", 1),
     ];
     for (text, expected) in cases {
@@ -316,4 +316,34 @@ fn a_search_can_be_left_and_gone_on_with() {
             }
         }
     }
+}
+
+/// What a filter leaves out of what is read must not keep it from seeing that it ends.
+#[test]
+fn rows_that_are_left_out_end_what_they_end() {
+    let rows_shown = |cells: &[(&str, &str, &str)], filter: &str| -> Vec<String> {
+        let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
+        let table = tables.create("t", Schema::new().group("g", [Family::new("f")])).unwrap();
+        for (row, qualifier, value) in cells {
+            table.mutate(&RowMutation::new(*row).put("f", *qualifier, *value)).unwrap();
+        }
+        let read = Read::all().filter(Filter::parse(filter.as_bytes()).unwrap());
+        let mut scan = table.scan("", "", &read).unwrap();
+        let mut rows = Vec::new();
+        while scan.advance().unwrap() {
+            rows.push(String::from_utf8(scan.row().to_vec()).unwrap());
+        }
+        rows
+    };
+    let narrow = [("a", "a", "1"), ("m", "b", "1"), ("z", "a", "1")];
+    for first in ["ColumnPrefixFilter('a')", "QualifierFilter(=, 'binary:a')"] {
+        assert_eq!(rows_shown(&narrow, &format!("{first} AND (WHILE RowFilter(!=, 'binary:m'))")), ["a"]);
+    }
+    let no = [("a1", "x", "no"), ("m", "x", "no"), ("z1", "x", "no")];
+    let of_a = "(InclusiveStopFilter('b') AND RowFilter(=, 'binaryprefix:a'))";
+    let of_z = "(PrefixFilter('z') AND SingleColumnValueFilter('f','x',=,'binary:yes',true,false))";
+    // A member that has ended does not vote the row out.
+    assert_eq!(rows_shown(&no, &format!("{of_a} OR {of_z}")), ["a1", "z1"]);
+    let up_to = [("a", "x", "1"), ("b1", "x", "1"), ("b2", "x", "1"), ("c", "x", "1")];
+    assert_eq!(rows_shown(&up_to, "RowFilter(<=, 'binaryprefix:b')"), ["a", "b1", "b2"]);
 }
