@@ -1005,7 +1005,7 @@ impl Table {
     }
 
     /// Puts cells, or none of them if one cannot be put. Readers see all of them at the same moment. Of several with the same row,
-    /// column and timestamp, the last one counts. This is as [`Table::mutate_rows`] with their puts, and takes half of its time.
+    /// column and timestamp, the last one counts. This does what [`Table::mutate_rows`] does with their puts, and is faster.
     ///
     /// # Errors
     /// As [`Table::mutate`].

@@ -14,9 +14,10 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     if more == 0 { format!("\"{first}\"") } else { format!("\"{first}\" and {more} bytes more") }
 }
 
-/// The longest message: one about a schema may show what the client has sent.
+/// The longest message that a client is told, in bytes: it may show what the client has sent.
 const MESSAGE_MAX: usize = 1000;
 
+/// The message, or its beginning.
 pub(crate) fn cut(mut message: String) -> String {
     if message.len() > MESSAGE_MAX {
         message.truncate(message.floor_char_boundary(MESSAGE_MAX));

@@ -10,7 +10,8 @@
 /// How deep values may be nested in fields that no method has. The methods' own go three deep.
 const DEPTH_MAX: usize = 64;
 
-/// How many elements the lists of one message have at most. Each takes up to 700 bytes while the call runs.
+/// How many elements the lists of one message have at most. Each takes some hundred bytes while the call
+/// runs, and the delete of a row takes them for each access group.
 pub(crate) const ELEMENTS_MAX: usize = 1 << 20;
 
 /// A message that cannot be read to its end.
