@@ -48,6 +48,24 @@ pub(crate) fn decode(mut typed: &[u8], out: &mut Vec<u8>) -> Result<(), EscapeEr
     Ok(())
 }
 
+/// As [`decode`], for the beginning of a longer text. Returns the length of what is decoded: all but an escape that is not whole.
+pub(crate) fn decode_part(typed: &[u8], out: &mut Vec<u8>) -> Result<usize, EscapeError> {
+    let mut done = 0;
+    while let Some(at) = memchr::memchr(b'\\', &typed[done..]) {
+        out.extend_from_slice(&typed[done..done + at]);
+        done += at;
+        let rest = &typed[done..];
+        if rest.len() < 2 || (rest[1] == b'x' && rest.len() < 4) {
+            return Ok(done);
+        }
+        let (byte, taken) = one(rest)?;
+        out.push(byte);
+        done += taken;
+    }
+    out.extend_from_slice(&typed[done..]);
+    Ok(typed.len())
+}
+
 /// The byte of the escape at the beginning of `typed`, and the length of the escape.
 fn one(typed: &[u8]) -> Result<(u8, usize), EscapeError> {
     let byte = match typed.get(1) {
@@ -131,6 +149,28 @@ mod tests {
     fn decoded(typed: &[u8]) -> Result<Vec<u8>, EscapeError> {
         let mut out = Vec::new();
         decode(typed, &mut out).map(|()| out)
+    }
+
+    #[test]
+    fn parts_are_decoded_as_the_whole() {
+        for typed in
+            [&b"a\\tb\\\\\\x41\\\\x41\\xff"[..], b"\\\\\\\\", b"", b"plain", b"\\q\\x", b"a\\", b"\\x4"]
+        {
+            for len in 1..=typed.len().max(1) {
+                let (mut out, mut pending) = (Vec::new(), Vec::new());
+                let mut decoded_parts = || {
+                    for part in typed.chunks(len) {
+                        pending.extend_from_slice(part);
+                        let done = decode_part(&pending, &mut out)?;
+                        assert!(pending.len() - done < 4);
+                        pending.drain(..done);
+                    }
+                    decode(&pending, &mut out)
+                };
+                let done = decoded_parts().map(|()| out);
+                assert_eq!(done, decoded(typed), "{typed:?} in parts of {len}");
+            }
+        }
     }
 
     #[test]

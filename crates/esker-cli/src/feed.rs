@@ -11,6 +11,16 @@ pub(crate) trait Sink {
     /// Takes one line, without its end unless [`Sink::keeps_ends`].
     fn line(&mut self, line: &[u8]) -> Result<(), Refused>;
 
+    /// Whether lines of more than a few megabytes are passed in parts: [`Sink::part`], then [`Sink::line`] with the rest.
+    fn takes_parts(&self) -> bool {
+        false
+    }
+
+    /// Takes a part of a line that goes on. The first part has a few megabytes.
+    fn part(&mut self, _part: &[u8]) -> Result<(), Refused> {
+        Ok(())
+    }
+
     /// Looks at the first block of the input before its lines are taken.
     fn begin(&mut self, _block: &[u8]) -> Outcome {
         Ok(())
@@ -57,7 +67,7 @@ pub(crate) fn feed(input: Input, keep_going: bool, sink: &mut impl Sink) -> Outc
 fn feed_lines(input: Input, keep_going: bool, sink: &mut impl Sink) -> Outcome<u64> {
     let name = input.name();
     let progress = if input.is_typed() { Progress::hidden() } else { Progress::bytes(input.len()) };
-    let mut blocks = input.blocks()?;
+    let mut blocks = input.blocks(sink.takes_parts())?;
     let keeps_ends = sink.keeps_ends();
     let (mut number, mut malformed) = (0u64, 0);
     let mut refused = |number: u64, refused: Refused| match refused {
@@ -72,20 +82,30 @@ fn feed_lines(input: Input, keep_going: bool, sink: &mut impl Sink) -> Outcome<u
             Ok(())
         }
     };
-    let mut is_first = true;
+    let (mut is_first, mut is_within_line) = (true, false);
     while let Some(block) = blocks.next(|| sink.settle())? {
         if std::mem::take(&mut is_first) {
             sink.begin(block.bytes())?;
         }
-        for line in block.lines(keeps_ends) {
+        if block.is_part() {
             interrupt::check()?;
-            number += 1;
+            number += u64::from(!std::mem::replace(&mut is_within_line, true));
+            if let Err(reason) = sink.part(block.bytes()) {
+                refused(number, reason)?;
+            }
+        }
+        for line in block.lines(keeps_ends).filter(|_| !block.is_part()) {
+            interrupt::check()?;
+            number += u64::from(!std::mem::take(&mut is_within_line));
             if let Err(reason) = sink.line(line) {
                 refused(number - sink.held(), reason)?;
             }
         }
         progress.add(block.bytes().len() as u64);
         blocks.recycle(block);
+    }
+    if is_within_line && let Err(reason) = sink.line(b"") {
+        refused(number, reason)?;
     }
     if let Err(reason) = sink.end() {
         refused(number - sink.held(), reason)?;

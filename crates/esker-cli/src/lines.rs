@@ -10,6 +10,9 @@
 //! Compressed input is unpacked on its way (`unpack`). Memory is a few buffers of a megabyte; a longer line enlarges
 //! the buffer that holds it. A block ends after the end of a line; only the last line of the last block may lack its
 //! end. Input that arrives slowly (from a pipe) is passed on as soon as a whole line is there.
+//!
+//! A command that takes long lines in parts gets them so from a length on ([`Input::blocks`]): blocks that end within the line,
+//! and then one that begins with the rest of it.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -24,6 +27,8 @@ use crate::steady::ToItsEnd;
 use crate::unpack::{Packed, is_packed, unpacked};
 
 const BLOCK: usize = 1 << 20;
+/// How long a line is at least that is passed on in parts.
+const LONG_LINE: usize = 4 * BLOCK;
 /// The most full blocks that wait for the command.
 const QUEUE: usize = 3;
 /// A buffer that a long line has enlarged beyond this is not reused.
@@ -91,8 +96,8 @@ impl Input {
         unpacked(self.file, self.packed).map_err(|error| failed(&self.path, &error))
     }
 
-    /// Starts to read ahead.
-    pub(crate) fn blocks(self) -> Outcome<Blocks> {
+    /// Starts to read ahead. `takes_parts`: blocks may end within a line that is long.
+    pub(crate) fn blocks(self, takes_parts: bool) -> Outcome<Blocks> {
         let (full_in, full) = sync_channel(QUEUE);
         let (empty, empty_out) = sync_channel(QUEUE + 2);
         let Input { file, path, packed, .. } = self;
@@ -100,7 +105,7 @@ impl Input {
         thread::Builder::new()
             .name("reader".to_owned())
             .spawn(move || match unpacked(file, packed) {
-                Ok(from) => read_ahead(from, &full_in, &empty_out),
+                Ok(from) => read_ahead(from, takes_parts, &full_in, &empty_out),
                 Err(error) => drop(full_in.send(Err(error))),
             })
             .map_err(|error| Failure::store(format!("cannot start a thread: {error}")))?;
@@ -161,17 +166,24 @@ impl Blocks {
     }
 }
 
-/// Whole lines.
+/// Whole lines, or a part of a long one.
 pub(crate) struct Block {
     /// The whole buffer is initialised. The lines are the first `len` bytes.
     buffer: Vec<u8>,
     len: usize,
+    /// Whether it is a part of a line, which goes on in the next block. If none follows, the input ended there.
+    is_part: bool,
 }
 
 impl Block {
     /// The lines and their ends.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[..self.len]
+    }
+
+    /// Whether it is one part of a line, which goes on in the next block: if there is none, the line ends with the input.
+    pub(crate) fn is_part(&self) -> bool {
+        self.is_part
     }
 
     /// The lines, with or without their ends (a line feed, and one carriage return before it).
@@ -220,9 +232,15 @@ pub(crate) fn failed(path: &Path, error: &io::Error) -> Failure {
     }
 }
 
-fn read_ahead(mut file: impl Read, full: &SyncSender<io::Result<Block>>, empty: &Receiver<Vec<u8>>) {
+fn read_ahead(
+    mut file: impl Read,
+    takes_parts: bool,
+    full: &SyncSender<io::Result<Block>>,
+    empty: &Receiver<Vec<u8>>,
+) {
     let mut buffer = vec![0; BLOCK];
     let mut filled = 0;
+    let mut is_within_line = false;
     loop {
         let read = match read_some(&mut file, &mut buffer, filled) {
             Ok(read) => read,
@@ -235,17 +253,23 @@ fn read_ahead(mut file: impl Read, full: &SyncSender<io::Result<Block>>, empty: 
         filled = end;
         if read == 0 {
             if filled > 0 {
-                let _ = full.send(Ok(Block { buffer, len: filled }));
+                let _ = full.send(Ok(Block { buffer, len: filled, is_part: false }));
             }
             return;
         }
-        let Some(last) = memchr::memrchr(b'\n', &buffer[fresh..end]) else { continue };
-        let len = fresh + last + 1;
+        let last = memchr::memrchr(b'\n', &buffer[fresh..end]);
+        let is_part = last.is_none() && takes_parts && (is_within_line || filled >= LONG_LINE);
+        let len = match last {
+            Some(last) => fresh + last + 1,
+            None if is_part => filled,
+            None => continue,
+        };
+        is_within_line = is_part;
         let rest = filled - len;
         let mut next = empty.try_recv().unwrap_or_default();
         next.resize(next.len().max(BLOCK).max(rest), 0);
         next[..rest].copy_from_slice(&buffer[len..filled]);
-        if full.send(Ok(Block { buffer, len })).is_err() {
+        if full.send(Ok(Block { buffer, len, is_part })).is_err() {
             return;
         }
         buffer = next;
@@ -293,7 +317,7 @@ mod tests {
     fn lines_of(content: &[u8]) -> Vec<Vec<u8>> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(content).unwrap();
-        let mut blocks = Input::open(file.path()).unwrap().blocks().unwrap();
+        let mut blocks = Input::open(file.path()).unwrap().blocks(false).unwrap();
         let mut lines = Vec::new();
         while let Some(block) = blocks.next(|| Ok(())).unwrap() {
             lines.extend(block.lines(false).map(<[u8]>::to_vec));
@@ -311,7 +335,7 @@ mod tests {
         assert_eq!(lines_of(b"\n"), [b""]);
         assert!(lines_of(b"").is_empty());
         let content = b"a\n\r\nb\r".to_vec();
-        let block = Block { len: content.len(), buffer: content };
+        let block = Block { len: content.len(), buffer: content, is_part: false };
         assert_eq!(block.lines(true).collect::<Vec<_>>(), [&b"a\n"[..], b"\r\n", b"b\r"]);
     }
 
@@ -338,13 +362,39 @@ mod tests {
         assert!(lines_of(&content) == expected);
     }
 
+    /// Only long lines come in parts, and memory for each part stays small.
+    #[test]
+    fn long_lines_come_in_parts() {
+        for ending in [&b"\n"[..], b"", b"\nlast"] {
+            let long: Vec<u8> = (0..6 * LONG_LINE).map(|i| b'a' + (i % 26) as u8).collect();
+            let content = [b"first\n", &vec![b'-'; LONG_LINE / 2][..], b"\n", &long, ending].concat();
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(&content).unwrap();
+            let mut blocks = Input::open(file.path()).unwrap().blocks(true).unwrap();
+            let (mut all, mut parts, mut is_within) = (Vec::new(), 0, false);
+            while let Some(block) = blocks.next(|| Ok(())).unwrap() {
+                assert!(!block.is_part() || !block.bytes().contains(&b'\n'));
+                assert!(block.buffer.len() <= 2 * LONG_LINE);
+                if block.is_part() && !is_within {
+                    assert!(block.bytes().len() >= LONG_LINE && block.bytes().starts_with(b"abc"));
+                }
+                is_within = block.is_part();
+                parts += u32::from(is_within);
+                all.extend_from_slice(block.bytes());
+                blocks.recycle(block);
+            }
+            assert!(all == content);
+            assert!(parts > 2, "{parts}");
+        }
+    }
+
     #[test]
     fn a_line_is_handed_on_before_the_pipe_ends() {
         let (reader, mut writer) = io::pipe().unwrap();
         let fd: std::os::fd::OwnedFd = reader.into();
         let file = ToItsEnd::new(fd.into()).unwrap();
         let input = Input { file, path: "pipe".into(), packed: None, len: None };
-        let mut blocks = input.blocks().unwrap();
+        let mut blocks = input.blocks(false).unwrap();
         writer.write_all(b"one\ntw").unwrap();
         let block = blocks.next(|| Ok(())).unwrap().unwrap();
         assert_eq!(block.lines(false).collect::<Vec<_>>(), [b"one"]);

@@ -210,7 +210,7 @@ fn shown(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// The length of `bytes` without an incomplete character at their end.
-fn whole_characters(bytes: &[u8]) -> usize {
+pub(crate) fn whole_characters(bytes: &[u8]) -> usize {
     let is_inside = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
     let inside = bytes.iter().rev().take(3).take_while(|byte| is_inside(byte)).count();
     let Some(start) = bytes.len().checked_sub(inside + 1) else { return bytes.len() };

@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
-use esker_table::{CellBatch, Check, DeleteKind, RowMutation, Scan, ScanCounts, Schema};
+use esker_table::{
+    CellBatch, CellWriter, Check, DeleteKind, PutCell, RowMutation, Scan, ScanCounts, Schema, Table,
+};
 
 use crate::deletes::{Deleted, deleted};
 use crate::error::Result;
 use crate::plan::{Plan, ShownDeletes, check_families};
 use crate::statement::{Action, Column, Columns, Condition, Delete, DeleteTime, Select};
-use crate::tables::{Cells, Tables};
+use crate::tables::{Cells, LongCell, Tables};
 
 impl Tables for esker_table::Tables {
     fn namespaces(&self) -> Result<Vec<String>> {
@@ -58,6 +60,16 @@ impl Tables for esker_table::Tables {
 
     fn insert(&self, table: &str, cells: &CellBatch) -> Result<()> {
         Ok(self.table(table)?.put_cells(cells)?)
+    }
+
+    fn begin_long(&self, table: &str, cell: PutCell<'_>) -> Result<Option<Box<dyn LongCell>>> {
+        cell.check()?;
+        let table = self.table(table)?;
+        let writer = table.writer(cell.family)?;
+        let PutCell { row, family, qualifier, timestamp, .. } = cell;
+        let (row, column) =
+            (row.to_vec(), Column { family: family.to_owned(), qualifier: qualifier.to_vec() });
+        Ok(Some(Box::new(Written { table, row, column, timestamp, writer })))
     }
 
     fn delete(&self, table: &str, delete: &Delete) -> Result<()> {
@@ -116,6 +128,33 @@ impl Tables for esker_table::Tables {
     }
 }
 
+/// A cell on its way.
+struct Written {
+    table: Table,
+    row: Vec<u8>,
+    column: Column,
+    timestamp: Option<i64>,
+    writer: CellWriter,
+}
+
+impl LongCell for Written {
+    fn add(&mut self, bytes: &[u8]) -> Result<()> {
+        Ok(self.writer.add(bytes)?)
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        let Written { table, row, column: Column { family, qualifier }, timestamp, writer } = *self;
+        let (mutation, value) = (RowMutation::new(row), writer.finish()?);
+        Ok(table.mutate(&match timestamp {
+            Some(timestamp) => mutation.put_stored_at(&family, qualifier, timestamp, value),
+            None => mutation.put_stored(&family, qualifier, value),
+        })?)
+    }
+}
+
+/// A value of so many bytes is read piece by piece.
+const LONG_VALUE: u64 = 4 << 20;
+
 /// The cells of a scan.
 struct Scanned {
     scan: Scan,
@@ -173,6 +212,17 @@ impl Cells for Scanned {
             Some(value) => Ok(value.bytes()?),
             None => Ok(Cow::default()),
         }
+    }
+
+    fn long_value_len(&self) -> Option<u64> {
+        self.scan.value().map(|value| value.len()).filter(|len| *len >= LONG_VALUE)
+    }
+
+    fn read_value_at(&self, at: u64, piece: &mut [u8]) -> Result<()> {
+        if let Some(value) = self.scan.to_value()? {
+            value.read_exact_at(at, piece).map_err(esker_table::Error::from)?;
+        }
+        Ok(())
     }
 }
 

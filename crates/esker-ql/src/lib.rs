@@ -26,4 +26,4 @@ pub use print::KEYWORDS;
 pub use remote::Remote;
 pub use session::{Answer, SchemaChange, Session};
 pub use statement::*;
-pub use tables::{Cells, Tables};
+pub use tables::{Cells, LongCell, Tables};

@@ -7,9 +7,9 @@
 
 use std::borrow::Cow;
 
-use esker_table::{CellBatch, DeleteKind, ScanCounts, Schema};
+use esker_table::{CellBatch, DeleteKind, PutCell, ScanCounts, Schema};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::statement::{Action, Column, Condition, Delete, Select};
 
 /// Tables that statements run on. Names of tables are whole: `namespace:table`, or `table` in the namespace `default`.
@@ -53,6 +53,12 @@ pub trait Tables {
     /// Writes cells, all of them or none.
     fn insert(&self, table: &str, cells: &CellBatch) -> Result<()>;
 
+    /// Begins a cell whose value is long: its bytes are added piece by piece. The value of `cell` does not count.
+    /// `None`: these tables take whole values only.
+    fn begin_long(&self, _table: &str, _cell: PutCell<'_>) -> Result<Option<Box<dyn LongCell>>> {
+        Ok(None)
+    }
+
     /// Deletes cells of a row.
     fn delete(&self, table: &str, delete: &Delete) -> Result<()>;
 
@@ -72,6 +78,18 @@ pub trait Tables {
 
     /// What [`Tables::select`] would read, line by line, without reading it.
     fn explain(&self, table: &str, select: &Select) -> Result<Vec<String>>;
+}
+
+/// A cell on its way, of which [`Tables::begin_long`] says more. It is written when it is finished, or not at all.
+pub trait LongCell {
+    /// Appends to the value.
+    ///
+    /// # Errors
+    /// As all methods of this trait: the tables' own. The cell is not written then.
+    fn add(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// Writes the cell.
+    fn finish(self: Box<Self>) -> Result<()>;
 }
 
 /// Cells, one after the other, and deletes among them if the query asks for them.
@@ -116,4 +134,23 @@ pub trait Cells {
     /// # Errors
     /// The tables' own: a long value may have to be read.
     fn value(&self) -> Result<Cow<'_, [u8]>>;
+
+    /// The value's length, if it is so long that [`Cells::read_value_at`] should read it piece by piece. `None`: it is not, or
+    /// the tables have it as a whole anyway.
+    fn long_value_len(&self) -> Option<u64> {
+        None
+    }
+
+    /// Fills `piece` with the bytes of the value from `at` on.
+    ///
+    /// # Errors
+    /// As [`Cells::value`]; also if the value ends before.
+    fn read_value_at(&self, at: u64, piece: &mut [u8]) -> Result<()> {
+        let value = self.value()?;
+        let from = usize::try_from(at).ok().and_then(|at| value.get(at..)?.get(..piece.len()));
+        let from =
+            from.ok_or_else(|| Error::Impossible("the value ends before what is read of it".to_owned()))?;
+        piece.copy_from_slice(from);
+        Ok(())
+    }
 }

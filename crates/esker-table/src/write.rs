@@ -109,6 +109,19 @@ impl RowMutation {
         self.step(Step::Put { family, qualifier, timestamp: None, value })
     }
 
+    /// As [`RowMutation::put_stored`], with a timestamp: 0 to [`TIMESTAMP_MAX`](crate::TIMESTAMP_MAX) milliseconds since 1970.
+    #[must_use]
+    pub fn put_stored_at(
+        self,
+        family: &str,
+        qualifier: impl Into<Vec<u8>>,
+        timestamp: i64,
+        value: StoredValue,
+    ) -> RowMutation {
+        let (family, qualifier, value) = (family.to_owned(), qualifier.into(), PutValue::Stored(value));
+        self.step(Step::Put { family, qualifier, timestamp: Some(timestamp), value })
+    }
+
     /// Adds `by` to the number in the latest cell of a column, 8 bytes, big-endian; a missing one counts as 0. The new cell
     /// has the time of the write as its timestamp, or that of the latest cell if it is later.
     ///

@@ -6,23 +6,25 @@
 //! HBASE_ROW_KEY,weather:wind             the same, as HBase's ImportTsv is told of its columns
 //! ```
 //! What was stored before an error stays, and `FROM_LINE` goes on behind it. With timestamps, loading a line again stores the same
-//! cells. A compressed file is unpacked twice: its checksum comes last, and what is damaged must not be stored.
+//! cells. A compressed file is unpacked twice: its checksum comes last, and what is damaged must not be stored. A long value is
+//! written as it is read, if the tables take it so.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 
-use esker_ql::{Column, LoadData, Tables, milliseconds};
+use esker_ql::{Column, LoadData, LongCell, Tables, milliseconds};
 use esker_table::{CellBatch, PutCell, TIMESTAMP_MAX};
 
 use super::files::path;
 use super::runner::failure;
+use crate::escapes;
 use crate::exit::{Failure, Outcome, note};
 use crate::feed::{Sink, feed};
 use crate::formats::fields::Fields;
 use crate::formats::{BYTE_ORDER_MARK, tsv};
-use crate::lines::{Input, check_packed};
+use crate::lines::{Input, check_packed, line_max};
 use crate::summary::Summary;
 use crate::writes::Refused;
 
@@ -62,6 +64,7 @@ pub(super) fn run(tables: &dyn Tables, table: &str, load: &LoadData) -> Outcome 
         fields: Fields::default(),
         row: Vec::new(),
         cells: CellBatch::new(),
+        long: None,
         line: 0,
         lines_taken: 0,
         lines_stored: 0,
@@ -92,6 +95,16 @@ pub(super) fn run(tables: &dyn Tables, table: &str, load: &LoadData) -> Outcome 
     done
 }
 
+/// What is done with a line that comes in parts.
+enum Long {
+    /// Nothing: it is in front of `FROM_LINE`.
+    Skipped,
+    /// It is collected.
+    Whole(Vec<u8>),
+    /// Its value is written as it comes; `pending` is not decoded yet.
+    Written { cell: Box<dyn LongCell>, pending: Vec<u8> },
+}
+
 /// The cells of a file on their way.
 struct Loading<'t> {
     tables: &'t dyn Tables,
@@ -109,6 +122,8 @@ struct Loading<'t> {
     /// The batch, and how many cells were written before.
     cells: CellBatch,
     stored: u64,
+    /// The line, if it comes in parts and is not at its end.
+    long: Option<Long>,
     /// The number of the line that is looked at, from 1 on; of the last one whose cells are in the batch; and of the last one
     /// whose cells are stored.
     line: u64,
@@ -287,6 +302,127 @@ impl Loading<'_> {
             .collect()
     }
 
+    /// Begins a line of which `part` is the first part. Returns also how many bytes of it are done with.
+    fn begin_long(&mut self, part: &[u8]) -> Result<(Long, usize), Refused> {
+        self.line += 1;
+        if self.layout.is_some() && self.load.from_line.is_some_and(|from| self.line < from) {
+            return Ok((Long::Skipped, 0));
+        }
+        let whole = Ok((Long::Whole(Vec::new()), 0));
+        let Some(Layout::Cell { has_timestamp }) = self.layout else { return whole };
+        let from = usize::from(has_timestamp);
+        let Some(head_len) = memchr::memchr_iter(b'\t', part).nth(1 + from) else { return whole };
+        self.split(&part[..head_len])?;
+        let timestamp = match has_timestamp {
+            true => Some(timestamp(self.fields.get(0)).map_err(Refused::Malformed)?),
+            false => self.load.timestamp,
+        };
+        let found = self.column(self.fields.get(from + 1)).map_err(Refused::Malformed)?;
+        let (family, is_counter, qualifier) = (found.0.to_owned(), found.1, found.2.to_vec());
+        if is_counter {
+            return whole;
+        }
+        // So that the cells are written in their order.
+        self.write().map_err(Refused::Failed)?;
+        let (row, qualifier) = (self.fields.get(from), &qualifier[..]);
+        let cell = PutCell { row, family: &family, qualifier, timestamp, value: &[] };
+        check(&cell, is_counter).map_err(Refused::Malformed)?;
+        match self.tables.begin_long(self.table, cell).map_err(|error| Refused::Failed(failure(error)))? {
+            Some(cell) => Ok((Long::Written { cell, pending: Vec::new() }, head_len + 1)),
+            None => whole,
+        }
+    }
+
+    /// Writes a part of a long value, and the rest of it if the part `is_last`.
+    fn add_part(
+        &self,
+        cell: &mut dyn LongCell,
+        pending: &mut Vec<u8>,
+        part: &[u8],
+        is_last: bool,
+    ) -> Result<(), Refused> {
+        if part.contains(&b'\t') {
+            return Err(Refused::Malformed(
+                "a tab behind the value: there are more fields than expected".to_owned(),
+            ));
+        }
+        pending.extend_from_slice(part);
+        // The line may end behind a carriage return.
+        let len = pending.len() - usize::from(!is_last && pending.ends_with(b"\r"));
+        let typed = &pending[..len];
+        let mut decoded = Vec::new();
+        let (bytes, done) = match (self.load.no_escape, is_last) {
+            (true, _) => (typed, len),
+            (false, true) => {
+                let whole = escapes::decode(typed, &mut decoded);
+                whole.map_err(|error| Refused::Malformed(error.to_string()))?;
+                (&decoded[..], len)
+            }
+            (false, false) => {
+                let done = escapes::decode_part(typed, &mut decoded);
+                let done = done.map_err(|error| Refused::Malformed(error.to_string()))?;
+                (&decoded[..], done)
+            }
+        };
+        cell.add(bytes).map_err(|error| Refused::Failed(failure(error)))?;
+        pending.drain(..done);
+        Ok(())
+    }
+
+    /// Takes the rest of a line that has come in parts.
+    fn end_long(&mut self, long: Long, rest: &[u8]) -> Result<(), Refused> {
+        match long {
+            Long::Skipped => Ok(()),
+            Long::Whole(mut line) => {
+                append_within(&mut line, rest)?;
+                self.whole_line(&line)
+            }
+            Long::Written { mut cell, mut pending } => {
+                pending.extend_from_slice(rest);
+                let line = std::mem::take(&mut pending);
+                let rest = self.without_end(&line)?;
+                self.add_part(&mut *cell, &mut pending, rest, true)?;
+                cell.finish().map_err(|error| Refused::Failed(failure(error)))?;
+                self.stored += 1;
+                (self.lines_taken, self.lines_stored) = (self.line, self.line);
+                Ok(())
+            }
+        }
+    }
+
+    /// A line, or the last part of it, without its end.
+    fn without_end<'l>(&self, line: &'l [u8]) -> Result<&'l [u8], Refused> {
+        match line.strip_suffix(b"\n") {
+            Some(line) => Ok(line.strip_suffix(b"\r").unwrap_or(line)),
+            None if self.is_dump => {
+                let reason = "the file ends within this line: it was cut, and there may have been more";
+                Err(Refused::Malformed(reason.to_owned()))
+            }
+            None => Ok(line),
+        }
+    }
+
+    fn whole_line(&mut self, line: &[u8]) -> Result<(), Refused> {
+        let line = self.without_end(line)?;
+        if self.layout.is_none() {
+            self.is_dump = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).starts_with(b"#");
+            if !self.load.single_cell_format {
+                self.layout = Some(self.layout(line).map_err(Refused::Malformed)?);
+                return Ok(());
+            }
+            let has_timestamp = line.iter().filter(|byte| **byte == b'\t').count() == 3;
+            self.layout = Some(Layout::Cell { has_timestamp });
+            if line.starts_with(b"#") {
+                return Ok(());
+            }
+        }
+        if line.is_empty() || self.load.from_line.is_some_and(|from| self.line < from) {
+            return Ok(());
+        }
+        self.split(line)?;
+        self.take()
+    }
+
     fn write(&mut self) -> Outcome {
         if self.cells.is_empty() {
             return Ok(());
@@ -302,6 +438,18 @@ impl Loading<'_> {
         self.lines_stored = self.lines_taken;
         Ok(())
     }
+}
+
+/// Appends to a line that is collected.
+fn append_within(line: &mut Vec<u8>, part: &[u8]) -> Result<(), Refused> {
+    if line.len() + part.len() > line_max() || line.try_reserve(part.len()).is_err() {
+        return Err(Refused::Malformed(format!(
+            "the line has more than {} bytes, too many for the available memory",
+            line.len()
+        )));
+    }
+    line.extend_from_slice(part);
+    Ok(())
 }
 
 /// Fails if no table takes such a cell.
@@ -332,33 +480,31 @@ impl Sink for Loading<'_> {
         true
     }
 
-    fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
-        self.line += 1;
-        let line = match line.strip_suffix(b"\n") {
-            Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
-            None if self.is_dump => {
-                let reason = "the file ends within this line: it was cut, and there may have been more";
-                return Err(Refused::Malformed(reason.to_owned()));
-            }
-            None => line,
+    fn takes_parts(&self) -> bool {
+        true
+    }
+
+    fn part(&mut self, part: &[u8]) -> Result<(), Refused> {
+        let (mut long, done) = match self.long.take() {
+            Some(long) => (long, 0),
+            None => self.begin_long(part)?,
         };
-        if self.layout.is_none() {
-            self.is_dump = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).starts_with(b"#");
-            if !self.load.single_cell_format {
-                self.layout = Some(self.layout(line).map_err(Refused::Malformed)?);
-                return Ok(());
-            }
-            let has_timestamp = line.iter().filter(|byte| **byte == b'\t').count() == 3;
-            self.layout = Some(Layout::Cell { has_timestamp });
-            if line.starts_with(b"#") {
-                return Ok(());
-            }
+        let part = &part[done..];
+        match &mut long {
+            Long::Skipped => {}
+            Long::Whole(line) => append_within(line, part)?,
+            Long::Written { cell, pending } => self.add_part(&mut **cell, pending, part, false)?,
         }
-        if line.is_empty() || self.load.from_line.is_some_and(|from| self.line < from) {
-            return Ok(());
+        self.long = Some(long);
+        Ok(())
+    }
+
+    fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
+        if let Some(long) = self.long.take() {
+            return self.end_long(long, line);
         }
-        self.split(line)?;
-        self.take()
+        self.line += 1;
+        self.whole_line(line)
     }
 
     fn settle(&mut self) -> Outcome {

@@ -15,12 +15,15 @@ use crate::escapes;
 use crate::exit::{Failure, Outcome};
 use crate::formats::{csv, tsv};
 use crate::json;
-use crate::output::Out;
+use crate::output::{Out, whole_characters};
 
 /// How many cells, or bytes of them, decide how wide the columns of a table are, and the widest that they get.
 const MEASURED: usize = 1000;
 const MEASURED_BYTES: usize = 4 << 20;
 const WIDTH_MAX: usize = 40;
+
+/// How many bytes of a long value are read at once.
+const PIECE: usize = 1 << 20;
 
 /// What is shown of cells.
 pub(super) struct Shown {
@@ -133,7 +136,8 @@ fn tab_separated(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Out
         false => out.extend_from_slice(field),
     };
     while cells.advance().map_err(failure)? {
-        let value = shown.value(&*cells)?;
+        let long = cells.long_value_len().filter(|_| shown.has_values);
+        let value = if long.is_some() { Cow::default() } else { shown.value(&*cells)? };
         if shown.is_for_file && !shown.is_escaped {
             check_plain(&*cells, &value)?;
         }
@@ -157,8 +161,35 @@ fn tab_separated(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Out
             buffer.push(b'\t');
             append(buffer, &value);
         }
-        buffer.push(b'\n');
+        if let Some(len) = long {
+            long_value(out, &*cells, len, shown)?;
+        }
+        out.buffer().push(b'\n');
         out.spill()?;
+    }
+    Ok(())
+}
+
+/// Writes a long value piece by piece.
+fn long_value(out: &mut Out, cells: &dyn Cells, len: u64, shown: &Shown) -> Outcome {
+    let (mut piece, mut at) = (vec![0; PIECE], 0);
+    while at < len {
+        let rest = len - at;
+        let piece = &mut piece[..rest.min(PIECE as u64) as usize];
+        cells.read_value_at(at, piece).map_err(failure)?;
+        // An escape would take the place of a character that the pieces share.
+        let whole = if piece.len() as u64 == rest { piece.len() } else { whole_characters(piece) };
+        let piece = &piece[..whole];
+        if shown.is_escaped {
+            tsv::append(out.buffer(), piece);
+        } else {
+            if shown.is_for_file {
+                check_plain(cells, piece)?;
+            }
+            out.buffer().extend_from_slice(piece);
+        }
+        out.spill()?;
+        at += whole as u64;
     }
     Ok(())
 }

@@ -340,6 +340,132 @@ fn all_lines_before_a_wrong_one_are_loaded() {
     assert_eq!(prints(dir.path(), "SELECT * FROM u"), "a\tf:\tv\nc\tf:\tval\n");
 }
 
+/// Bytes of all kinds, of any length.
+fn mixed(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(len + 16);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(["plain ", "ä🦀", "\\", "\t\r\n", "\r"][(state % 5) as usize].as_bytes());
+        bytes.extend_from_slice(&state.to_le_bytes()[..(state >> 8) as usize % 8]);
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+#[test]
+fn long_cells_are_loaded_and_dumped_piece_by_piece() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name);
+    let escaped = |value: &[u8]| {
+        let escaped: Vec<u8> = value
+            .iter()
+            .flat_map(|byte| match byte {
+                b'\t' => b"\\t".to_vec(),
+                b'\n' => b"\\n".to_vec(),
+                b'\\' => b"\\\\".to_vec(),
+                // A line may have this byte everywhere but at its end.
+                byte if byte % 7 == 3 => format!("\\x{byte:02x}").into_bytes(),
+                byte => vec![*byte],
+            })
+            .collect();
+        escaped
+    };
+    prints(dir.path(), "CREATE TABLE t (f, g, n COUNTER); CREATE TABLE u LIKE t; CREATE TABLE w LIKE t");
+    let (long, longer) = (mixed(9 << 20, 1), [mixed(11 << 20, 2), b"\r".to_vec()].concat());
+    let mut text = b"#timestamp\trow\tcolumn\tvalue\n1\ta\tf:\tshort\n2\tb\tf:q\\t\t".to_vec();
+    text.extend(escaped(&long));
+    text.extend(b"\r\n3\tc\tg:\t");
+    text.extend(escaped(&longer));
+    text.extend(b"\r\n4\td\tf:\tlast\r\n");
+    fs::write(file("t.tsv"), &text).unwrap();
+    let done = ql(dir.path(), &format!("LOAD DATA INFILE '{}' INTO TABLE t", file("t.tsv").display()));
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    assert!(done.stderr().contains("4 cells"), "{}", done.stderr());
+    prints(
+        dir.path(),
+        &format!(
+            "DUMP TABLE t INTO FILE '{}'; LOAD DATA INFILE '{}' INTO TABLE u; DUMP TABLE u INTO FILE '{}'",
+            file("t2.tsv.zst").display(),
+            file("t2.tsv.zst").display(),
+            file("u.tsv").display()
+        ),
+    );
+    let read = |table: &str| {
+        let lines = prints(dir.path(), &format!("SELECT * FROM {table} DISPLAY_TIMESTAMPS"));
+        let lines: Vec<Vec<String>> =
+            lines.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect();
+        assert_eq!(lines.iter().map(Vec::len).collect::<Vec<_>>(), [4; 4]);
+        lines
+    };
+    let cells = read("t");
+    assert_eq!(cells[0], ["1", "a", "f:", "short"]);
+    assert_eq!(cells[1][..3], ["2", "b", "f:q\\t"]);
+    assert_eq!(cells[3], ["4", "d", "f:", "last"]);
+    assert!(read("u") == cells);
+    for (row, column, value) in [("b", "f:q\t", &long), ("c", "g:", &longer)] {
+        let done = ql(dir.path(), &format!("SELECT * FROM t WHERE ROW = '{row}' NO_ESCAPE"));
+        assert!(done.stdout == [format!("{row}\t{column}\t").as_bytes(), value, b"\n"].concat(), "{row}");
+    }
+    // What is wrong far behind the beginning of a long line, and what is in front of a line that is asked for.
+    let good = [&b"#row\tcolumn\tvalue\na\tf:\tx\n"[..], b"b\tf:\t", &escaped(&long)].concat();
+    for (behind, options, code, message) in [
+        (&b"\\q\n"[..], "", 2, "w.tsv:3: \\q is not one of the escapes"),
+        (b"\\", "", 2, "w.tsv:3: the file ends within this line"),
+        (b"\\\n", "", 2, "w.tsv:3: a backslash must be followed"),
+        (b"\tmore\n", "", 2, "w.tsv:3: a tab behind the value"),
+        (b"", "", 2, "w.tsv:3: the file ends within this line"),
+        (b"\\q\nc\tf:\tz\n", "FROM_LINE = 4", 0, "1 cell"),
+    ] {
+        fs::write(file("w.tsv"), [&good[..], behind].concat()).unwrap();
+        let load = format!("LOAD DATA INFILE {options} '{}' INTO TABLE w", file("w.tsv").display());
+        let done = ql(dir.path(), &load);
+        fails(&done, code, message);
+        let rows = prints(dir.path(), "SELECT * FROM w KEYS_ONLY MAX_VERSIONS 1");
+        assert_eq!(rows, if code == 0 { "a\tf:\nc\tf:\n" } else { "a\tf:\n" }, "{message}");
+    }
+    for (head, message) in [
+        (&b"b\tnone:\t"[..], "no column family"),
+        (b"\tf:\t", "row"),
+        (b"b\tn:\t", "counters"),
+        (b"", "1 fields, expected 3"),
+    ] {
+        let text = [&b"#row\tcolumn\tvalue\n"[..], head, &vec![b'x'; 9 << 20], b"\n"].concat();
+        fs::write(file("w.tsv"), text).unwrap();
+        let done = ql(dir.path(), &format!("LOAD DATA INFILE '{}' INTO TABLE w", file("w.tsv").display()));
+        fails(&done, 2, "w.tsv:2: ");
+        fails(&done, 2, message);
+    }
+    // Lines with several columns are taken as a whole.
+    let text =
+        [&b"id\tf:a\tg:b\nr\t"[..], &vec![b'x'; 5 << 20], b"\t", &vec![b'y'; 5 << 20], b"\ns\t1\t2"].concat();
+    fs::write(file("w.tsv"), text).unwrap();
+    prints(dir.path(), &format!("LOAD DATA INFILE '{}' INTO TABLE w", file("w.tsv").display()));
+    let values = prints(dir.path(), "SELECT * FROM w WHERE ROW >= 'r' MAX_VERSIONS 1");
+    let lens: Vec<usize> = values.lines().map(|line| line.len() - "r\tf:a\t".len()).collect();
+    assert_eq!(lens, [5 << 20, 5 << 20, 1, 1]);
+}
+
+/// A process that may use half a GiB dumps a value of 128 MiB and loads it: a line that is taken as a whole may have an eighth.
+#[test]
+fn a_dump_of_long_cells_is_loaded_with_little_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut text = b"#timestamp\trow\tcolumn\tvalue\n2\tb\tf:\t".to_vec();
+    text.resize(text.len() + (128 << 20), b'.');
+    text.push(b'\n');
+    fs::write(dir.path().join("long.tsv"), &text).unwrap();
+    prints(dir.path(), "CREATE TABLE t (f)");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -v 524288; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_esker"), "ql", "-e"]);
+    command.arg("LOAD DATA INFILE 'long.tsv' INTO TABLE t; DUMP TABLE t INTO FILE 'again.tsv'");
+    command.current_dir(dir.path()).env("ESKER_MEMORY", "32M");
+    let done = run(command, b"");
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    assert!(fs::read(dir.path().join("again.tsv")).unwrap() == text);
+}
+
 #[test]
 fn rows_are_loaded_as_their_header_says() {
     let dir = tempfile::tempdir().unwrap();

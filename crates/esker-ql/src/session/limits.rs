@@ -122,4 +122,12 @@ impl Cells for Limited {
     fn value(&self) -> Result<Cow<'_, [u8]>> {
         self.cells.value()
     }
+
+    fn long_value_len(&self) -> Option<u64> {
+        self.cells.long_value_len()
+    }
+
+    fn read_value_at(&self, at: u64, piece: &mut [u8]) -> Result<()> {
+        self.cells.read_value_at(at, piece)
+    }
 }

@@ -36,7 +36,7 @@ fn read(path: &Path) -> Outcome<Trace> {
     let name = input.name();
     let mut numbers: HashMap<Vec<u8>, u64> = HashMap::new();
     let mut keys = Vec::new();
-    let mut blocks = input.blocks()?;
+    let mut blocks = input.blocks(false)?;
     while let Some(block) = blocks.next(|| Ok(()))? {
         for key in block.lines(false).filter(|key| !key.is_empty()) {
             let next = numbers.len() as u64;
