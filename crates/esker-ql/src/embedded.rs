@@ -67,9 +67,8 @@ impl Tables for esker_table::Tables {
         let table = self.table(table)?;
         let writer = table.writer(cell.family)?;
         let PutCell { row, family, qualifier, timestamp, .. } = cell;
-        let (row, column) =
-            (row.to_vec(), Column { family: family.to_owned(), qualifier: qualifier.to_vec() });
-        Ok(Some(Box::new(Written { table, row, column, timestamp, writer })))
+        let (row, family, qualifier) = (row.to_vec(), family.to_owned(), qualifier.to_vec());
+        Ok(Some(Box::new(Written { table, row, family, qualifier, timestamp, writer })))
     }
 
     fn delete(&self, table: &str, delete: &Delete) -> Result<()> {
@@ -88,7 +87,9 @@ impl Tables for esker_table::Tables {
     fn check(&self, table: &str, row: &[u8], conditions: &[Condition], then: Vec<Action>) -> Result<bool> {
         let checks: Vec<Check> = conditions.iter().map(check).collect();
         let mutation = then.into_iter().try_fold(RowMutation::new(row), |mutation, action| match action {
-            Action::Insert { timestamp, column, value } => Ok(put(mutation, timestamp, column, value)),
+            Action::Insert { timestamp, column, value } => {
+                Ok(put(mutation, timestamp, column, value.into_inner()))
+            }
             Action::Delete { columns, time } => add_delete(mutation, &columns, time),
             Action::Increment { column, by } => Ok(mutation.increment(&column.family, column.qualifier, by)),
             Action::Append { column, value } => Ok(mutation.append(&column.family, column.qualifier, value)),
@@ -132,7 +133,8 @@ impl Tables for esker_table::Tables {
 struct Written {
     table: Table,
     row: Vec<u8>,
-    column: Column,
+    family: String,
+    qualifier: Vec<u8>,
     timestamp: Option<i64>,
     writer: CellWriter,
 }
@@ -143,7 +145,7 @@ impl LongCell for Written {
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        let Written { table, row, column: Column { family, qualifier }, timestamp, writer } = *self;
+        let Written { table, row, family, qualifier, timestamp, writer } = *self;
         let (mutation, value) = (RowMutation::new(row), writer.finish()?);
         Ok(table.mutate(&match timestamp {
             Some(timestamp) => mutation.put_stored_at(&family, qualifier, timestamp, value),

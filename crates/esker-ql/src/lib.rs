@@ -4,13 +4,14 @@
 //! text --statements--> Statement --Session--> Answer
 //!                          └-------Display--> text again
 //! ```
-//! [`statements`] reads a text statement by statement. Errors tell their place in it. A [`Session`] runs them on [`Tables`].
+//! [`statements`] reads a text statement by statement. Errors tell their place in it ([`Error::in_text`]). A [`Session`] runs them on [`Tables`].
 //! `docs/eskerql.md` describes the language.
 
 mod deletes;
 mod embedded;
 mod error;
 mod lex;
+mod names;
 mod parse;
 mod plan;
 mod print;
@@ -19,7 +20,7 @@ mod session;
 mod statement;
 mod tables;
 
-pub use error::{Error, Place, Result};
+pub use error::{Error, Named, Place, Result};
 pub use lex::STATEMENT_LEN_MAX;
 pub use parse::{ELEMENTS_MAX, Statements, milliseconds, statements};
 pub use print::KEYWORDS;

@@ -15,7 +15,7 @@ pub use time::milliseconds;
 
 use crate::error::{Error, Result};
 use crate::lex::{Kind, Lexer, Token, show};
-use crate::statement::{Column, Columns, Located, Qualifiers, Statement, TableName};
+use crate::statement::{Column, Columns, Located, Placed, Qualifiers, Statement, TableName};
 
 /// The most columns, cells, conditions and families that a statement has, together.
 pub const ELEMENTS_MAX: usize = 100_000;
@@ -191,13 +191,25 @@ impl<'a> Parser<'a> {
             .map_err(|_| self.lexer.wrong(token.start, format!("expected {what}, which has to be UTF-8")))
     }
 
+    /// [`Parser::bytes`] and their place.
+    fn placed_bytes(&mut self, what: &str) -> Result<Placed<Vec<u8>>> {
+        let at = self.peek()?.start;
+        Ok(Placed::new(self.bytes(what)?, at))
+    }
+
+    /// [`Parser::name`] and its place.
+    fn placed_name(&mut self, what: &str) -> Result<Placed<String>> {
+        let at = self.peek()?.start;
+        Ok(Placed::new(self.name(what)?, at))
+    }
+
     /// `a, b, ...` between parentheses.
-    fn names(&mut self, what: &str) -> Result<Vec<String>> {
+    fn names(&mut self, what: &str) -> Result<Vec<Placed<String>>> {
         self.need_sign("(")?;
         let mut names = Vec::new();
         loop {
             self.element()?;
-            names.push(self.name(what)?);
+            names.push(self.placed_name(what)?);
             if !self.eat_sign(",")? {
                 self.need_sign(")")?;
                 return Ok(names);
@@ -207,15 +219,17 @@ impl<'a> Parser<'a> {
 
     /// `ns:table` or `table`, also between quotes.
     fn table(&mut self) -> Result<TableName> {
+        let at = self.peek()?.start;
         let first = self.name("a table's name")?;
         if self.eat_sign(":")? {
-            return Ok(TableName { namespace: Some(first), name: self.name("a table's name")? });
+            let name = Placed::new(self.name("a table's name")?, at);
+            return Ok(TableName { namespace: Some(first), name });
         }
         Ok(match first.split_once(':') {
             Some((namespace, name)) => {
-                TableName { namespace: Some(namespace.to_owned()), name: name.to_owned() }
+                TableName { namespace: Some(namespace.to_owned()), name: Placed::new(name.to_owned(), at) }
             }
-            None => TableName { namespace: None, name: first },
+            None => TableName { namespace: None, name: Placed::new(first, at) },
         })
     }
 
@@ -229,7 +243,7 @@ impl<'a> Parser<'a> {
             self.take()?;
             return self.split_column(bytes, colon, token.start);
         }
-        let family = self.name("a column family's name")?;
+        let family = Placed::new(self.name("a column family's name")?, token.start);
         let next = self.peek()?;
         if next.kind != Kind::Sign(":") || next.start != token.end {
             return Ok(Columns { family, qualifiers: Qualifiers::All });
@@ -237,8 +251,9 @@ impl<'a> Parser<'a> {
         self.take()?;
         let qualifiers = match self.lexer.text.get(self.lexer.at) {
             Some(b'/') => {
+                let at = self.lexer.at;
                 self.lexer.at += 1;
-                Qualifiers::Regexp(self.lexer.regexp()?)
+                Qualifiers::Regexp(Placed::new(self.lexer.regexp()?, at))
             }
             Some(b'^') => {
                 self.lexer.at += 1;
@@ -254,7 +269,8 @@ impl<'a> Parser<'a> {
         let family = std::str::from_utf8(family)
             .map_err(|_| self.lexer.wrong(at, "the name of a column family has to be UTF-8"))?;
         let qualifier = qualifier.get(1..).unwrap_or_default().to_vec();
-        Ok(Columns { family: family.to_owned(), qualifiers: Qualifiers::Exactly(qualifier) })
+        let family = Placed::new(family.to_owned(), at);
+        Ok(Columns { family, qualifiers: Qualifiers::Exactly(qualifier) })
     }
 
     /// What follows `cf:` or `cf:^` without a blank: a string, or letters, digits, `_`, `-` and `.`.
@@ -341,7 +357,7 @@ impl<'a> Parser<'a> {
                 self.need(&["TABLE"])?;
                 self.table().map(Statement::ExistsTable)
             }
-            b"USE" => self.name("a namespace's name").map(Statement::Use),
+            b"USE" => self.placed_name("a namespace's name").map(Statement::Use),
             b"COMPACT" => {
                 self.eat("TABLE")?;
                 self.table().map(Statement::Compact)

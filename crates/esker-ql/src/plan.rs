@@ -13,8 +13,11 @@ use std::collections::BTreeSet;
 use esker_table::{AccessGroup, Comparator, Comparison, DeleteKind, Family, Filter, Read, Schema, Span};
 
 use crate::error::{Error, Result};
+use crate::names::no_family;
 use crate::print::quoted;
-use crate::statement::{Bound, CellPlace, Columns, Interval, Qualifiers, Rows, Select, Term, ValueTest};
+use crate::statement::{
+    Bound, CellPlace, Columns, Interval, Placed, Qualifiers, Rows, Select, Term, ValueTest,
+};
 
 /// The most regular expressions of a query.
 const PATTERNS_MAX: usize = 32;
@@ -45,14 +48,16 @@ struct Filters {
 }
 
 /// The regular expression `pattern` of a query. `patterns` counts those that the query has.
-pub(crate) fn regexp(pattern: &[u8], patterns: &mut usize) -> Result<Comparator> {
+pub(crate) fn regexp(pattern: &Placed<Vec<u8>>, patterns: &mut usize) -> Result<Comparator> {
     *patterns += 1;
+    let impossible = |message| Err(Error::Impossible(message).at(pattern.at()));
     if *patterns > PATTERNS_MAX {
-        return Err(Error::Impossible(format!("a query has {PATTERNS_MAX} regular expressions at most")));
+        return impossible(format!("a query has {PATTERNS_MAX} regular expressions at most"));
     }
-    let text = std::str::from_utf8(pattern)
-        .map_err(|_| Error::Impossible(format!("the regular expression {} is not UTF-8", quoted(pattern))))?;
-    Ok(Comparator::regex(text)?)
+    match std::str::from_utf8(pattern) {
+        Ok(text) => Comparator::regex(text).map_err(|error| Error::from(error).at(pattern.at())),
+        Err(_) => impossible(format!("the regular expression {} is not UTF-8", quoted(pattern))),
+    }
 }
 
 /// Columns, and the expression of their qualifiers if there is one.
@@ -84,7 +89,7 @@ impl Tested {
 
     /// Whether a column is one of them.
     pub(crate) fn has(&self, family: &str, qualifier: &[u8]) -> bool {
-        self.columns.family == family
+        *self.columns.family == family
             && match (&self.columns.qualifiers, &self.pattern) {
                 (_, Some(pattern)) => pattern.is_match(qualifier),
                 (Qualifiers::Exactly(exactly), _) => *exactly == qualifier,
@@ -114,7 +119,7 @@ impl ShownDeletes {
     pub(crate) fn has(&self, kind: DeleteKind, family: &str, qualifier: &[u8]) -> bool {
         let has = |tested: &Tested| match kind {
             DeleteKind::Row => true,
-            DeleteKind::Family => tested.columns.family == family,
+            DeleteKind::Family => *tested.columns.family == family,
             DeleteKind::Column | DeleteKind::Version => tested.has(family, qualifier),
         };
         !self.asks_values && (self.columns.is_empty() || self.columns.iter().any(has))
@@ -130,7 +135,7 @@ pub(crate) fn narrowed(time: &Range<i64>, interval: &Interval<i64>) -> Range<i64
 }
 
 impl Filters {
-    fn regexp(&mut self, pattern: &[u8]) -> Result<Comparator> {
+    fn regexp(&mut self, pattern: &Placed<Vec<u8>>) -> Result<Comparator> {
         regexp(pattern, &mut self.patterns)
     }
 
@@ -190,28 +195,34 @@ impl Filters {
 
 /// The families that a query names: of columns, of conditions and of bounds. Those of a name that the table does not have are
 /// mistakes.
-fn named_families(select: &Select) -> impl Iterator<Item = &str> {
+fn named_families(select: &Select) -> impl Iterator<Item = &Placed<String>> {
     let of_terms = select.terms.iter().flat_map(|term| match term {
-        Term::Column { columns, .. } => vec![columns.family.as_str()],
+        Term::Column { columns, .. } => vec![&columns.family],
         Term::Cells(intervals) => {
             let bounds = intervals.iter().flat_map(|interval| [&interval.low, &interval.high]);
-            bounds.flatten().map(|bound| bound.at.column.family.as_str()).collect()
+            bounds.flatten().map(|bound| &bound.at.column.family).collect()
         }
         Term::Rows(_) | Term::Time(_) | Term::ValueRegexp(_) => Vec::new(),
     });
-    select.columns.iter().map(|columns| columns.family.as_str()).chain(of_terms)
+    select.columns.iter().map(|columns| &columns.family).chain(of_terms)
 }
 
 /// Fails if the query names a family that the table does not have.
 pub(crate) fn check_families(select: &Select, schema: &Schema, table: &str) -> Result<()> {
+    check_named(named_families(select), schema, table)
+}
+
+/// Fails if one of `named` is no family of the table.
+pub(crate) fn check_named<'n>(
+    mut named: impl Iterator<Item = &'n Placed<String>>,
+    schema: &Schema,
+    table: &str,
+) -> Result<()> {
     let families = schema.groups().iter().flat_map(AccessGroup::families);
     let known: BTreeSet<&str> = families.map(Family::name).collect();
-    match named_families(select).find(|family| !known.contains(family)) {
+    match named.find(|family| !known.contains(family.as_str())) {
         None => Ok(()),
-        Some(family) => {
-            let (table, family) = (table.to_owned(), family.to_owned());
-            Err(esker_table::Error::NoFamily { table, family }.into())
-        }
+        Some(family) => Err(no_family(table, family, schema)),
     }
 }
 
@@ -265,7 +276,7 @@ impl Plan {
                     Qualifiers::Exactly(qualifier) => read.column_too(&columns.family, qualifier.clone()),
                     _ => read.family_too(&columns.family),
                 };
-                families.push(columns.family.clone());
+                families.push((*columns.family).clone());
             }
             if !select.columns.iter().all(is_exact) || !conditions.iter().all(|columns| is_shown(columns)) {
                 let shown: Result<Vec<_>> =

@@ -106,6 +106,12 @@ fn thrown(error: &Error) -> Option<Thrown> {
     }
 }
 
+/// The error that the namespace of a table is not there.
+fn no_namespace(table: &str) -> Error {
+    let namespace = table.split(':').next().unwrap_or_default();
+    esker_table::Error::NoNamespace(namespace.to_owned()).into()
+}
+
 /// `family:qualifier`.
 fn name(column: &Column) -> Vec<u8> {
     [column.family.as_bytes(), b":", &column.qualifier].concat()
@@ -150,6 +156,7 @@ impl Remote {
         self.call(call).map_err(|error| match thrown(&error) {
             Some(Thrown::NoTable) => esker_table::Error::NoTable(table.to_owned()).into(),
             Some(Thrown::Exists) => esker_table::Error::TableExists(table.to_owned()).into(),
+            Some(Thrown::NoNamespace) => no_namespace(table),
             _ => error,
         })
     }
@@ -263,6 +270,7 @@ impl Tables for Remote {
             Error::Table(esker_table::Error::TableExists(_)) => {
                 esker_table::Error::TableExists(to.to_owned()).into()
             }
+            Error::Table(esker_table::Error::NoNamespace(_)) => no_namespace(to),
             error => error,
         })
     }
@@ -352,7 +360,7 @@ impl Tables for Remote {
         };
         let put = match then.as_slice() {
             [Action::Insert { timestamp: None, column, value }] => {
-                Change { column: name(column), value: Some(value.clone()) }
+                Change { column: name(column), value: Some((**value).clone()) }
             }
             _ => {
                 return Err(cannot(
@@ -413,7 +421,7 @@ fn description(family: &Family) -> Result<FamilyDescription> {
 /// The delete of columns.
 fn deletion(columns: &Columns) -> Result<Change> {
     let column = match &columns.qualifiers {
-        Qualifiers::All => columns.family.clone().into_bytes(),
+        Qualifiers::All => columns.family.as_bytes().to_vec(),
         Qualifiers::Exactly(qualifier) => [columns.family.as_bytes(), b":", qualifier].concat(),
         Qualifiers::Prefix(_) | Qualifiers::Regexp(_) => return Err(of_pattern(columns)),
     };

@@ -10,12 +10,14 @@
 
 mod analysis;
 mod limits;
+mod places;
 mod schemas;
 
 use esker_table::{CellBatch, Schema};
 
 use crate::error::{Error, Result};
-use crate::statement::{DumpTable, LoadData, Select, SelectOptions, Statement, TableName};
+use crate::names::similar;
+use crate::statement::{DumpTable, LoadData, Placed, Select, SelectOptions, Statement, TableName};
 use crate::tables::{Cells, Tables};
 use limits::Limited;
 
@@ -71,6 +73,8 @@ pub enum Answer {
     Load {
         /// The whole name of the table.
         table: String,
+        /// Its schema.
+        schema: Schema,
         /// What to load.
         load: LoadData,
     },
@@ -102,8 +106,7 @@ pub enum Answer {
 /// What a schema that is read from a file is for.
 #[derive(Debug, Clone)]
 pub struct SchemaChange {
-    /// The whole name of the table.
-    table: String,
+    table: TableName,
     /// Whether a new table gets it, and whether one that is there is no error. `None`: a table that is there gets it.
     creates_if_not_exists: Option<bool>,
 }
@@ -176,14 +179,14 @@ impl Session {
             Statement::CreateNamespace { name, if_not_exists } => {
                 match tables.create_namespace(&name) {
                     Err(Error::Table(esker_table::Error::NamespaceExists(_))) if if_not_exists => {}
-                    done => done?,
+                    done => done.map_err(|error| places::of_namespace(error, &name))?,
                 }
                 Ok(Answer::Done)
             }
             Statement::DropNamespace { name, if_exists } => {
                 match tables.drop_namespace(&name) {
                     Err(Error::Table(esker_table::Error::NoNamespace(_))) if if_exists => {}
-                    done => done?,
+                    done => done.map_err(|error| places::of_namespace(error, &name))?,
                 }
                 Ok(Answer::Done)
             }
@@ -195,12 +198,12 @@ impl Session {
             Statement::ShowNamespaces => Ok(Answer::Names(tables.namespaces()?)),
             Statement::ShowTables => self.names().map(Answer::Names),
             Statement::ShowCreateTable(table) => {
-                let items = schemas::items(&tables.schema(&self.whole(&table))?);
+                let items = schemas::items(&self.schema(&table)?);
                 let create = Statement::CreateTable { table, items, if_not_exists: false };
                 Ok(Answer::Text(format!("{create};\n")))
             }
             Statement::DescribeTable { table, with_ids, into_file } => {
-                let schema = tables.schema(&self.whole(&table))?;
+                let schema = self.schema(&table)?;
                 let shown = if with_ids { schema } else { schemas::without_ids(&schema) };
                 let text = shown.to_xml()?;
                 Ok(match into_file {
@@ -209,12 +212,11 @@ impl Session {
                 })
             }
             Statement::CreateTableFromFile { table, file, if_not_exists } => {
-                let change =
-                    SchemaChange { table: self.whole(&table), creates_if_not_exists: Some(if_not_exists) };
+                let change = SchemaChange { table, creates_if_not_exists: Some(if_not_exists) };
                 Ok(Answer::ReadSchema { file, change })
             }
             Statement::AlterTableFromFile { table, file } => {
-                let change = SchemaChange { table: self.whole(&table), creates_if_not_exists: None };
+                let change = SchemaChange { table, creates_if_not_exists: None };
                 Ok(Answer::ReadSchema { file, change })
             }
             Statement::ExistsTable(table) => match tables.schema(&self.whole(&table)) {
@@ -223,67 +225,104 @@ impl Session {
                 Err(error) => Err(error),
             },
             Statement::RenameTable { from, to } => {
-                tables.rename(&self.whole(&from), &self.whole(&to)).map(|()| Answer::Done)
+                let renamed = tables.rename(&self.whole(&from), &self.whole(&to));
+                let failed = |error| match places::is_of_what_is_given(&error) {
+                    true => error.at(to.name.at()),
+                    false => self.of_table(self.of_table(error, &from), &to),
+                };
+                renamed.map(|()| Answer::Done).map_err(failed)
             }
             Statement::DropTable { table, if_exists } => {
                 match tables.drop_table(&self.whole(&table)) {
                     Err(Error::Table(esker_table::Error::NoTable(_))) if if_exists => {}
-                    done => done?,
+                    done => done.map_err(|error| self.of_table(error, &table))?,
                 }
                 Ok(Answer::Done)
             }
             Statement::CreateTable { table, items, if_not_exists } => {
-                self.create(&self.whole(&table), schemas::new(&items)?, if_not_exists)
+                self.create(&table, schemas::new(&items)?, if_not_exists)
             }
             Statement::CreateTableLike { table, like, if_not_exists } => {
-                let schema = schemas::without_ids(&tables.schema(&self.whole(&like))?);
-                self.create(&self.whole(&table), schema, if_not_exists)
+                let schema = schemas::without_ids(&self.schema(&like)?);
+                self.create(&table, schema, if_not_exists)
             }
             Statement::AlterTable { table, changes } => {
-                let table = self.whole(&table);
-                let schema = schemas::changed(tables.schema(&table)?, &changes)?;
-                tables.alter(&table, schema).map(|()| Answer::Done)
+                let schema = schemas::changed(self.schema(&table)?, &changes)?;
+                self.alter(&table, schema)
             }
             Statement::Insert { table, cells } => {
                 let mut batch = CellBatch::new();
                 cells.iter().for_each(|cell| batch.push(cell.put()));
-                tables.insert(&self.whole(&table), &batch).map(|()| Answer::Done)
+                let inserted = tables.insert(&self.whole(&table), &batch);
+                let families = cells.iter().map(|cell| &cell.column.family);
+                let failed = |error| places::of_cells(self.of_families(error, &table, families), &cells);
+                inserted.map(|()| Answer::Done).map_err(failed)
             }
             Statement::Delete(delete) => {
-                tables.delete(&self.whole(&delete.table), &delete).map(|()| Answer::Done)
+                let deleted = tables.delete(&self.whole(&delete.table), &delete);
+                let families = places::of_columns(&delete.columns);
+                let failed = |error| self.of_families(error, &delete.table, families);
+                deleted.map(|()| Answer::Done).map_err(failed)
             }
             Statement::Increment { table, row, column, by } => {
-                tables.increment(&self.whole(&table), &row, &column, by).map(Answer::Number)
+                let sum = tables.increment(&self.whole(&table), &row, &column, by);
+                let failed =
+                    |error| places::of_cell(self.of_families(error, &table, [&column.family]), &column);
+                sum.map(Answer::Number).map_err(failed)
             }
             Statement::Append { table, row, column, value } => {
-                tables.append(&self.whole(&table), &row, &column, value).map(Answer::Bytes)
+                let whole = tables.append(&self.whole(&table), &row, &column, value);
+                let failed =
+                    |error| places::of_cell(self.of_families(error, &table, [&column.family]), &column);
+                whole.map(Answer::Bytes).map_err(failed)
             }
             Statement::Check { table, row, conditions, then } => {
-                tables.check(&self.whole(&table), &row, &conditions, then).map(Answer::Truth)
+                let families = places::of_check(&conditions, &then);
+                let held = tables.check(&self.whole(&table), &row, &conditions, then);
+                held.map(Answer::Truth).map_err(|error| self.of_families(error, &table, &families))
             }
             Statement::Select(select) => Ok(Answer::Cells { cells: Box::new(self.select(&select)?), select }),
             Statement::Explain { select, is_analyzed } => self.explain(&select, is_analyzed),
-            Statement::LoadData(load) => Ok(Answer::Load { table: self.whole(&load.table), load }),
+            Statement::LoadData(load) => {
+                let schema = self.schema(&load.table)?;
+                Ok(Answer::Load { table: self.whole(&load.table), schema, load })
+            }
             Statement::DumpTable(dump) => {
                 let (columns, table) = (dump.columns.clone(), dump.table.clone());
                 let options = SelectOptions::default();
                 let all = Select { columns, table, is_of_cells: true, terms: Vec::new(), options };
-                Ok(Answer::Dump { cells: tables.select(&self.whole(&dump.table), &all)?, dump })
+                let cells = tables.select(&self.whole(&dump.table), &all);
+                Ok(Answer::Dump { cells: cells.map_err(|error| self.of_table(error, &dump.table))?, dump })
             }
-            Statement::Compact(table) => tables.compact(&self.whole(&table)).map(|()| Answer::Done),
+            Statement::Compact(table) => {
+                let compacted = tables.compact(&self.whole(&table));
+                compacted.map(|()| Answer::Done).map_err(|error| self.of_table(error, &table))
+            }
             Statement::RebuildIndices(table) => {
-                tables.rebuild_indexes(&self.whole(&table)).map(|()| Answer::Done)
+                let rebuilt = tables.rebuild_indexes(&self.whole(&table));
+                rebuilt.map(|()| Answer::Done).map_err(|error| self.of_table(error, &table))
             }
             Statement::Source(file) => Ok(Answer::Source(file)),
         }
     }
 
-    fn create(&self, table: &str, schema: Schema, if_not_exists: bool) -> Result<Answer> {
-        match self.tables.create(table, schema) {
+    fn schema(&self, table: &TableName) -> Result<Schema> {
+        self.tables.schema(&self.whole(table)).map_err(|error| self.of_table(error, table))
+    }
+
+    fn create(&self, table: &TableName, schema: Schema, if_not_exists: bool) -> Result<Answer> {
+        match self.tables.create(&self.whole(table), schema) {
             Err(Error::Table(esker_table::Error::TableExists(_))) if if_not_exists => {}
-            done => done?,
+            // The name cannot be.
+            Err(error) if places::is_of_what_is_given(&error) => return Err(error.at(table.name.at())),
+            done => done.map_err(|error| self.of_table(error, table))?,
         }
         Ok(Answer::Done)
+    }
+
+    fn alter(&self, table: &TableName, schema: Schema) -> Result<Answer> {
+        let altered = self.tables.alter(&self.whole(table), schema);
+        altered.map(|()| Answer::Done).map_err(|error| self.of_table(error, table))
     }
 
     /// Does what [`Answer::ReadSchema`] has asked for, with the `text` of the file.
@@ -294,30 +333,38 @@ impl Session {
         let schema = Schema::from_xml(text)?;
         match change.creates_if_not_exists {
             Some(if_not_exists) => self.create(&change.table, schemas::without_ids(&schema), if_not_exists),
-            None => self.tables.alter(&change.table, schema).map(|()| Answer::Done),
+            None => self.alter(&change.table, schema),
         }
     }
 
     fn select(&self, select: &Select) -> Result<Limited> {
-        let cells = self.tables.select(&self.whole(&select.table), select)?;
+        let cells = self.tables.select(&self.whole(&select.table), select);
+        let cells = cells.map_err(|error| self.of_table(error, &select.table))?;
         Ok(Limited::new(cells, &select.options))
     }
 
     /// Says what a query reads; with `is_analyzed`, also runs it and counts what it has read and shown.
     fn explain(&self, select: &Select, is_analyzed: bool) -> Result<Answer> {
-        let mut lines = self.tables.explain(&self.whole(&select.table), select)?;
+        let lines = self.tables.explain(&self.whole(&select.table), select);
+        let mut lines = lines.map_err(|error| self.of_table(error, &select.table))?;
         if is_analyzed {
             lines.extend(analysis::of(self.select(select)?)?);
         }
         Ok(Answer::Names(lines))
     }
 
-    fn choose(&mut self, name: String) -> Result<Answer> {
-        let is_default = name.is_empty() || name == DEFAULT_NAMESPACE;
-        if !is_default && !self.tables.namespaces()?.contains(&name) {
-            return Err(esker_table::Error::NoNamespace(name).into());
+    fn choose(&mut self, name: Placed<String>) -> Result<Answer> {
+        let is_default = name.is_empty() || *name == DEFAULT_NAMESPACE;
+        if !is_default {
+            let namespaces = self.tables.namespaces()?;
+            if !namespaces.contains(&name) {
+                let (at, hint) = (name.at(), similar(&name, &namespaces));
+                return Err(
+                    Error::from(esker_table::Error::NoNamespace(name.into_inner())).with_hint(at, hint)
+                );
+            }
         }
-        self.namespace = if is_default { String::new() } else { name };
+        self.namespace = if is_default { String::new() } else { name.into_inner() };
         Ok(Answer::Done)
     }
 
@@ -325,7 +372,7 @@ impl Session {
     pub fn whole(&self, table: &TableName) -> String {
         let namespace = table.namespace.as_deref().unwrap_or(&self.namespace);
         match namespace {
-            "" | DEFAULT_NAMESPACE => table.name.clone(),
+            "" | DEFAULT_NAMESPACE => table.name.to_string(),
             namespace => format!("{namespace}:{}", table.name),
         }
     }

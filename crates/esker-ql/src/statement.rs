@@ -1,6 +1,7 @@
 //! Statements, as the parser makes them of a text. Printing one (`Display`) gives a text of which the parser makes the same.
 
-use std::ops::Range;
+use std::fmt;
+use std::ops::{Deref, Range};
 
 use esker_table::PutCell;
 
@@ -17,13 +18,64 @@ pub struct Located {
     pub statement: Statement,
 }
 
+/// A part of a statement that an error may be about, and where in the text it is. The place takes no part in equality.
+#[derive(Debug, Clone, Default)]
+pub struct Placed<T> {
+    part: T,
+    at: Option<usize>,
+}
+
+impl<T> Placed<T> {
+    pub(crate) fn new(part: T, at: usize) -> Placed<T> {
+        Placed { part, at: Some(at) }
+    }
+
+    /// How many bytes of the text are in front of it. `None`: it comes from no text.
+    pub fn at(&self) -> Option<usize> {
+        self.at
+    }
+
+    /// It, without its place.
+    pub fn into_inner(self) -> T {
+        self.part
+    }
+}
+
+impl<T> Deref for Placed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.part
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Placed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.part.fmt(f)
+    }
+}
+
+impl<T> From<T> for Placed<T> {
+    fn from(part: T) -> Placed<T> {
+        Placed { part, at: None }
+    }
+}
+
+impl<T: PartialEq> PartialEq for Placed<T> {
+    fn eq(&self, other: &Placed<T>) -> bool {
+        self.part == other.part
+    }
+}
+
+impl<T: Eq> Eq for Placed<T> {}
+
 /// The name of a table: `ns:table`, or `table` in the namespace in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableName {
     /// The namespace.
     pub namespace: Option<String>,
-    /// The name in the namespace.
-    pub name: String,
+    /// The name in the namespace. Its place is that of the whole.
+    pub name: Placed<String>,
 }
 
 /// A statement.
@@ -33,19 +85,19 @@ pub enum Statement {
     /// `CREATE NAMESPACE [IF NOT EXISTS] n`
     CreateNamespace {
         /// Its name.
-        name: String,
+        name: Placed<String>,
         /// Whether one that is there is no error.
         if_not_exists: bool,
     },
     /// `DROP NAMESPACE [IF EXISTS] n`
     DropNamespace {
         /// Its name.
-        name: String,
+        name: Placed<String>,
         /// Whether one that is not there is no error.
         if_exists: bool,
     },
     /// `USE n`; `USE ''` is the default one.
-    Use(String),
+    Use(Placed<String>),
     /// `GET LISTING`: the namespaces, and the tables of the one in use.
     GetListing,
     /// `SHOW NAMESPACES`
@@ -200,7 +252,7 @@ pub enum SchemaItem {
         /// Whether it is one of the qualifiers, not of the values.
         of_qualifiers: bool,
         /// The family.
-        family: String,
+        family: Placed<String>,
     },
 }
 
@@ -208,7 +260,7 @@ pub enum SchemaItem {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FamilyItem {
     /// Its name.
-    pub name: String,
+    pub name: Placed<String>,
     /// `MAX_VERSIONS n`; 0 (`MAX_VERSIONS ALL`): all.
     pub max_versions: Option<u32>,
     /// `TTL n unit`, in milliseconds.
@@ -227,18 +279,18 @@ pub enum Change {
     /// `MODIFY (cf ..., ...)`: what is not named stays.
     Modify(Vec<FamilyItem>),
     /// `DROP (cf, ...)`
-    Drop(Vec<String>),
+    Drop(Vec<Placed<String>>),
     /// `DROP INDEX cf`, `DROP QUALIFIER INDEX cf`
     DropIndex {
         /// Whether it is one of the qualifiers, not of the values.
         of_qualifiers: bool,
         /// The family.
-        family: String,
+        family: Placed<String>,
     },
     /// `RENAME COLUMN FAMILY (a, b)`
     RenameFamily {
         /// The name that it has.
-        from: String,
+        from: Placed<String>,
         /// The name that it gets.
         to: String,
     },
@@ -248,7 +300,7 @@ pub enum Change {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     /// The family.
-    pub family: String,
+    pub family: Placed<String>,
     /// The qualifier.
     pub qualifier: Vec<u8>,
 }
@@ -263,14 +315,14 @@ pub enum Qualifiers {
     /// `cf:^q`: those that begin so.
     Prefix(Vec<u8>),
     /// `cf:/re/`: those in which the regular expression is found.
-    Regexp(Vec<u8>),
+    Regexp(Placed<Vec<u8>>),
 }
 
 /// Columns of a family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Columns {
     /// The family.
-    pub family: String,
+    pub family: Placed<String>,
     /// Which of its columns.
     pub qualifiers: Qualifiers,
 }
@@ -281,11 +333,11 @@ pub struct NewCell {
     /// The timestamp in milliseconds; `None`: the time of the write.
     pub timestamp: Option<i64>,
     /// The row.
-    pub row: Vec<u8>,
+    pub row: Placed<Vec<u8>>,
     /// The column.
     pub column: Column,
     /// The value.
-    pub value: Vec<u8>,
+    pub value: Placed<Vec<u8>>,
 }
 
 impl NewCell {
@@ -348,7 +400,7 @@ pub enum Rows {
     /// `ROW =^ 'p'`
     Prefix(Vec<u8>),
     /// `ROW REGEXP 're'`
-    Regexp(Vec<u8>),
+    Regexp(Placed<Vec<u8>>),
 }
 
 /// A row and a column, as the bound of an interval of cells.
@@ -368,7 +420,7 @@ pub enum ValueTest {
     /// `=^ 'v'`
     Prefix(Vec<u8>),
     /// `REGEXP 're'`
-    Regexp(Vec<u8>),
+    Regexp(Placed<Vec<u8>>),
 }
 
 /// A part of `WHERE`; all parts have to hold.
@@ -386,7 +438,7 @@ pub enum Term {
         test: ValueTest,
     },
     /// `VALUE REGEXP 're'`
-    ValueRegexp(Vec<u8>),
+    ValueRegexp(Placed<Vec<u8>>),
     /// `'t' <= TIMESTAMP < 't'`, in milliseconds.
     Time(Interval<i64>),
 }
@@ -463,7 +515,7 @@ pub enum Action {
         /// The column.
         column: Column,
         /// The value.
-        value: Vec<u8>,
+        value: Placed<Vec<u8>>,
     },
     /// `DELETE *`, `DELETE c, ...`
     Delete {

@@ -15,7 +15,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 
 use esker_ql::{Column, LoadData, LongCell, Tables, milliseconds};
-use esker_table::{CellBatch, PutCell, TIMESTAMP_MAX};
+use esker_table::{CellBatch, PutCell, Schema, TIMESTAMP_MAX};
 
 use super::files::path;
 use super::runner::failure;
@@ -35,9 +35,6 @@ const BATCH_CELLS: usize = 10_000;
 /// The longest header.
 const HEADER_MAX: u64 = 1 << 20;
 
-/// The most characters that `ROW_UNIQUIFY_CHARS` appends.
-const UNIQUIFY_MAX: u64 = 64;
-
 /// How ImportTsv calls the columns with the row and the timestamp.
 const HBASE_ROW: &[u8] = b"HBASE_ROW_KEY";
 const HBASE_TIMESTAMP: &[u8] = b"HBASE_TS_KEY";
@@ -48,11 +45,7 @@ enum Layout {
     Row { keys: Vec<usize>, timestamp: Option<usize>, columns: Vec<(usize, Column)>, width: usize },
 }
 
-pub(super) fn run(tables: &dyn Tables, table: &str, load: &LoadData) -> Outcome {
-    if load.row_uniquify_chars.is_some_and(|chars| chars > UNIQUIFY_MAX) {
-        return Err(Failure::usage(format!("ROW_UNIQUIFY_CHARS: {UNIQUIFY_MAX} at most")));
-    }
-    let schema = tables.schema(table).map_err(failure)?;
+pub(super) fn run(tables: &dyn Tables, table: &str, schema: &Schema, load: &LoadData) -> Outcome {
     let families = schema.groups().iter().flat_map(esker_table::AccessGroup::families);
     let mut loading = Loading {
         tables,
@@ -179,7 +172,7 @@ impl Loading<'_> {
             }
             match self.column(name) {
                 Ok((family, _, qualifier)) => {
-                    let column = Column { family: family.to_owned(), qualifier: qualifier.to_vec() };
+                    let column = Column { family: family.to_owned().into(), qualifier: qualifier.to_vec() };
                     columns.push((place, column));
                 }
                 Err(_) if is_key || self.load.ignore_unknown_columns => {}

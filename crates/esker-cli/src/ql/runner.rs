@@ -126,11 +126,11 @@ impl Runner {
                 Ok(located) if !located.is_ended && !is_whole => return Ok(done),
                 Ok(located) => located,
                 Err(error) if error.is_unfinished() && !is_whole => return Ok(done),
-                Err(error) => return Err(refused(&error, origin)),
+                Err(error) => return Err(refused(error, origin)),
             };
             let place = located.place;
             let lines = origin.lines + newlines(&text[..place.start]);
-            self.execute(located.statement).map_err(|failure| match failure.message() {
+            self.execute(located.statement, text, origin).map_err(|failure| match failure.message() {
                 Some(message) if lines > 0 || origin.name.is_some() => {
                     note(&format!("{}line {}: {message}", origin.prefix(), lines + 1));
                     Failure::reported(failure.code())
@@ -143,10 +143,12 @@ impl Runner {
         Ok(text.len())
     }
 
-    fn execute(&mut self, statement: Statement) -> Outcome {
+    /// Runs a statement of `text`.
+    fn execute(&mut self, statement: Statement, text: &[u8], origin: Origin<'_>) -> Outcome {
+        let refused = |error: Error| refused(error.in_text(text), origin);
         let is_analysis = matches!(statement, Statement::Explain { is_analyzed: true, .. });
         let begun = Instant::now();
-        match self.session.execute(statement).map_err(failure)? {
+        match self.session.execute(statement).map_err(refused)? {
             Answer::Names(mut names) => {
                 names.extend(
                     is_analysis.then(|| format!("time: {:.3} ms", begun.elapsed().as_secs_f64() * 1e3)),
@@ -172,11 +174,11 @@ impl Runner {
                 }
             }
             Answer::Dump { cells, dump } => files::write(&self.global, &dump.file, cells, &Shown::WHOLE),
-            Answer::Load { table, load } => load::run(self.session.tables(), &table, &load),
+            Answer::Load { table, schema, load } => load::run(self.session.tables(), &table, &schema, &load),
             Answer::Source(file) => self.source(&file),
             Answer::ReadSchema { file, change } => {
                 let text = files::read_schema(&file)?;
-                self.session.change_schema(&change, &text).map(drop).map_err(failure)
+                self.session.change_schema(&change, &text).map(drop).map_err(refused)
             }
             Answer::WriteSchema { file, text } => files::write_schema(&self.global, &file, &text),
             _ => Ok(()),
@@ -222,11 +224,9 @@ pub(super) fn failure(error: Error) -> Failure {
     }
 }
 
-/// Says why a text is no statement, with its place.
-fn refused(error: &Error, origin: Origin<'_>) -> Failure {
-    let Error::Syntax { place, message, excerpt, .. } = error else {
-        return Failure::usage(error.to_string());
-    };
+/// The failure of a statement. An error with a place is said at once, with the line.
+fn refused(error: Error, origin: Origin<'_>) -> Failure {
+    let Some((place, message, excerpt)) = error.shown() else { return failure(error) };
     let line = place.line + origin.lines;
     let column = place.column + if place.line == 1 { origin.columns } else { 0 };
     note(&format!("{}line {line}, column {column}: {message}", origin.prefix()));

@@ -184,7 +184,8 @@ fn what_fails_says_where_and_ends_it() {
         "line 1, column 30: expected `FROM`, found `FORM`\n  CREATE TABLE t (f); SELECT * FORM t;",
     );
     let done = esker_with(dir.path(), "ql", b"SHOW TABLES;\n\nSELECT x\nFROM t;\nSHOW TABLES;");
-    fails(&done, 2, "line 3: the table \"t\" has no column family \"x\"");
+    let message = "line 3, column 8: the table \"t\" has no column family \"x\"; it has \"f\"\n  SELECT x\n         ^\n";
+    fails(&done, 2, message);
     assert_eq!(done.stdout(), "t\n");
     fs::write(dir.path().join("a.ql"), "\u{feff}SHOW TABLES;\nSHOW\nNOTHING;").unwrap();
     let done = ql(dir.path(), &format!("SOURCE '{}'", dir.path().join("a.ql").display()));
@@ -725,6 +726,8 @@ fn a_server_is_asked_by_its_url() {
     fs::write(dir.path().join("counts.tsv"), "row\tn:hits\nb\tword\n").unwrap();
     let word = asks("LOAD DATA INFILE 'counts.tsv' INTO TABLE t");
     fails(&word, 2, "counts.tsv:2: the column family \"n\" has counters");
+    let typo = asks("SHOW TABLES;\nSELECT nn FROM t");
+    fails(&typo, 2, "line 2, column 8: the table \"t\" has no column family \"nn\"; it has \"n\", \"f\"\n");
     // The whole schema goes to a file and comes from it.
     let shown = prints(
         "CREATE TABLE u (a, ACCESS GROUP g (b COUNTER), INDEX a); DESCRIBE TABLE u INTO FILE 'u.xml'; \

@@ -5,9 +5,12 @@ use super::time::milliseconds;
 use crate::error::Result;
 use crate::lex::Kind;
 use crate::statement::{
-    Action, Column, Columns, Comparison, Condition, Delete, DeleteTime, DumpTable, LoadData, NewCell,
+    Action, Column, Columns, Comparison, Condition, Delete, DeleteTime, DumpTable, LoadData, NewCell, Placed,
     Qualifiers, Statement,
 };
+
+/// The most characters that `ROW_UNIQUIFY_CHARS` appends.
+const UNIQUIFY_MAX: u64 = 64;
 
 /// A part of a tuple of `VALUES`, and where it is.
 struct Part {
@@ -57,7 +60,10 @@ impl Parser<'_> {
                 };
                 return Err(self.lexer.wrong(at, format!("expected {what}")));
             }
-            let row = if has_row { self.part_bytes(parts.remove(0), "a row")? } else { Vec::new() };
+            let row = match has_row {
+                true => self.part_bytes(parts.remove(0), "a row")?,
+                false => Vec::new().into(),
+            };
             let column = self.part_column(parts.remove(0))?;
             let value = self.part_bytes(parts.remove(0), "a value")?;
             tuples.push(NewCell { timestamp, row, column, value });
@@ -97,9 +103,9 @@ impl Parser<'_> {
         value.ok_or_else(|| self.lexer.wrong(part.at, expected))
     }
 
-    fn part_bytes(&self, part: Part, what: &str) -> Result<Vec<u8>> {
+    fn part_bytes(&self, part: Part, what: &str) -> Result<Placed<Vec<u8>>> {
         match part.kind {
-            PartKind::String(bytes) => Ok(bytes),
+            PartKind::String(bytes) => Ok(Placed::new(bytes, part.at)),
             _ => Err(self.lexer.wrong(part.at, format!("expected {what} in quotes"))),
         }
     }
@@ -314,7 +320,12 @@ impl Parser<'_> {
                 header_file = Some(self.bytes("a file")?);
             } else if self.eat("ROW_UNIQUIFY_CHARS")? {
                 self.need_sign("=")?;
-                row_uniquify_chars = Some(self.number("a number of characters")?);
+                let at = self.peek()?.start;
+                let chars = self.number("a number of characters")?;
+                if chars > UNIQUIFY_MAX {
+                    return Err(self.lexer.wrong(at, format!("ROW_UNIQUIFY_CHARS: {UNIQUIFY_MAX} at most")));
+                }
+                row_uniquify_chars = Some(chars);
             } else {
                 break;
             }

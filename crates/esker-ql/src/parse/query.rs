@@ -135,7 +135,7 @@ impl Parser<'_> {
         }
         if self.eat("VALUE")? {
             self.need(&["REGEXP"])?;
-            return self.bytes("a regular expression").map(Term::ValueRegexp);
+            return self.placed_bytes("a regular expression").map(Term::ValueRegexp);
         }
         let token = self.peek()?.clone();
         match token.kind {
@@ -180,7 +180,7 @@ impl Parser<'_> {
         } else if self.eat_sign("=^")? {
             ValueTest::Prefix(self.bytes("the beginning of a value")?)
         } else if self.eat("REGEXP")? {
-            ValueTest::Regexp(self.bytes("a regular expression")?)
+            ValueTest::Regexp(self.placed_bytes("a regular expression")?)
         } else {
             return Err(self.expected("`=`, `=^` or `REGEXP`"));
         };
@@ -238,7 +238,7 @@ impl Parser<'_> {
                 return Ok(Term::Rows(vec![Rows::Prefix(self.bytes("the beginning of a row")?)]));
             }
             if self.eat("REGEXP")? {
-                return Ok(Term::Rows(vec![Rows::Regexp(self.bytes("a regular expression")?)]));
+                return Ok(Term::Rows(vec![Rows::Regexp(self.placed_bytes("a regular expression")?)]));
             }
             if self.eat_sign("=")? {
                 return Ok(Term::Rows(vec![Rows::Exactly(self.bytes("a row")?)]));

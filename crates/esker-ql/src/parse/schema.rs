@@ -3,7 +3,7 @@
 use super::Parser;
 use crate::error::Result;
 use crate::lex::Kind;
-use crate::statement::{Change, FamilyItem, SchemaItem, Statement};
+use crate::statement::{Change, FamilyItem, Placed, SchemaItem, Statement};
 
 /// Units of a time to live, in milliseconds; each may end with an `S`.
 const UNITS: [(&str, u64); 7] = [
@@ -27,7 +27,10 @@ impl Parser<'_> {
             if if_not_exists {
                 self.need(&["NOT", "EXISTS"])?;
             }
-            return Ok(Statement::CreateNamespace { name: self.name("a namespace's name")?, if_not_exists });
+            return Ok(Statement::CreateNamespace {
+                name: self.placed_name("a namespace's name")?,
+                if_not_exists,
+            });
         }
         if self.is_word("USER")? {
             let at = self.peek()?.start;
@@ -115,19 +118,19 @@ impl Parser<'_> {
     }
 
     /// `INDEX cf`, `QUALIFIER INDEX cf`: whether it is one of the qualifiers, and of which family.
-    fn index(&mut self) -> Result<Option<(bool, String)>> {
+    fn index(&mut self) -> Result<Option<(bool, Placed<String>)>> {
         let of_qualifiers = self.eat("QUALIFIER")?;
         if of_qualifiers {
             self.need(&["INDEX"])?;
         }
         if of_qualifiers || self.eat("INDEX")? {
-            return Ok(Some((of_qualifiers, self.name("a column family's name")?)));
+            return Ok(Some((of_qualifiers, self.placed_name("a column family's name")?)));
         }
         Ok(None)
     }
 
     fn family_item(&mut self) -> Result<FamilyItem> {
-        let name = self.name("a column family's name, `ACCESS GROUP` or `INDEX`")?;
+        let name = self.placed_name("a column family's name, `ACCESS GROUP` or `INDEX`")?;
         let mut family = FamilyItem { name, ..FamilyItem::default() };
         loop {
             let at = self.peek()?.start;
@@ -212,7 +215,7 @@ impl Parser<'_> {
             } else if self.eat("RENAME")? {
                 self.need(&["COLUMN", "FAMILY"])?;
                 self.need_sign("(")?;
-                let from = self.name("a column family's name")?;
+                let from = self.placed_name("a column family's name")?;
                 self.need_sign(",")?;
                 let to = self.name("a column family's new name")?;
                 self.need_sign(")")?;
@@ -246,7 +249,7 @@ impl Parser<'_> {
         if is_table {
             return Ok(Statement::DropTable { table: self.table()?, if_exists });
         }
-        Ok(Statement::DropNamespace { name: self.name("a namespace's name")?, if_exists })
+        Ok(Statement::DropNamespace { name: self.placed_name("a namespace's name")?, if_exists })
     }
 
     /// `SHOW ...`

@@ -28,13 +28,20 @@ pub(super) fn of_actions(actions: Vec<Action>) -> Result<Vec<Mutation>> {
     for action in actions {
         match action {
             Action::Insert { timestamp, column: Column { family, qualifier }, value } => {
-                mutations.push(Mutation::Put { family, qualifier, value, timestamp });
+                mutations.push(Mutation::Put {
+                    family: family.into_inner(),
+                    qualifier,
+                    value: value.into_inner(),
+                    timestamp,
+                });
             }
             Action::Delete { columns, time } => mutations.extend(of_delete(&columns, time)?),
             Action::Increment { column: Column { family, qualifier }, by } => {
+                let family = family.into_inner();
                 mutations.push(Mutation::Increment { family, qualifier, by });
             }
             Action::Append { column: Column { family, qualifier }, value } => {
+                let family = family.into_inner();
                 mutations.push(Mutation::Append { family, qualifier, value });
             }
         }
@@ -49,5 +56,5 @@ pub(super) fn of_condition(condition: &Condition) -> esker_thrift::Condition {
         Condition::Value { column, comparison, value } => (column, Asked::Value(*comparison, value.clone())),
     };
     let Column { family, qualifier } = column.clone();
-    esker_thrift::Condition { family, qualifier, asked }
+    esker_thrift::Condition { family: family.into_inner(), qualifier, asked }
 }

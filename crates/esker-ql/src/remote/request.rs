@@ -209,7 +209,7 @@ impl Request {
         check_families(select, schema, table)?;
         let mut families = schema.groups().iter().flat_map(AccessGroup::families);
         let is_shown = |name: &str| {
-            self.shown.is_empty() || self.shown.iter().any(|tested| tested.columns.family == name)
+            self.shown.is_empty() || self.shown.iter().any(|tested| *tested.columns.family == name)
         };
         let has_versions =
             families.any(|family| is_shown(family.name()) && family.kept_versions() != Some(1));
@@ -326,7 +326,7 @@ fn is_within<T>(interval: &Interval<T>, compare: impl Fn(&T) -> core::cmp::Order
 fn asked(columns: &Columns) -> Vec<u8> {
     match &columns.qualifiers {
         Qualifiers::Exactly(qualifier) => [columns.family.as_bytes(), b":", qualifier].concat(),
-        _ => columns.family.clone().into_bytes(),
+        _ => columns.family.as_bytes().to_vec(),
     }
 }
 

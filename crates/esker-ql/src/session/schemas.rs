@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use esker_table::{AccessGroup, Family, Schema};
 
 use crate::error::{Error, Result};
-use crate::statement::{Change, FamilyItem, SchemaItem};
+use crate::names::families;
+use crate::statement::{Change, FamilyItem, Placed, SchemaItem};
 
 /// The access group of families that are in none.
 const GROUP: &str = "default";
@@ -29,7 +30,12 @@ fn with_indexes(schema: Schema, items: &[SchemaItem]) -> Result<Schema> {
 }
 
 /// The schema with an index of a family, or without it.
-fn with_index(schema: Schema, of_qualifiers: bool, family: &str, is_indexed: bool) -> Result<Schema> {
+fn with_index(
+    schema: Schema,
+    of_qualifiers: bool,
+    family: &Placed<String>,
+    is_indexed: bool,
+) -> Result<Schema> {
     let found = need(&schema, family)?.clone();
     Ok(schema.with_rules_of(&match of_qualifiers {
         true => found.index_qualifiers(is_indexed),
@@ -43,11 +49,13 @@ pub(super) fn changed(mut schema: Schema, changes: &[Change]) -> Result<Schema> 
     for change in changes {
         schema = match change {
             Change::Add(items) => {
-                if let Some(family) = named(items).find(|name| dropped.contains(name)) {
+                if let Some(family) = named(items).find(|name| dropped.contains(name.as_str())) {
                     // A table knows its families by their names: it would be the same one, with its cells.
-                    return Err(Error::Impossible(format!(
-                        "the column family {family:?} is dropped and added: it takes two statements"
-                    )));
+                    let message = format!(
+                        "the column family {:?} is dropped and added: it takes two statements",
+                        **family
+                    );
+                    return Err(Error::Impossible(message).at(family.at()));
                 }
                 let schema = groups(items)?.into_iter().fold(schema, |schema, (group, families)| {
                     families.into_iter().fold(schema, |schema, family| schema.with_family(&group, family))
@@ -74,7 +82,7 @@ pub(super) fn changed(mut schema: Schema, changes: &[Change]) -> Result<Schema> 
 }
 
 /// The names of the families in `items`.
-fn named(items: &[SchemaItem]) -> impl Iterator<Item = &str> {
+fn named(items: &[SchemaItem]) -> impl Iterator<Item = &Placed<String>> {
     items
         .iter()
         .flat_map(|item| match item {
@@ -82,17 +90,18 @@ fn named(items: &[SchemaItem]) -> impl Iterator<Item = &str> {
             SchemaItem::Group { families, .. } => families.iter(),
             SchemaItem::Index { .. } => [].iter(),
         })
-        .map(|family| family.name.as_str())
+        .map(|family| &family.name)
 }
 
 /// The schema with what `item` says of a family that it has.
 fn modified(schema: Schema, item: &FamilyItem) -> Result<Schema> {
     let mut family = need(&schema, &item.name)?.clone();
     if item.is_counter && !family.is_counter() {
-        return Err(Error::Impossible(format!(
+        let message = format!(
             "the column family {:?} cannot become one of counters: its cells may be none",
-            item.name
-        )));
+            *item.name
+        );
+        return Err(Error::Impossible(message).at(item.name.at()));
     }
     let asked = self::family(item)?;
     if item.max_versions.is_some() {
@@ -118,7 +127,7 @@ pub(super) fn items(schema: &Schema) -> Vec<SchemaItem> {
     for family in schema.groups().iter().flat_map(AccessGroup::families) {
         let indexes = [(false, family.has_value_index()), (true, family.has_qualifier_index())];
         for (of_qualifiers, _) in indexes.into_iter().filter(|(_, is_kept)| *is_kept) {
-            items.push(SchemaItem::Index { of_qualifiers, family: family.name().to_owned() });
+            items.push(SchemaItem::Index { of_qualifiers, family: family.name().to_owned().into() });
         }
     }
     items
@@ -130,15 +139,18 @@ pub(super) fn without_ids(schema: &Schema) -> Schema {
     groups.fold(Schema::new(), |schema, group| schema.group(group.name(), group.families().iter().cloned()))
 }
 
-fn need<'s>(schema: &'s Schema, family: &str) -> Result<&'s Family> {
+fn need<'s>(schema: &'s Schema, family: &Placed<String>) -> Result<&'s Family> {
     let mut families = schema.groups().iter().flat_map(AccessGroup::families);
-    let found = families.find(|other| other.name() == family);
-    found.ok_or_else(|| Error::Impossible(format!("the table has no column family {family:?}")))
+    let found = families.find(|other| other.name() == **family);
+    found.ok_or_else(|| {
+        let error = Error::Impossible(format!("the table has no column family {:?}", **family));
+        error.with_hint(family.at(), self::families(family, schema))
+    })
 }
 
 fn item(family: &Family) -> FamilyItem {
     FamilyItem {
-        name: family.name().to_owned(),
+        name: family.name().to_owned().into(),
         max_versions: Some(family.kept_versions().unwrap_or(0)),
         ttl_ms: family.time_to_live().map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
         is_oldest_first: None,
@@ -170,7 +182,7 @@ fn groups(items: &[SchemaItem]) -> Result<Vec<(String, Vec<Family>)>> {
                 Some(_) => return Err(twice(&family.name)),
                 None => family,
             };
-            if !grouped.insert(&family.name) {
+            if !grouped.insert(family.name.as_str()) {
                 return Err(twice(&family.name));
             }
             members.push(self::family(definition)?);
@@ -180,7 +192,7 @@ fn groups(items: &[SchemaItem]) -> Result<Vec<(String, Vec<Family>)>> {
     let mut rest = Vec::new();
     for item in items {
         if let SchemaItem::Family(family) = item
-            && !grouped.contains(&family.name)
+            && !grouped.contains(family.name.as_str())
         {
             rest.push(self::family(family)?);
         }
@@ -193,19 +205,20 @@ fn groups(items: &[SchemaItem]) -> Result<Vec<(String, Vec<Family>)>> {
     Ok(groups)
 }
 
-fn twice(family: &str) -> Error {
-    Error::Impossible(format!("the column family {family:?} is defined twice"))
+fn twice(family: &Placed<String>) -> Error {
+    let message = format!("the column family {:?} is defined twice", **family);
+    Error::Impossible(message).at(family.at())
 }
 
 fn family(item: &FamilyItem) -> Result<Family> {
     if item.is_oldest_first == Some(true) {
-        let name = &item.name;
-        return Err(Error::Impossible(format!(
-            "{name} TIME_ORDER ASC: the latest version of a column always comes first"
-        )));
+        let message =
+            format!("{} TIME_ORDER ASC: the latest version of a column always comes first", *item.name);
+        return Err(Error::Impossible(message).at(item.name.at()));
     }
     let ttl = item.ttl_ms.filter(|ms| *ms > 0);
-    let mut family = Family::new(&item.name).ttl(ttl.map(Duration::from_millis)).counter(item.is_counter);
+    let mut family =
+        Family::new(item.name.as_str()).ttl(ttl.map(Duration::from_millis)).counter(item.is_counter);
     if let Some(versions) = item.max_versions {
         family = family.max_versions((versions > 0).then_some(versions));
     }

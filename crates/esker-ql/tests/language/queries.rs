@@ -114,7 +114,7 @@ fn has_row(rows: &Rows, row: &[u8]) -> bool {
 fn has_place(interval: &Interval<CellPlace>, cell: &Cell) -> bool {
     let bound = |bound: &Bound<CellPlace>| {
         let CellPlace { row, column } = &bound.at;
-        let at = (row.clone(), Some(column.family.clone()), Some(column.qualifier.clone()));
+        let at = (row.clone(), Some(column.family.to_string()), Some(column.qualifier.clone()));
         Bound { at, is_included: bound.is_included }
     };
     let interval =
@@ -123,7 +123,7 @@ fn has_place(interval: &Interval<CellPlace>, cell: &Cell) -> bool {
 }
 
 fn has_column(columns: &Columns, place: &Place) -> bool {
-    columns.family == place.1
+    *columns.family == place.1
         && match &columns.qualifiers {
             Qualifiers::All => true,
             Qualifiers::Exactly(qualifier) => *qualifier == place.2,
@@ -144,7 +144,7 @@ fn meets(test: &ValueTest, value: &[u8]) -> bool {
 fn has_cell(columns: &Columns, cell: &Cell) -> bool {
     match cell.delete {
         Some(DeleteKind::Row) => true,
-        Some(DeleteKind::Family) => columns.family == cell.place.1,
+        Some(DeleteKind::Family) => *columns.family == cell.place.1,
         _ => has_column(columns, &cell.place),
     }
 }
@@ -257,7 +257,7 @@ impl Random {
 
     fn place(&mut self) -> CellPlace {
         let column =
-            Column { family: self.of(&FAMILIES).to_owned(), qualifier: self.of(&QUALIFIERS).to_vec() };
+            Column { family: self.of(&FAMILIES).to_owned().into(), qualifier: self.of(&QUALIFIERS).to_vec() };
         CellPlace { row: self.of(&ROWS).to_vec(), column }
     }
 
@@ -266,16 +266,16 @@ impl Random {
             0..3 => Qualifiers::All,
             3 => Qualifiers::Exactly(self.of(&QUALIFIERS).to_vec()),
             4 => Qualifiers::Prefix(self.of(&QUALIFIERS).to_vec()),
-            _ => Qualifiers::Regexp(self.of(&PATTERNS).0.to_vec()),
+            _ => Qualifiers::Regexp(self.of(&PATTERNS).0.to_vec().into()),
         };
-        Columns { family: self.of(&FAMILIES).to_owned(), qualifiers }
+        Columns { family: self.of(&FAMILIES).to_owned().into(), qualifiers }
     }
 
     fn some_rows(&mut self) -> Rows {
         match self.below(5) {
             0 | 1 => Rows::Exactly(self.of(&ROWS).to_vec()),
             2 => Rows::Prefix(self.of(&ROWS).to_vec()),
-            3 => Rows::Regexp(self.of(&PATTERNS).0.to_vec()),
+            3 => Rows::Regexp(self.of(&PATTERNS).0.to_vec().into()),
             _ => Rows::Within(self.interval(|random| random.of(&ROWS).to_vec())),
         }
     }
@@ -288,11 +288,11 @@ impl Random {
                 let test = match self.below(3) {
                     0 => ValueTest::Exactly(self.of(&VALUES).to_vec()),
                     1 => ValueTest::Prefix(self.of(&VALUES).to_vec()),
-                    _ => ValueTest::Regexp(self.of(&PATTERNS).0.to_vec()),
+                    _ => ValueTest::Regexp(self.of(&PATTERNS).0.to_vec().into()),
                 };
                 Term::Column { columns: self.shown_columns(), test }
             }
-            5 => Term::ValueRegexp(self.of(&PATTERNS).0.to_vec()),
+            5 => Term::ValueRegexp(self.of(&PATTERNS).0.to_vec().into()),
             _ => Term::Time(self.interval(|random| random.below(6) as i64)),
         }
     }
@@ -317,7 +317,7 @@ impl Random {
 }
 
 fn table() -> TableName {
-    TableName { namespace: None, name: "t".to_owned() }
+    TableName { namespace: None, name: "t".to_owned().into() }
 }
 
 fn execute(session: &mut Session, text: &str) -> Answer {
@@ -335,7 +335,7 @@ fn fill(random: &mut Random, session: &mut Session, schema: &str, keeps_all: boo
     let mut stored = Stored { deletes: Some(Vec::new()), ..Stored::default() };
     for _ in 0..random.below(120) {
         let CellPlace { row, column } = random.place();
-        let family = FAMILIES.into_iter().find(|family| *family == column.family).unwrap();
+        let family = FAMILIES.into_iter().find(|family| *family == *column.family).unwrap();
         let place = (row.clone(), family, column.qualifier.clone());
         let timestamp = random.below(6) as i64;
         // On HBase, a delete hides what is put later with an earlier timestamp.
@@ -361,7 +361,8 @@ fn fill(random: &mut Random, session: &mut Session, schema: &str, keeps_all: boo
             continue;
         }
         let value = random.of(&VALUES).to_vec();
-        let cell = NewCell { timestamp: Some(timestamp), row, column, value: value.clone() };
+        let cell =
+            NewCell { timestamp: Some(timestamp), row: row.into(), column, value: value.clone().into() };
         execute(session, &Statement::Insert { table: table(), cells: vec![cell] }.to_string());
         let versions = stored.cells.entry(place).or_default();
         versions.insert(timestamp, value);

@@ -31,16 +31,17 @@ impl Random {
         (0..=self.below(3)).map(|_| make(self)).collect()
     }
 
-    fn bytes(&mut self) -> Vec<u8> {
-        (0..self.below(6))
+    fn bytes<T: From<Vec<u8>>>(&mut self) -> T {
+        let bytes: Vec<u8> = (0..self.below(6))
             .map(|_| if self.flip() { self.below(256) } else { 32 + self.below(95) } as u8)
-            .collect()
+            .collect();
+        bytes.into()
     }
 
-    fn name(&mut self) -> String {
+    fn name<T: From<String>>(&mut self) -> T {
         let names =
             ["a", "cf", "row", "SELECT", "x", "a-b.c", "7", "é", "a--b", "_", "two words", "Cells", "'"];
-        names[self.below(names.len() as u64) as usize].to_owned()
+        names[self.below(names.len() as u64) as usize].to_owned().into()
     }
 
     fn table(&mut self) -> TableName {
@@ -57,7 +58,7 @@ impl Random {
             0 => Qualifiers::All,
             1 => Qualifiers::Exactly(self.bytes()),
             2 => Qualifiers::Prefix(self.bytes()),
-            _ => Qualifiers::Regexp(regexps[self.below(4) as usize].to_vec()),
+            _ => Qualifiers::Regexp(regexps[self.below(4) as usize].to_vec().into()),
         };
         Columns { family: self.name(), qualifiers }
     }
@@ -113,9 +114,13 @@ impl Random {
                 random.interval(|random| CellPlace { row: random.bytes(), column: random.column() })
             })),
             2 => {
-                let bytes = self.bytes();
-                let tests = [ValueTest::Exactly, ValueTest::Prefix, ValueTest::Regexp];
-                Term::Column { columns: self.columns(), test: tests[self.below(3) as usize](bytes) }
+                let columns = self.columns();
+                let test = match self.below(3) {
+                    0 => ValueTest::Exactly(self.bytes()),
+                    1 => ValueTest::Prefix(self.bytes()),
+                    _ => ValueTest::Regexp(self.bytes()),
+                };
+                Term::Column { columns, test }
             }
             3 => Term::ValueRegexp(self.bytes()),
             _ => Term::Time(self.interval(Random::time)),
@@ -237,8 +242,8 @@ impl Random {
                 Statement::Check { table, row: self.bytes(), conditions, then }
             }
             20 => Statement::LoadData(LoadData {
-                row_key_columns: self.some(|random| random.name().into_bytes()),
-                timestamp_column: self.maybe(|random| random.name().into_bytes()),
+                row_key_columns: self.some(|random| random.name::<String>().into_bytes()),
+                timestamp_column: self.maybe(|random| random.name::<String>().into_bytes()),
                 timestamp: self.maybe(Random::time),
                 from_line: self.maybe(|random| random.below(1000)),
                 header_file: self.maybe(Random::bytes),

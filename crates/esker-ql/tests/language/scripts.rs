@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use esker_ql::{Answer, Cells, Session, Statement, statements};
+use esker_ql::{Answer, Cells, Error, Session, Statement, statements};
 
 use crate::outcome;
 use crate::server::with_esker;
@@ -64,7 +64,8 @@ fn texts_are_executed_as_the_scripts_say() {
         move |text| {
             let given = statements(text.as_bytes()).map(|statement| {
                 let answer = statement.and_then(|located| session.execute(located.statement));
-                answer.and_then(show).unwrap_or_else(|error| format!("error: {error}\n"))
+                let failed = |error: Error| format!("error: {}\n", error.in_text(text.as_bytes()));
+                answer.and_then(show).unwrap_or_else(failed)
             });
             given.collect()
         }
@@ -79,14 +80,15 @@ fn a_server_gives_what_this_process_gives() {
         with_esker(|remote| {
             let tables = esker_table::Tables::open_in_memory(esker::Options::default()).unwrap();
             let (mut here, mut there) = (Session::new(tables), Session::new(remote));
-            let give = |session: &mut Session, statement: &Statement| {
+            let give = |session: &mut Session, statement: &Statement, text: &str| {
                 let answer = session.execute(statement.clone()).and_then(show);
-                answer.unwrap_or_else(|error| format!("error: {error}"))
+                answer.unwrap_or_else(|error| format!("error: {}", error.in_text(text.as_bytes())))
             };
             for case in &cases {
                 for statement in statements(case.as_bytes()).map_while(Result::ok) {
                     let statement = statement.statement;
-                    let (expected, given) = (give(&mut here, &statement), give(&mut there, &statement));
+                    let expected = give(&mut here, &statement, case);
+                    let given = give(&mut there, &statement, case);
                     if !matches!(statement, Statement::Explain { .. }) {
                         assert_eq!(given, expected, "{}: {statement}", path.display());
                         count += 1;
@@ -111,7 +113,7 @@ fn show(answer: Answer) -> esker_ql::Result<String> {
         Answer::Bytes(bytes) => format!("{}\n", bytes.escape_ascii()),
         Answer::Cells { cells, select } => show_cells(cells, select.options.display_timestamps)?,
         Answer::Dump { cells, .. } => show_cells(cells, true)?,
-        Answer::Load { table, load } => format!("load {table}: {load}\n"),
+        Answer::Load { table, load, .. } => format!("load {table}: {load}\n"),
         Answer::Source(file) => format!("source {}\n", file.escape_ascii()),
         _ => "unknown\n".to_owned(),
     })

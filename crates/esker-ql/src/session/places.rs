@@ -1,0 +1,109 @@
+//! Where in its text a statement names what an error is about. Errors of the store and of connections have no place.
+
+use esker_thrift::{CallError, Thrown};
+
+use super::Session;
+use crate::error::Error;
+use crate::names::similar;
+use crate::plan::check_named;
+use crate::statement::{Action, Column, Columns, Condition, NewCell, Placed, TableName};
+
+/// The families of `columns`.
+pub(super) fn of_columns(columns: &[Columns]) -> impl Iterator<Item = &Placed<String>> {
+    columns.iter().map(|columns| &columns.family)
+}
+
+/// The families that a `CHECK` names, in the order of the text.
+pub(super) fn of_check(conditions: &[Condition], then: &[Action]) -> Vec<Placed<String>> {
+    let asked = conditions.iter().map(|condition| match condition {
+        Condition::Absent(column) | Condition::Value { column, .. } => &column.family,
+    });
+    let changed = then.iter().flat_map(|action| match action {
+        Action::Insert { column, .. } | Action::Increment { column, .. } | Action::Append { column, .. } => {
+            vec![&column.family]
+        }
+        Action::Delete { columns, .. } => of_columns(columns).collect(),
+    });
+    asked.chain(changed).cloned().collect()
+}
+
+/// The error, at the first cell that no table takes, if there is one.
+pub(super) fn of_cells(error: Error, cells: &[NewCell]) -> Error {
+    if !is_of_what_is_given(&error) {
+        return error;
+    }
+    let wrong = cells.iter().find(|cell| cell.put().check().is_err());
+    error.at(wrong.and_then(|cell| cell.row.at()))
+}
+
+/// The error of a change of one column, at the column if the cell that is there is why.
+pub(super) fn of_cell(error: Error, column: &Column) -> Error {
+    let is_of_cell = match &error {
+        Error::Remote(CallError::Thrown { kind, .. }) => matches!(kind, Thrown::Io | Thrown::Argument),
+        error => is_of_what_is_given(error),
+    };
+    if is_of_cell { error.at(column.family.at()) } else { error }
+}
+
+/// The error of a change of namespaces, at the name of the namespace if that is why.
+pub(super) fn of_namespace(error: Error, name: &Placed<String>) -> Error {
+    use esker_table::Error::{NamespaceExists, NamespaceInUse, NoNamespace};
+    let is_of_name = match &error {
+        Error::Table(NamespaceExists(_) | NamespaceInUse(_) | NoNamespace(_)) => true,
+        Error::Remote(CallError::Thrown { kind, .. }) => {
+            matches!(kind, Thrown::NamespaceExists | Thrown::NamespaceInUse | Thrown::NoNamespace)
+        }
+        _ => false,
+    };
+    if is_of_name || is_of_what_is_given(&error) { error.at(name.at()) } else { error }
+}
+
+/// Whether the error says that what was given cannot be, whatever is stored.
+pub(super) fn is_of_what_is_given(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Table(esker_table::Error::Invalid(_))
+            | Error::Remote(CallError::Thrown { kind: Thrown::Argument, .. })
+    )
+}
+
+impl Session {
+    /// The error of a statement about `table`, at the name of it or of its namespace if that is why.
+    pub(super) fn of_table(&self, error: Error, table: &TableName) -> Error {
+        use esker_table::Error::{Disabled, NoNamespace, NoTable, TableExists};
+        let whole = self.whole(table);
+        match &error {
+            Error::Table(NoTable(name)) if *name == whole => {
+                let hint = self.tables.names().map(|names| similar(&whole, &names));
+                error.with_hint(table.name.at(), hint.unwrap_or_default())
+            }
+            Error::Table(TableExists(name) | Disabled(name)) if *name == whole => error.at(table.name.at()),
+            Error::Table(NoNamespace(name)) if whole.split(':').next() == Some(name) => {
+                let hint = self.tables.namespaces().map(|names| similar(name, &names));
+                error.with_hint(table.name.at(), hint.unwrap_or_default())
+            }
+            _ => error,
+        }
+    }
+
+    /// The error of a statement about `table`, at its name or at the first of `families` that it does not have.
+    pub(super) fn of_families<'n>(
+        &self,
+        error: Error,
+        table: &TableName,
+        families: impl IntoIterator<Item = &'n Placed<String>>,
+    ) -> Error {
+        // What HBase throws does not tell why.
+        if !matches!(
+            error,
+            Error::Table(esker_table::Error::NoFamily { .. }) | Error::Remote(CallError::Thrown { .. })
+        ) {
+            return self.of_table(error, table);
+        }
+        let whole = self.whole(table);
+        match self.tables.schema(&whole).map(|schema| check_named(families.into_iter(), &schema, &whole)) {
+            Ok(Err(found)) => found,
+            Ok(Ok(())) | Err(_) => error,
+        }
+    }
+}
