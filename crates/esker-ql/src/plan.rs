@@ -298,7 +298,9 @@ impl Plan {
         }
         // A condition has to see what is behind the limit.
         if let Some(limit) = select.options.cell_limit_per_family.filter(|_| conditions.is_empty()) {
-            read = read.limit_cells_per_family(limit, 0);
+            // The caller leaves out the first ones.
+            let offset = select.options.cell_offset_per_family.unwrap_or_default();
+            read = read.limit_cells_per_family(limit.saturating_add(offset), 0);
         }
         if select.options.keys_only {
             read = read.keys_only();
@@ -350,11 +352,13 @@ impl Plan {
 /// as that can be: queries that differ in them alone have one answer in the query cache.
 fn left_out(select: &Select, has_conditions: bool) -> (u64, u64) {
     let options = &select.options;
-    // Which deletes are shown, and what of a family's limit is left by a condition, is decided later.
+    // Which deletes are shown, what of a family's limit is left by a condition, and what is left out of each family, is decided
+    // later.
     if options.return_deletes {
         return (0, 0);
     }
-    let counts_cells = options.cell_limit_per_family.is_none() || !has_conditions;
+    let counts_cells = options.cell_offset_per_family.is_none()
+        && (options.cell_limit_per_family.is_none() || !has_conditions);
     let cells = options.cell_offset.filter(|_| counts_cells);
     (options.offset.unwrap_or_default(), cells.unwrap_or_default())
 }

@@ -11,7 +11,7 @@ use crate::statement::{
 };
 
 /// The words of the language that may stand where a name may, or that a shell completes.
-pub const KEYWORDS: [&str; 99] = [
+pub const KEYWORDS: [&str; 100] = [
     "ABSENT",
     "ACCESS",
     "ADD",
@@ -28,6 +28,7 @@ pub const KEYWORDS: [&str; 99] = [
     "CELL_LIMIT",
     "CELL_LIMIT_PER_FAMILY",
     "CELL_OFFSET",
+    "CELL_OFFSET_PER_FAMILY",
     "CHECK",
     "COLUMN",
     "COLUMNS",
@@ -393,6 +394,7 @@ impl Display for SelectOptions {
         option(f, "CELL_LIMIT", self.cell_limit)?;
         option(f, "CELL_OFFSET", self.cell_offset)?;
         option(f, "CELL_LIMIT_PER_FAMILY", self.cell_limit_per_family)?;
+        option(f, "CELL_OFFSET_PER_FAMILY", self.cell_offset_per_family)?;
         flag(f, "KEYS_ONLY", self.keys_only)?;
         flag(f, "DISPLAY_TIMESTAMPS", self.display_timestamps)?;
         flag(f, "RETURN_DELETES", self.return_deletes)?;

@@ -473,6 +473,8 @@ pub struct SelectOptions {
     pub cell_offset: Option<u64>,
     /// `CELL_LIMIT_PER_FAMILY n`: so many cells of each family of a row.
     pub cell_limit_per_family: Option<u64>,
+    /// `CELL_OFFSET_PER_FAMILY n`: not the first n cells of each family of a row.
+    pub cell_offset_per_family: Option<u64>,
     /// `KEYS_ONLY`: without values.
     pub keys_only: bool,
     /// `DISPLAY_TIMESTAMPS`

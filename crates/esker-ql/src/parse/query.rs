@@ -70,6 +70,7 @@ impl Parser<'_> {
                 ("CELL_LIMIT", &mut options.cell_limit),
                 ("CELL_OFFSET", &mut options.cell_offset),
                 ("CELL_LIMIT_PER_FAMILY", &mut options.cell_limit_per_family),
+                ("CELL_OFFSET_PER_FAMILY", &mut options.cell_offset_per_family),
             ];
             for (word, option) in numbers {
                 if self.eat(word)? {

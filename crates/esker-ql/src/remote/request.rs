@@ -181,8 +181,10 @@ impl Request {
             return None;
         }
         let rows = options.offset.unwrap_or_default();
-        // The limit of a family's cells is counted by the caller.
-        let cells = options.cell_offset.filter(|_| options.cell_limit_per_family.is_none());
+        // The limit and the offset of a family's cells are counted by the caller.
+        let is_of_families =
+            options.cell_limit_per_family.is_some() || options.cell_offset_per_family.is_some();
+        let cells = options.cell_offset.filter(|_| !is_of_families);
         let cells = cells.unwrap_or_default();
         // A row counts by any of its cells, if the server sends none but those that are shown.
         let is_exact = |tested: &Tested| match &tested.columns.qualifiers {

@@ -1,4 +1,5 @@
-//! `LIMIT`, `OFFSET`, `CELL_LIMIT`, `CELL_OFFSET` and `CELL_LIMIT_PER_FAMILY`, counted over the whole query.
+//! `LIMIT`, `OFFSET`, `CELL_LIMIT`, `CELL_OFFSET`, `CELL_LIMIT_PER_FAMILY` and `CELL_OFFSET_PER_FAMILY`, counted over the whole
+//! query.
 //!
 //! A cell that is shown passes them in this order: of its family in its row, of the rows, of the cells.
 
@@ -13,8 +14,8 @@ use crate::tables::Cells;
 /// The cells of a query within its limits.
 pub(super) struct Limited {
     cells: Box<dyn Cells>,
-    of_family_max: u64,
-    /// The numbers of rows and of cells that are shown, from 0: from, and below.
+    /// The numbers of cells of a family of a row, of rows, and of cells that are shown, from 0: from, and below.
+    of_family_numbers: (u64, u64),
     row_numbers: (u64, u64),
     cell_numbers: (u64, u64),
     /// How many rows were begun, and how many cells were in rows that are shown; also those that the tables have left out.
@@ -36,11 +37,11 @@ impl Limited {
         };
         let (row_numbers, cell_numbers) =
             (numbers(options.offset, options.limit), numbers(options.cell_offset, options.cell_limit));
-        let of_family_max = options.cell_limit_per_family.unwrap_or(u64::MAX);
+        let of_family_numbers = numbers(options.cell_offset_per_family, options.cell_limit_per_family);
         let is_nothing = |(from, below): (u64, u64)| from >= below;
         Limited {
             cells,
-            of_family_max,
+            of_family_numbers,
             row_numbers,
             cell_numbers,
             has_begun: false,
@@ -49,7 +50,7 @@ impl Limited {
             row: Vec::new(),
             family: String::new(),
             of_family: 0,
-            is_done: is_nothing(row_numbers) || is_nothing(cell_numbers) || of_family_max == 0,
+            is_done: [of_family_numbers, row_numbers, cell_numbers].into_iter().any(is_nothing),
         }
     }
 }
@@ -80,7 +81,9 @@ impl Cells for Limited {
                 self.of_family = 0;
             }
             self.of_family = self.of_family.saturating_add(1);
-            if self.of_family > self.of_family_max || self.rows <= self.row_numbers.0 {
+            let is_of_window =
+                self.of_family > self.of_family_numbers.0 && self.of_family <= self.of_family_numbers.1;
+            if !is_of_window || self.rows <= self.row_numbers.0 {
                 continue;
             }
             self.count += 1;

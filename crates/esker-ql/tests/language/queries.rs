@@ -234,7 +234,9 @@ fn expected(stored: &Stored, select: &Select, is_latest_only: bool) -> Vec<Cell>
             }
             let of_family = of_families.entry(cell.place.1).or_insert(0);
             *of_family += 1;
-            if *of_family > options.cell_limit_per_family.unwrap_or(u64::MAX) || !is_shown {
+            let of_family_offset = options.cell_offset_per_family.unwrap_or(0);
+            let of_family_end = of_family_offset + options.cell_limit_per_family.unwrap_or(1 << 60);
+            if *of_family <= of_family_offset || *of_family > of_family_end || !is_shown {
                 continue;
             }
             cell_count += 1;
@@ -306,6 +308,7 @@ impl Random {
             cell_limit: few(self).map(|limit| limit * 3),
             cell_offset: few(self),
             cell_limit_per_family: few(self),
+            cell_offset_per_family: few(self).map(|offset| offset / 2),
             keys_only: self.below(8) == 0,
             reversed: self.flip(),
             ..SelectOptions::default()

@@ -136,6 +136,7 @@ impl Random {
             cell_limit: self.maybe(number),
             cell_offset: self.maybe(number),
             cell_limit_per_family: self.maybe(number),
+            cell_offset_per_family: self.maybe(number),
             keys_only: self.flip(),
             display_timestamps: self.flip(),
             return_deletes: self.flip(),
