@@ -1,6 +1,7 @@
 //! Statements on the tables of a store in this process.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use esker_table::{
     CellBatch, CellWriter, Check, DeleteKind, PutCell, RowMutation, Scan, ScanCounts, Schema, Table,
@@ -10,7 +11,7 @@ use crate::deletes::{Deleted, deleted};
 use crate::error::Result;
 use crate::plan::{Plan, ShownDeletes, check_families};
 use crate::statement::{Action, Column, Columns, Condition, Delete, DeleteTime, Select};
-use crate::tables::{Cells, LongCell, Tables};
+use crate::tables::{Cells, LongCell, Tables, counters};
 
 impl Tables for esker_table::Tables {
     fn namespaces(&self) -> Result<Vec<String>> {
@@ -100,14 +101,15 @@ impl Tables for esker_table::Tables {
     fn select(&self, table: &str, select: &Select) -> Result<Box<dyn Cells>> {
         let Plan { spans, read, is_reversed, left_out, .. } = Plan::of(select)?;
         let opened = self.table(table)?;
-        check_families(select, &opened.schema(), table)?;
+        let schema = opened.schema();
+        check_families(select, &schema, table)?;
         let scan = if is_reversed {
             opened.scan_spans_reversed(spans, &read)?
         } else {
             opened.scan_spans(spans, &read)?
         };
         let deletes = ShownDeletes::of(select)?;
-        Ok(Box::new(Scanned { scan, deletes, left_out }))
+        Ok(Box::new(Scanned { scan, deletes, left_out, counters: counters(&schema) }))
     }
 
     fn explain(&self, table: &str, select: &Select) -> Result<Vec<String>> {
@@ -164,6 +166,8 @@ struct Scanned {
     deletes: ShownDeletes,
     /// The rows and cells of the offsets that the scan leaves out.
     left_out: (u64, u64),
+    /// The families that have counters.
+    counters: BTreeSet<String>,
 }
 
 impl Cells for Scanned {
@@ -199,6 +203,10 @@ impl Cells for Scanned {
 
     fn family(&self) -> &str {
         self.scan.family()
+    }
+
+    fn is_counter(&self) -> bool {
+        self.counters.contains(self.scan.family())
     }
 
     fn qualifier(&self) -> &[u8] {

@@ -6,8 +6,9 @@
 //! ```
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
-use esker_table::{CellBatch, DeleteKind, PutCell, ScanCounts, Schema};
+use esker_table::{AccessGroup, CellBatch, DeleteKind, PutCell, ScanCounts, Schema};
 
 use crate::error::{Error, Result};
 use crate::statement::{Action, Column, Condition, Delete, Select};
@@ -123,6 +124,9 @@ pub trait Cells {
     /// The cell's column family.
     fn family(&self) -> &str;
 
+    /// Whether the cell's family has counters: its value is a number.
+    fn is_counter(&self) -> bool;
+
     /// What names the column in its family.
     fn qualifier(&self) -> &[u8];
 
@@ -153,4 +157,10 @@ pub trait Cells {
         piece.copy_from_slice(from);
         Ok(())
     }
+}
+
+/// The names of the families that have counters.
+pub(crate) fn counters(schema: &Schema) -> BTreeSet<String> {
+    let families = schema.groups().iter().flat_map(AccessGroup::families);
+    families.filter(|family| family.is_counter()).map(|family| family.name().to_owned()).collect()
 }

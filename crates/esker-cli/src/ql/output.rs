@@ -1,12 +1,11 @@
 //! Cells in one of the formats.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::io::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use esker_ql::{Cells, Select, Session};
+use esker_ql::{Cells, SelectOptions};
 use esker_table::DeleteKind;
 
 use super::runner::failure;
@@ -33,8 +32,8 @@ pub(super) struct Shown {
     is_for_file: bool,
     /// Whether there are deletes among the cells.
     has_deletes: bool,
-    /// Families whose values are numbers.
-    counters: BTreeSet<String>,
+    /// Whether the value of a counter is shown as a number.
+    has_numbers: bool,
 }
 
 impl Shown {
@@ -45,20 +44,11 @@ impl Shown {
         is_escaped: true,
         is_for_file: true,
         has_deletes: false,
-        counters: BTreeSet::new(),
+        has_numbers: false,
     };
 
-    /// What a query shows.
-    pub(super) fn of(select: &Select, session: &Session) -> Shown {
-        let options = &select.options;
-        // A file has the bytes, which can be loaded again.
-        let counters = match session.tables().schema(&session.whole(&select.table)) {
-            Ok(schema) if options.into_file.is_none() => {
-                let families = schema.groups().iter().flat_map(esker_table::AccessGroup::families);
-                families.filter(|family| family.is_counter()).map(|family| family.name().to_owned()).collect()
-            }
-            _ => BTreeSet::new(),
-        };
+    /// What a query with these options shows.
+    pub(super) fn of(options: &SelectOptions) -> Shown {
         Shown {
             // The versions of a column cannot be told apart in a file without them.
             has_timestamps: options.display_timestamps || options.into_file.is_some(),
@@ -66,14 +56,16 @@ impl Shown {
             is_escaped: !options.no_escape,
             is_for_file: options.into_file.is_some(),
             has_deletes: options.return_deletes,
-            counters,
+            // A file has the bytes, which can be loaded again.
+            has_numbers: options.into_file.is_none(),
         }
     }
 
     /// The value as it is shown: that of a counter as a number.
     fn value<'a>(&self, cells: &'a dyn Cells) -> Outcome<Cow<'a, [u8]>> {
         let value = cells.value().map_err(failure)?;
-        if self.counters.contains(cells.family())
+        if self.has_numbers
+            && cells.is_counter()
             && let Ok(number) = <[u8; 8]>::try_from(&value[..])
         {
             return Ok(Cow::Owned(i64::from_be_bytes(number).to_string().into_bytes()));

@@ -164,7 +164,7 @@ impl Runner {
                 lines([&line[..]])
             }
             Answer::Cells { cells: found, select } => {
-                let shown = Shown::of(&select, &self.session);
+                let shown = Shown::of(&select.options);
                 match &select.options.into_file {
                     Some(file) => files::write(&self.global, file, found, &shown),
                     None => {

@@ -1,8 +1,10 @@
 //! `esker ql`: statements from arguments, pipes, files and a terminal; files that are loaded and dumped.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::thread::JoinHandle;
 
 use rexpect::session::{PtySession, spawn_command};
 
@@ -689,6 +691,42 @@ fn statements_are_typed_over_several_lines() {
     sees(&mut typed, "default> ");
     typed.send_control('d').unwrap();
     typed.exp_eof().unwrap();
+}
+
+/// Passes the bytes of one connection on to `server`. Returns where, and what gives the bytes of the client when the connection has
+/// ended.
+fn overheard(server: SocketAddr) -> (SocketAddr, JoinHandle<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let passing = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut server = TcpStream::connect(server).unwrap();
+        let (mut answers, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut answers, &mut to_client));
+        let (mut heard, mut bytes) = (Vec::new(), [0; 1 << 12]);
+        while let Ok(len @ 1..) = client.read(&mut bytes) {
+            heard.extend(&bytes[..len]);
+            server.write_all(&bytes[..len]).unwrap();
+        }
+        heard
+    });
+    (address, passing)
+}
+
+/// One query makes one call for the schema, which says how the cells are shown too.
+#[test]
+fn a_query_asks_a_server_for_the_schema_once() {
+    let dir = tempfile::tempdir().unwrap();
+    prints(dir.path(), "CREATE TABLE t (f, n COUNTER); INCREMENT t ROW 'r' COLUMN n:c BY 7");
+    let serving = crate::thrift::serve(dir.path());
+    let (address, passing) = overheard(serving.address);
+    let mut command = esker_in(dir.path());
+    command.args(["ql", "--url", &format!("thrift://{address}"), "-e", "SELECT * FROM t"]);
+    let done = run(command, b"");
+    assert_eq!((done.code, done.stdout().as_str()), (0, "r\tn:c\t7\n"), "{}", done.stderr());
+    let heard = passing.join().unwrap();
+    let calls = heard.windows(11).filter(|bytes| *bytes == b"eskerSchema").count();
+    assert_eq!(calls, 1);
 }
 
 /// The tables of a server.

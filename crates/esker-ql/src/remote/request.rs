@@ -1,6 +1,7 @@
 //! What a query asks of a server, and what is decided about the rows that come.
 
 use core::ops::Range;
+use std::collections::BTreeSet;
 
 use esker_table::{AccessGroup, Beginning, Comparator, DeleteKind, Schema};
 
@@ -8,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::plan::{ShownDeletes, Tested, check_families, narrowed, regexp};
 use crate::print::quoted;
 use crate::statement::{Bound, CellPlace, Columns, Interval, Qualifiers, Rows, Select, Term, ValueTest};
+use crate::tables::counters;
 
 /// The longest filter of columns that a server is sent: it may refuse one that is too long, and can do without.
 const COLUMN_FILTER_LEN_MAX: usize = 64 << 10;
@@ -50,6 +52,8 @@ pub(super) struct Request {
     pub(super) versions: u64,
     /// Which deletes are shown; `None`: no deletes.
     pub(super) deletes: Option<ShownDeletes>,
+    /// The families that have counters.
+    pub(super) counters: BTreeSet<String>,
 }
 
 /// What the offsets of a query leave out.
@@ -105,6 +109,7 @@ impl Request {
                 true => Some(ShownDeletes::of(select)?),
                 false => None,
             },
+            counters: counters(schema),
         };
         let mut filters = Vec::new();
         for term in &select.terms {

@@ -296,6 +296,10 @@ impl Cells for RemoteCells {
         &self.cell.family
     }
 
+    fn is_counter(&self) -> bool {
+        self.request.counters.contains(&self.cell.family)
+    }
+
     fn qualifier(&self) -> &[u8] {
         &self.cell.qualifier
     }

@@ -114,6 +114,10 @@ impl Cells for Limited {
         self.cells.family()
     }
 
+    fn is_counter(&self) -> bool {
+        self.cells.is_counter()
+    }
+
     fn qualifier(&self) -> &[u8] {
         self.cells.qualifier()
     }
