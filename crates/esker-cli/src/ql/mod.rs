@@ -30,8 +30,19 @@ pub(crate) fn run(global: &Global, session: Session, args: &Ql) -> Outcome {
     let mut runner = Runner::new(global, session, format);
     match &args.execute {
         Some(text) if is_command(text, "help") => Out::stdout()?.with(|out| out.line(terminal::HELP)),
-        Some(text) => runner.read(text.as_bytes(), None),
+        Some(text) => document(format, || runner.read(text.as_bytes(), None)),
         None if is_shown && io::stdin().is_terminal() => terminal::run(&mut runner, args),
-        None => runner.read(io::stdin().lock(), None),
+        None => document(format, || runner.read(io::stdin().lock(), None)),
     }
+}
+
+/// Runs the statements of a text. As XML, their answers are one document, which has no end if one of them fails: no part of it is taken
+/// for the whole.
+fn document(format: QlFormat, read: impl FnOnce() -> Outcome) -> Outcome {
+    if format != QlFormat::Xml {
+        return read();
+    }
+    Out::stdout()?.with(|out| out.line("<answers>"))?;
+    read()?;
+    Out::stdout()?.with(|out| out.line("</answers>"))
 }

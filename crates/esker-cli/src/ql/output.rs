@@ -301,6 +301,27 @@ fn elements(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Outcome 
     out.line("</cells>")
 }
 
+/// Prints the lines of an answer as XML.
+pub(super) fn line_elements<'a>(out: &mut Out, lines: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
+    out.line("<lines>")?;
+    for line in lines {
+        let buffer = out.buffer();
+        match xml_text(line) {
+            Some(text) => {
+                buffer.extend_from_slice(b"  <line>");
+                append_xml(buffer, text);
+            }
+            None => {
+                buffer.extend_from_slice(b"  <line encoding=\"base64\">");
+                buffer.extend_from_slice(STANDARD.encode(line).as_bytes());
+            }
+        }
+        buffer.extend_from_slice(b"</line>\n");
+        out.spill()?;
+    }
+    out.line("</lines>")
+}
+
 /// Appends ` name="..."`; bytes that are no text of XML as base64, and `name-encoding="base64"`.
 fn attribute(out: &mut Vec<u8>, name: &str, bytes: &[u8]) {
     // Writing to memory cannot fail.

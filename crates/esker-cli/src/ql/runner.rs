@@ -9,7 +9,7 @@ use esker_ql::{Answer, Error, STATEMENT_LEN_MAX, Session, Statement, statements}
 
 use esker_thrift::CallError;
 
-use super::output::{Shown, cells};
+use super::output::{Shown, cells, line_elements};
 use super::{files, load};
 use crate::args::{Global, QlFormat};
 use crate::escapes;
@@ -153,15 +153,15 @@ impl Runner {
                 names.extend(
                     is_analysis.then(|| format!("time: {:.3} ms", begun.elapsed().as_secs_f64() * 1e3)),
                 );
-                lines(names.iter().map(String::as_bytes))
+                self.lines(names.iter().map(String::as_bytes))
             }
-            Answer::Text(text) => lines(text.lines().map(str::as_bytes)),
-            Answer::Number(number) => lines([number.to_string().as_bytes()]),
-            Answer::Truth(is_so) => lines([is_so.to_string().as_bytes()]),
+            Answer::Text(text) => self.lines(text.lines().map(str::as_bytes)),
+            Answer::Number(number) => self.lines([number.to_string().as_bytes()]),
+            Answer::Truth(is_so) => self.lines([is_so.to_string().as_bytes()]),
             Answer::Bytes(bytes) => {
                 let mut line = Vec::new();
                 escapes::append(&mut line, &bytes);
-                lines([&line[..]])
+                self.lines([&line[..]])
             }
             Answer::Cells { cells: found, select } => {
                 let shown = Shown::of(&select.options);
@@ -185,6 +185,17 @@ impl Runner {
         }
     }
 
+    /// Prints an answer that is no cells.
+    fn lines<'a>(&self, lines: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
+        Out::stdout()?.with(|out| match self.format {
+            QlFormat::Xml => line_elements(out, lines),
+            _ => lines.into_iter().try_for_each(|line| {
+                out.part(line);
+                out.line("")
+            }),
+        })
+    }
+
     fn source(&mut self, file: &[u8]) -> Outcome {
         let path = files::path(file);
         if self.sources == SOURCES_MAX {
@@ -203,15 +214,6 @@ impl Runner {
 
 fn newlines(text: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', text).count()
-}
-
-fn lines<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
-    Out::stdout()?.with(|out| {
-        lines.into_iter().try_for_each(|line| {
-            out.part(line);
-            out.line("")
-        })
-    })
 }
 
 /// The failure of a statement that was read.

@@ -72,10 +72,10 @@ fn cells_are_printed_in_each_format() {
     );
     assert_eq!(
         shows("xml"),
-        "<cells>\n  <cell row=\"r2\" family=\"f\" qualifier=\"a,b\" timestamp=\"5\" encoding=\"base64\">AP8KCQ==</cell>\n  \
+        "<answers>\n<cells>\n  <cell row=\"r2\" family=\"f\" qualifier=\"a,b\" timestamp=\"5\" encoding=\"base64\">AP8KCQ==</cell>\n  \
          <cell row=\"r3\" family=\"f\" qualifier=\"x\" timestamp=\"7\">two&#10;lines &quot;&lt;&amp;&gt;</cell>\n  \
          <cell row=\"r3\" family=\"n\" qualifier=\"c\" timestamp=\"8\">7</cell>\n  \
-         <cell row=\"row\" family=\"f\" qualifier=\"q\" timestamp=\"1\">value</cell>\n</cells>\n"
+         <cell row=\"row\" family=\"f\" qualifier=\"q\" timestamp=\"1\">value</cell>\n</cells>\n</answers>\n"
     );
     let keys = ql_with(dir.path(), &["--format", "csv"], "SELECT f FROM t KEYS_ONLY LIMIT 1");
     assert_eq!(keys.stdout(), "row,column,base64\nr2,\"f:a,b\",\n");
@@ -83,6 +83,43 @@ fn cells_are_printed_in_each_format() {
         prints(dir.path(), "SELECT f FROM t WHERE ROW = 'r3' NO_ESCAPE"),
         "r3\tf:x\ttwo\nlines \"<&>\n"
     );
+}
+
+/// All answers of a run are one document, of which a parser of XML sees whether it is whole.
+#[test]
+fn answers_are_one_document_of_xml() {
+    let dir = tempfile::tempdir().unwrap();
+    prints(dir.path(), "CREATE TABLE t (f, n COUNTER); INSERT INTO t VALUES (1, 'r', f:x, '<&')");
+    let text = "SELECT f FROM t; SELECT n FROM t; SHOW TABLES; INCREMENT t ROW 'r' COLUMN n:c; \
+        APPEND t ROW 'r' COLUMN f:y VALUE '<&\\0'; EXISTS TABLE t";
+    let expected = r#"<answers>
+<cells>
+  <cell row="r" family="f" qualifier="x" timestamp="1">&lt;&amp;</cell>
+</cells>
+<cells>
+</cells>
+<lines>
+  <line>t</line>
+</lines>
+<lines>
+  <line>1</line>
+</lines>
+<lines>
+  <line>&lt;&amp;\x00</line>
+</lines>
+<lines>
+  <line>true</line>
+</lines>
+</answers>
+"#;
+    let done = ql_with(dir.path(), &["--format", "xml"], text);
+    assert_eq!((done.code, done.stdout().as_str()), (0, expected), "{}", done.stderr());
+    let piped = esker_with(dir.path(), "ql --format xml", b"EXISTS TABLE t;");
+    assert_eq!(piped.stdout(), "<answers>\n<lines>\n  <line>true</line>\n</lines>\n</answers>\n");
+    assert_eq!(ql_with(dir.path(), &["--format", "xml"], "").stdout(), "<answers>\n</answers>\n");
+    let failed = ql_with(dir.path(), &["--format", "xml"], "EXISTS TABLE t; SELECT f FROM u");
+    fails(&failed, 2, "there is no table \"u\"");
+    assert!(failed.stdout().ends_with("</lines>\n"), "{}", failed.stdout());
 }
 
 #[test]
@@ -125,7 +162,8 @@ fn deletes_are_printed_in_each_format() {
     );
     assert_eq!(
         shows("xml", query),
-        r#"<cells>
+        r#"<answers>
+<cells>
   <cell row="r" timestamp="1" delete="row"/>
   <cell row="r" family="f" timestamp="2" delete="family"/>
   <cell row="r" family="f" qualifier="x" timestamp="3" delete="column"/>
@@ -133,6 +171,7 @@ fn deletes_are_printed_in_each_format() {
   <cell row="s" family="f" qualifier="" timestamp="4" delete="version"/>
   <cell row="s" family="n" qualifier="c" timestamp="5">7</cell>
 </cells>
+</answers>
 "#
     );
     assert_eq!(shows("tsv", "SELECT f FROM t LIMIT 1 KEYS_ONLY RETURN_DELETES CELL_LIMIT 1"), "r\t\trow\n");
