@@ -13,6 +13,7 @@ mod changes;
 mod request;
 mod rows;
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -48,6 +49,8 @@ struct Connection {
     host: String,
     port: u16,
     client: Client,
+    /// How long a call waits for the server to send or take bytes; `None`: for ever.
+    patience: Option<Duration>,
     /// Whether the server is Esker's; `None`: the connection has not asked.
     is_eskers: Option<bool>,
     /// How many connections there were before. A scanner belongs to one of them.
@@ -57,7 +60,7 @@ struct Connection {
 impl Connection {
     fn client(&mut self) -> CallResult<&mut Client> {
         if self.client.is_broken() {
-            self.client = Client::connect(&self.host, self.port)?;
+            self.client = connected(&self.host, self.port, self.patience)?;
             self.is_eskers = None;
             self.number += 1;
         }
@@ -86,6 +89,12 @@ impl Connection {
         self.is_eskers = Some(is_eskers);
         Ok(is_eskers)
     }
+}
+
+fn connected(host: &str, port: u16, patience: Option<Duration>) -> CallResult<Client> {
+    let mut client = Client::connect(host, port)?;
+    client.set_patience(patience)?;
+    Ok(client)
 }
 
 fn locked(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
@@ -118,13 +127,15 @@ fn name(column: &Column) -> Vec<u8> {
 }
 
 impl Remote {
-    /// Connects to a server.
+    /// Connects to a server. A call fails when the server neither sends nor takes any bytes for `patience`, as
+    /// [`Client::set_patience`] says; `None`: it waits for ever.
     ///
     /// # Errors
-    /// `Remote` when no address of the host accepts the connection.
-    pub fn connect(host: &str, port: u16) -> Result<Remote> {
-        let client = Client::connect(host, port).map_err(CallError::from)?;
-        let connection = Connection { host: host.to_owned(), port, client, is_eskers: None, number: 0 };
+    /// `Remote` when no address of the host accepts the connection, or `patience` is zero.
+    pub fn connect(host: &str, port: u16, patience: Option<Duration>) -> Result<Remote> {
+        let client = connected(host, port, patience)?;
+        let connection =
+            Connection { host: host.to_owned(), port, client, patience, is_eskers: None, number: 0 };
         Ok(Remote { connection: Arc::new(Mutex::new(connection)) })
     }
 

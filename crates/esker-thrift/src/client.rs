@@ -38,6 +38,13 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 pub enum CallError {
     /// The connection has failed.
     Io(io::Error),
+    /// The server is silent: within a call, no bytes came or went for this long ([`Client::set_patience`]).
+    Silent {
+        /// The method that was called.
+        method: &'static str,
+        /// How long the client has waited.
+        waited: Duration,
+    },
     /// What has arrived is no reply to the call.
     Broken(String),
     /// What the server throws: an `IOError`, an `IllegalArgument`, an `AlreadyExists`, an `EskerError`, or something undeclared.
@@ -53,6 +60,9 @@ impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CallError::Io(error) => write!(f, "the connection has failed: {error}"),
+            CallError::Silent { method, waited } => {
+                write!(f, "{method}: the server is silent for {} s", waited.as_secs_f64())
+            }
             CallError::Broken(message) => write!(f, "no reply to the call: {message}"),
             // HBase sends a stack trace; its first line says what is wrong.
             CallError::Thrown { message, .. } => f.write_str(message.lines().next().unwrap_or("no message")),
@@ -191,6 +201,16 @@ impl Client {
             }
         }
         Err(last)
+    }
+
+    /// How long a call waits for the server to take or to send some bytes; `None`, as in the beginning: for ever. Calls that work
+    /// through a whole table wait for ever anyway: merges, index rebuilds and changes of schemas. A call that ends so leaves the
+    /// connection of no use.
+    ///
+    /// # Errors
+    /// When the time is zero, or the connection is closed.
+    pub fn set_patience(&mut self, patience: Option<Duration>) -> io::Result<()> {
+        self.link.set_patience(patience)
     }
 
     /// Whether an earlier call has left the connection of no use.
@@ -483,14 +503,14 @@ impl Client {
     }
 
     /// A call that returns nothing.
-    fn tell(&mut self, name: &str, write: impl FnOnce(&mut Sink)) -> CallResult<()> {
+    fn tell(&mut self, name: &'static str, write: impl FnOnce(&mut Sink)) -> CallResult<()> {
         self.call(name, write, |_| Ok(())).map(drop)
     }
 
     /// A call that returns something.
     fn ask<T>(
         &mut self,
-        name: &str,
+        name: &'static str,
         write: impl FnOnce(&mut Sink),
         read: impl FnMut(&mut Source<'_>) -> Result<T, Fault>,
     ) -> CallResult<T> {
@@ -499,7 +519,7 @@ impl Client {
 
     fn call<T>(
         &mut self,
-        name: &str,
+        name: &'static str,
         write: impl FnOnce(&mut Sink),
         read: impl FnMut(&mut Source<'_>) -> Result<T, Fault>,
     ) -> CallResult<Option<T>> {

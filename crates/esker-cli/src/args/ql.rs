@@ -10,6 +10,9 @@ pub(crate) struct Ql {
     /// How cells are printed (default: table at a terminal, otherwise tsv)
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) format: Option<QlFormat>,
+    /// With --url: fail when the server is silent for this long within a call; 0: wait for ever
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) timeout: u32,
     /// Neither read nor write the file with the history of statements
     #[arg(long)]
     pub(crate) no_history: bool,

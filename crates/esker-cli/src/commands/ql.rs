@@ -1,5 +1,7 @@
 //! `ql`: runs statements on the tables of the store, or of a server.
 
+use std::time::Duration;
+
 use esker_ql::{Remote, Session};
 
 use crate::args::{Global, Ql};
@@ -13,7 +15,8 @@ pub(crate) fn run(global: &Global, args: &Ql) -> Outcome {
                 "`esker ql` finds the tables of a server by HBase's Thrift interface: --url thrift://HOST:PORT",
             ));
         };
-        let tables = Remote::connect(host, port)
+        let patience = (args.timeout > 0).then(|| Duration::from_secs(u64::from(args.timeout)));
+        let tables = Remote::connect(host, port, patience)
             .map_err(|error| Failure::store(format!("cannot reach thrift://{url}: {error}")))?;
         return ql::run(global, Session::new(tables), args);
     }

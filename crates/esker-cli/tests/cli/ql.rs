@@ -752,6 +752,21 @@ fn overheard(server: SocketAddr) -> (SocketAddr, JoinHandle<Vec<u8>>) {
     (address, passing)
 }
 
+/// A server that takes the connection and says nothing.
+#[test]
+fn a_silent_server_is_not_waited_for_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("thrift://{}", listener.local_addr().unwrap());
+    let mut command = esker_in(dir.path());
+    command.args(["ql", "--url", &url, "--timeout", "1", "-e", "SHOW TABLES"]);
+    fails(
+        &run(command, b""),
+        3,
+        "getTableNames: the server is silent for 1 s; --timeout SECONDS gives it more time",
+    );
+}
+
 /// One query makes one call for the schema, which says how the cells are shown too.
 #[test]
 fn a_query_asks_a_server_for_the_schema_once() {

@@ -119,7 +119,7 @@ fn a_server_sends_little_if_queries_show_little() {
         let end = End(stopper);
         let said_too = Arc::clone(&said);
         scope.spawn(move || carry(&listener, address, &said_too));
-        let session = &mut Session::new(Remote::connect("127.0.0.1", port).unwrap());
+        let session = &mut Session::new(Remote::connect("127.0.0.1", port, None).unwrap());
         let cases = [
             // Of 200 rows and 400 cells of 100 bytes: 60,000 bytes and more. Of the wide row, 2,000,000.
             ("SELECT * FROM t WHERE ROW REGEXP '^a1'", 20, 6_000),

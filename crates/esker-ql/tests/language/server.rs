@@ -15,14 +15,14 @@ fn hbase() -> Option<(String, u16)> {
 
 /// Calls `act` with the tables of an Esker server, which ends with it.
 pub(crate) fn with_esker(act: impl FnOnce(Remote)) {
-    with_server_at(|address| act(Remote::connect("127.0.0.1", address.port()).unwrap()));
+    with_server_at(|address| act(Remote::connect("127.0.0.1", address.port(), None).unwrap()));
 }
 
 /// Calls `act` with the tables of a server that has HBase's methods alone: that of `ESKER_HBASE_THRIFT`, or an Esker server behind a
 /// relay that knows no others.
 pub(crate) fn with_hbase(act: impl FnOnce(Remote)) {
     if let Some((host, port)) = hbase() {
-        return act(Remote::connect(&host, port).unwrap());
+        return act(Remote::connect(&host, port, None).unwrap());
     }
     with_server_at(|address| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -37,7 +37,7 @@ pub(crate) fn with_hbase(act: impl FnOnce(Remote)) {
                 std::thread::Builder::new().spawn(move || relay(client, server)).unwrap();
             }
         });
-        act(Remote::connect("127.0.0.1", port).unwrap());
+        act(Remote::connect("127.0.0.1", port, None).unwrap());
         drop(TcpStream::connect(("127.0.0.1", port)).unwrap());
         relaying.unwrap().join().unwrap();
     });

@@ -1,6 +1,6 @@
 //! A connection's two directions: a call goes out, and its reply comes in.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,9 @@ const READ_LEN: usize = 64 << 10;
 /// How many bytes a read asks for at most, whatever the message says that it lacks.
 const READ_LEN_MAX: usize = 1 << 20;
 
+/// Methods that work through a whole table before they answer: they take as long as they take.
+const UNHURRIED: [&str; 3] = ["majorCompact", "eskerRebuildIndexes", "eskerAlterTable"];
+
 /// A longer message's memory is not kept.
 const MEMORY_KEPT: usize = 4 << 20;
 
@@ -30,6 +33,10 @@ pub(super) struct Link {
     /// How many bytes of the reply have arrived.
     filled: usize,
     watch: Watch,
+    /// The method that was called last.
+    method: &'static str,
+    /// How long a call waits for bytes to come or go; `None`: for ever.
+    patience: Option<Duration>,
     /// Whether a call is under way. A call that fails leaves it so: a reply for which nobody waits may still come.
     is_broken: bool,
 }
@@ -43,6 +50,8 @@ impl Link {
             reply: Vec::new(),
             filled: 0,
             watch: Watch::default(),
+            method: "",
+            patience: None,
             is_broken: false,
         }
     }
@@ -51,8 +60,23 @@ impl Link {
         self.is_broken
     }
 
+    pub(super) fn set_patience(&mut self, patience: Option<Duration>) -> io::Result<()> {
+        self.stream.set_read_timeout(patience)?;
+        self.stream.set_write_timeout(patience)?;
+        self.patience = patience;
+        Ok(())
+    }
+
+    /// The error of the call whose bytes the socket could not carry.
+    fn failed(&self, error: io::Error) -> CallError {
+        match (error.kind(), self.patience) {
+            (ErrorKind::WouldBlock, Some(waited)) => CallError::Silent { method: self.method, waited },
+            _ => CallError::Io(error),
+        }
+    }
+
     /// Sends a call. Returns its number.
-    pub(super) fn send(&mut self, name: &str, write: impl FnOnce(&mut Sink)) -> CallResult<i32> {
+    pub(super) fn send(&mut self, name: &'static str, write: impl FnOnce(&mut Sink)) -> CallResult<i32> {
         if self.is_broken {
             return Err(CallError::Broken("an earlier call has failed: connect again".to_owned()));
         }
@@ -64,10 +88,11 @@ impl Link {
         write(&mut sink);
         sink.stop();
         self.is_broken = true;
+        self.method = name;
         if let Err(error) = self.stream.write_all(&sink.out) {
             let is_closed = matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
             let refusal = if is_closed { self.refusal() } else { None };
-            return Err(refusal.unwrap_or(CallError::Io(error)));
+            return Err(refusal.unwrap_or_else(|| self.failed(error)));
         }
         self.call = kept(sink.out);
         Ok(self.sequence)
@@ -115,7 +140,8 @@ impl Link {
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(CallError::Io(error)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock && UNHURRIED.contains(&self.method) => {}
+                Err(error) => return Err(self.failed(error)),
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::time::Duration;
 
 use esker_thrift::{
     CallError, Change, Client, Config, FamilyDescription, RowCells, RowChanges, ScanRequest, Thrown,
@@ -209,6 +210,52 @@ fn a_server_that_refuses_a_call_is_heard() {
     let error = client.mutate_row(b"t", &changes).unwrap_err();
     assert!(matches!(&error, CallError::Thrown { message, .. } if message == "too much"), "{error:?}");
     assert!(client.is_broken());
+}
+
+/// A server that answers the first call with these bytes, a piece after each pause, and then keeps the connection.
+fn pausing(pause: Duration, pieces: Vec<Vec<u8>>) -> Client {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut call = [0; 4096];
+        let _ = stream.read(&mut call).unwrap();
+        for piece in pieces {
+            std::thread::sleep(pause);
+            stream.write_all(&piece).unwrap();
+        }
+        // Until the client has gone.
+        while stream.read(&mut call).is_ok_and(|len| len > 0) {}
+    });
+    Client::connect("127.0.0.1", port).unwrap()
+}
+
+/// A call ends when the server is silent for too long, at its beginning or in the middle of the reply. As long as bytes come, it may take
+/// as long as it needs.
+#[test]
+fn a_server_that_falls_silent_is_not_waited_for_for_ever() {
+    let whole = reply(1, &[("a", "1"), ("b", "2")]);
+    let short = Duration::from_millis(100);
+    for begun in [Vec::new(), vec![whole[..whole.len() / 2].to_vec()]] {
+        let mut client = pausing(Duration::ZERO, begun);
+        client.set_patience(Some(short)).unwrap();
+        let error = client.next_rows(3, 10).unwrap_err();
+        let CallError::Silent { method: "scannerGetList", waited } = error else { panic!("{error:?}") };
+        assert_eq!(waited, short);
+        assert!(client.is_broken());
+        assert!(client.next_rows(3, 10).unwrap_err().to_string().contains("connect again"));
+    }
+    let pieces: Vec<_> = whole.chunks(whole.len().div_ceil(8)).map(<[u8]>::to_vec).collect();
+    let mut client = pausing(Duration::from_millis(200), pieces);
+    client.set_patience(Some(Duration::from_secs(1))).unwrap();
+    assert_eq!(client.next_rows(3, 10).unwrap().len(), 2);
+    // What works through a whole table takes as long as it takes.
+    let mut done = vec![0x80, 1, 0, 2, 0, 0, 0, 12];
+    done.extend(b"majorCompact\0\0\0\x01\0");
+    let mut client = pausing(Duration::from_millis(400), vec![done]);
+    client.set_patience(Some(short)).unwrap();
+    client.major_compact(b"t").unwrap();
+    assert!(client.set_patience(Some(Duration::ZERO)).is_err());
 }
 
 #[test]
