@@ -7,6 +7,7 @@
 //! [`statements`] reads a text statement by statement. Errors tell their place in it ([`Error::in_text`]). A [`Session`] runs them on [`Tables`].
 //! `docs/eskerql.md` describes the language.
 
+mod counters;
 mod deletes;
 mod embedded;
 mod error;
@@ -20,6 +21,7 @@ mod session;
 mod statement;
 mod tables;
 
+pub use counters::{counter, is_ambiguous};
 pub use error::{Error, Named, Place, Result};
 pub use lex::STATEMENT_LEN_MAX;
 pub use parse::{ELEMENTS_MAX, Statements, milliseconds, statements};

@@ -14,11 +14,13 @@ mod places;
 mod schemas;
 
 use esker_table::{CellBatch, Schema};
+use esker_thrift::{CallError, Thrown};
 
+use crate::counters::{counter, decimal};
 use crate::error::{Error, Result};
 use crate::names::similar;
-use crate::statement::{DumpTable, LoadData, Placed, Select, SelectOptions, Statement, TableName};
-use crate::tables::{Cells, Tables};
+use crate::statement::{Action, DumpTable, LoadData, Placed, Select, SelectOptions, Statement, TableName};
+use crate::tables::{Cells, Tables, counters};
 use limits::Limited;
 
 /// The namespace of tables that name none.
@@ -250,12 +252,17 @@ impl Session {
                 let schema = schemas::changed(self.schema(&table)?, &changes)?;
                 self.alter(&table, schema)
             }
-            Statement::Insert { table, cells } => {
+            Statement::Insert { table, mut cells } => {
+                let given = cells.iter_mut().map(|cell| (&cell.column.family, &mut cell.value));
+                self.read_counters(&table, given.collect())?;
                 let mut batch = CellBatch::new();
                 cells.iter().for_each(|cell| batch.push(cell.put()));
                 let inserted = tables.insert(&self.whole(&table), &batch);
                 let families = cells.iter().map(|cell| &cell.column.family);
-                let failed = |error| places::of_cells(self.of_families(error, &table, families), &cells);
+                let failed = |error| {
+                    let error = self.of_counters(self.of_families(error, &table, families), &table, &cells);
+                    places::of_cells(error, &cells)
+                };
                 inserted.map(|()| Answer::Done).map_err(failed)
             }
             Statement::Delete(delete) => {
@@ -276,7 +283,12 @@ impl Session {
                     |error| places::of_cell(self.of_families(error, &table, [&column.family]), &column);
                 whole.map(Answer::Bytes).map_err(failed)
             }
-            Statement::Check { table, row, conditions, then } => {
+            Statement::Check { table, row, conditions, mut then } => {
+                let given = then.iter_mut().filter_map(|action| match action {
+                    Action::Insert { column, value, .. } => Some((&column.family, value)),
+                    _ => None,
+                });
+                self.read_counters(&table, given.collect())?;
                 let families = places::of_check(&conditions, &then);
                 let held = tables.check(&self.whole(&table), &row, &conditions, then);
                 held.map(Answer::Truth).map_err(|error| self.of_families(error, &table, &families))
@@ -323,6 +335,32 @@ impl Session {
     fn alter(&self, table: &TableName, schema: Schema) -> Result<Answer> {
         let altered = self.tables.alter(&self.whole(table), schema);
         altered.map(|()| Answer::Done).map_err(|error| self.of_table(error, table))
+    }
+
+    /// Makes the bytes of counters of decimal text among the values that are given for these families.
+    fn read_counters(
+        &self,
+        table: &TableName,
+        given: Vec<(&Placed<String>, &mut Placed<Vec<u8>>)>,
+    ) -> Result<()> {
+        // Otherwise the families are of no interest, and a server is not asked for them.
+        if !given.iter().any(|(_, value)| decimal(value).is_some()) {
+            return Ok(());
+        }
+        let schema = match self.schema(table) {
+            // Who may write may not have the right to read the schema. The server refuses what is no counter.
+            Err(Error::Remote(CallError::Thrown { kind: Thrown::Denied, .. })) => return Ok(()),
+            schema => schema?,
+        };
+        let counters = counters(&schema);
+        for (family, value) in given {
+            if counters.contains(family.as_str()) {
+                let bytes = counter(value).map_err(|reason| places::of_counter(family, value, &reason))?;
+                let bytes = bytes.into_owned();
+                value.set(bytes);
+            }
+        }
+        Ok(())
     }
 
     /// Does what [`Answer::ReadSchema`] has asked for, with the `text` of the file.

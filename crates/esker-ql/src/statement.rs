@@ -35,6 +35,11 @@ impl<T> Placed<T> {
         self.at
     }
 
+    /// Puts another part in its place.
+    pub(crate) fn set(&mut self, part: T) {
+        self.part = part;
+    }
+
     /// It, without its place.
     pub fn into_inner(self) -> T {
         self.part

@@ -9,12 +9,13 @@
 //! cells. A compressed file is unpacked twice: its checksum comes last, and what is damaged must not be stored. A long value is
 //! written as it is read, if the tables take it so.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 
-use esker_ql::{Column, LoadData, LongCell, Tables, milliseconds};
+use esker_ql::{Column, LoadData, LongCell, Tables, counter, milliseconds};
 use esker_table::{CellBatch, PutCell, Schema, TIMESTAMP_MAX};
 
 use super::files::path;
@@ -241,8 +242,9 @@ impl Loading<'_> {
                 };
                 let (row, value) = (self.fields.get(from), self.fields.get(from + 2));
                 let (family, is_counter, qualifier) = self.column(self.fields.get(from + 1))?;
+                let value = &stored(family, is_counter, value)?;
                 let cell = PutCell { row, family, qualifier, timestamp, value };
-                check(&cell, is_counter)?;
+                cell.check().map_err(|error| error.to_string())?;
                 cells.push(cell);
             }
             Some(Layout::Row { keys, timestamp: of, columns, width }) => {
@@ -263,19 +265,19 @@ impl Loading<'_> {
                 let unique = self.unique(cells);
                 self.row.extend(unique);
                 let (row, fields) = (&self.row[..], &self.fields);
-                let filled = columns.iter().map(|(place, Column { family, qualifier })| PutCell {
-                    row,
-                    family,
-                    qualifier,
-                    timestamp,
-                    value: fields.get(*place),
-                });
-                let filled = filled.filter(|cell| !cell.value.is_empty());
+                let filled = columns.iter().filter(|(place, _)| !fields.get(*place).is_empty());
+                let put = |(place, column): &(usize, Column), put: &mut dyn FnMut(PutCell<'_>)| {
+                    let (family, qualifier) = (column.family.as_str(), &column.qualifier[..]);
+                    let is_counter = self.families.get(family) == Some(&true);
+                    let value = &stored(family, is_counter, fields.get(*place))?;
+                    let cell = PutCell { row, family, qualifier, timestamp, value };
+                    cell.check().map_err(|error| error.to_string())?;
+                    put(cell);
+                    Ok::<(), String>(())
+                };
                 // A line counts as a whole.
-                for cell in filled.clone() {
-                    check(&cell, self.families.get(cell.family) == Some(&true))?;
-                }
-                filled.for_each(|cell| cells.push(cell));
+                filled.clone().try_for_each(|column| put(column, &mut |_| {}))?;
+                filled.clone().try_for_each(|column| put(column, &mut |cell| cells.push(cell)))?;
             }
             None => {}
         }
@@ -319,7 +321,7 @@ impl Loading<'_> {
         self.write().map_err(Refused::Failed)?;
         let (row, qualifier) = (self.fields.get(from), &qualifier[..]);
         let cell = PutCell { row, family: &family, qualifier, timestamp, value: &[] };
-        check(&cell, is_counter).map_err(Refused::Malformed)?;
+        cell.check().map_err(|error| Refused::Malformed(error.to_string()))?;
         match self.tables.begin_long(self.table, cell).map_err(|error| Refused::Failed(failure(error)))? {
             Some(cell) => Ok((Long::Written { cell, pending: Vec::new() }, head_len + 1)),
             None => whole,
@@ -445,15 +447,14 @@ fn append_within(line: &mut Vec<u8>, part: &[u8]) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Fails if no table takes such a cell.
-fn check(cell: &PutCell<'_>, is_counter: bool) -> Result<(), String> {
-    if is_counter && cell.value.len() != 8 {
-        let (family, len) = (cell.family, cell.value.len());
-        return Err(format!(
-            "the column family {family:?} has counters: a value has 8 bytes; this one has {len}"
-        ));
+/// The bytes that are stored of the value of a field: of a counter, those of its number.
+fn stored<'v>(family: &str, is_counter: bool, value: &'v [u8]) -> Result<Cow<'v, [u8]>, String> {
+    match is_counter {
+        true => {
+            counter(value).map_err(|reason| format!("the column family {family:?} has counters: {reason}"))
+        }
+        false => Ok(Cow::Borrowed(value)),
     }
-    cell.check().map_err(|error| error.to_string())
 }
 
 /// A number of milliseconds since 1970, or a date.

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use esker_ql::{Cells, SelectOptions};
+use esker_ql::{Cells, SelectOptions, is_ambiguous};
 use esker_table::DeleteKind;
 
 use super::runner::failure;
@@ -61,10 +61,12 @@ impl Shown {
         }
     }
 
-    /// The value as it is shown: that of a counter as a number.
+    /// The value as it is shown: that of a counter as a number, but for files.
     fn value<'a>(&self, cells: &'a dyn Cells) -> Outcome<Cow<'a, [u8]>> {
         let value = cells.value().map_err(failure)?;
-        if self.has_numbers
+        // What LOAD DATA would refuse is a number in a file too.
+        let is_number = self.has_numbers || (self.is_for_file && is_ambiguous(&value));
+        if is_number
             && cells.is_counter()
             && let Ok(number) = <[u8; 8]>::try_from(&value[..])
         {

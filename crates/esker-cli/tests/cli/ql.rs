@@ -303,7 +303,7 @@ fn a_dump_is_loaded_as_the_same_cells() {
     let plain = format!("SELECT f FROM t NO_ESCAPE INTO FILE '{}'", file("plain.tsv"));
     fails(&ql(dir.path(), &plain), 2, "NO_ESCAPE: a cell has a tab or a line end");
     fails(&ql(dir.path(), "SELECT * FROM t WHERE typo:x = '1'"), 2, "no column family \"typo\"");
-    let counters = "#row\tcolumn\tvalue\nr\th:\tgood\nr\tn:c\t7\n";
+    let counters = "#row\tcolumn\tvalue\nr\th:\tgood\nr\tn:c\tseven\n";
     fs::write(file("c.tsv"), counters).unwrap();
     let load = format!("LOAD DATA INFILE '{}' INTO TABLE u", file("c.tsv"));
     fails(&ql(dir.path(), &load), 2, "c.tsv:3: the column family \"n\" has counters");
@@ -750,6 +750,49 @@ fn overheard(server: SocketAddr) -> (SocketAddr, JoinHandle<Vec<u8>>) {
         heard
     });
     (address, passing)
+}
+
+/// Numbers as text are counters, and what is dumped is loaded as the same bytes, whatever they look like.
+#[test]
+fn counters_are_loaded_from_decimal_text_and_dumped_exactly() {
+    let dir = tempfile::tempdir().unwrap();
+    prints(dir.path(), "CREATE TABLE t (f, n MAX_VERSIONS 1 COUNTER); CREATE TABLE u LIKE t");
+    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    write("rows.tsv", "row\tf:x\tn:a\tn:b\nr\t17\t17\t=-3\ns\t\t\t012345678\n");
+    write("cells.tsv", "#row\tcolumn\tvalue\nt\tn:a\t9223372036854775807\nt\tf:x\t12345678\n");
+    let load = "LOAD DATA INFILE 'rows.tsv' INTO TABLE t; LOAD DATA INFILE 'cells.tsv' INTO TABLE t; \
+        INCREMENT t ROW 'r' COLUMN n:a; SELECT * FROM t";
+    let shown = "18\nr\tf:x\t17\nr\tn:a\t18\nr\tn:b\t-3\ns\tn:b\t12345678\nt\tf:x\t12345678\nt\tn:a\t9223372036854775807\n";
+    assert_eq!(prints(dir.path(), load), shown);
+    for (value, why) in [
+        ("12345678", "is a decimal number, and the 8 bytes of 3544952156018063160"),
+        ("9223372036854775808", "a number is from -2^63 to 2^63 - 1"),
+        ("1.5", "a value has 8 bytes, or is a decimal number; this one has 3 bytes"),
+    ] {
+        write("bad.tsv", &format!("row\tf:x\tn:a\nz\t1\t{value}\n"));
+        let done = ql(dir.path(), "LOAD DATA INFILE 'bad.tsv' INTO TABLE t");
+        fails(
+            &done,
+            2,
+            &format!(
+                "bad.tsv:2: the column family \"n\" has counters: {}",
+                if value.len() == 8 { format!("{value:?} {why}") } else { why.to_owned() }
+            ),
+        );
+        assert_eq!(prints(dir.path(), "SELECT * FROM t WHERE ROW = 'z'"), "");
+    }
+    // Its bytes are the text "12345678".
+    prints(dir.path(), "INCREMENT t ROW 'v' COLUMN n:a BY 3544952156018063160");
+    let round = "DUMP TABLE t INTO FILE 'dump.tsv'; LOAD DATA INFILE 'dump.tsv' INTO TABLE u; \
+        SELECT * FROM t INTO FILE 'query.tsv'; DUMP TABLE u INTO FILE 'again.tsv'; \
+        DELETE * FROM u WHERE ROW = 'v'; LOAD DATA INFILE 'query.tsv' INTO TABLE u; SELECT n FROM u WHERE ROW =^ 'r'";
+    assert_eq!(prints(dir.path(), round), "r\tn:a\t18\nr\tn:b\t-3\n");
+    let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+    assert_eq!(read("dump.tsv"), read("again.tsv"));
+    assert_eq!(read("dump.tsv"), read("query.tsv"));
+    let dump = read("dump.tsv");
+    assert!(dump.contains("\tr\tn:a\t\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x12\n"), "{dump}");
+    assert!(dump.contains("\tv\tn:a\t3544952156018063160\n"), "{dump}");
 }
 
 /// A server that takes the connection and says nothing.

@@ -3,10 +3,12 @@
 use esker_thrift::{CallError, Thrown};
 
 use super::Session;
+use crate::counters::counter;
 use crate::error::Error;
 use crate::names::similar;
 use crate::plan::check_named;
 use crate::statement::{Action, Column, Columns, Condition, NewCell, Placed, TableName};
+use crate::tables::counters;
 
 /// The families of `columns`.
 pub(super) fn of_columns(columns: &[Columns]) -> impl Iterator<Item = &Placed<String>> {
@@ -34,6 +36,11 @@ pub(super) fn of_cells(error: Error, cells: &[NewCell]) -> Error {
     }
     let wrong = cells.iter().find(|cell| cell.put().check().is_err());
     error.at(wrong.and_then(|cell| cell.row.at()))
+}
+
+/// The error that `value` is none of a counter, and why.
+pub(super) fn of_counter(family: &str, value: &Placed<Vec<u8>>, reason: &str) -> Error {
+    Error::Impossible(format!("the column family {family:?} has counters: {reason}")).at(value.at())
 }
 
 /// The error of a change of one column, at the column if the cell that is there is why.
@@ -84,6 +91,20 @@ impl Session {
             }
             _ => error,
         }
+    }
+
+    /// The error, at the first value that is none of a counter in a family of counters, if there is one.
+    pub(super) fn of_counters(&self, error: Error, table: &TableName, cells: &[NewCell]) -> Error {
+        if !is_of_what_is_given(&error) {
+            return error;
+        }
+        let Ok(schema) = self.tables.schema(&self.whole(table)) else { return error };
+        let counters = counters(&schema);
+        let mut of_counters = cells.iter().filter(|cell| counters.contains(cell.column.family.as_str()));
+        let wrong = of_counters.find_map(|NewCell { column, value, .. }| {
+            counter(value).err().map(|reason| of_counter(&column.family, value, &reason))
+        });
+        wrong.unwrap_or(error)
     }
 
     /// The error of a statement about `table`, at its name or at the first of `families` that it does not have.
