@@ -26,8 +26,8 @@ pub(crate) fn families(family: &str, schema: &Schema) -> String {
     let more = names.len().saturating_sub(LISTED_MAX);
     match (names.is_empty(), more) {
         (true, _) => "it has none".to_owned(),
-        (false, 0) => format!("it has {}", listed(names)),
-        (false, more) => format!("it has {} and {more} more", listed(names)),
+        (false, 0) => format!("it has {}", listed(&names)),
+        (false, more) => format!("it has {} and {more} more", listed(&names)),
     }
 }
 
@@ -39,11 +39,11 @@ pub(crate) fn similar(name: &str, names: &[String]) -> String {
     close.sort_by_key(|(distance, _)| *distance);
     match close.is_empty() {
         true => String::new(),
-        false => format!("there is {}", listed(close)),
+        false => format!("there is {}", listed(&close)),
     }
 }
 
-fn listed(names: Vec<(usize, &str)>) -> String {
+fn listed(names: &[(usize, &str)]) -> String {
     let names: Vec<String> = names.iter().take(LISTED_MAX).map(|(_, name)| format!("{name:?}")).collect();
     names.join(", ")
 }
