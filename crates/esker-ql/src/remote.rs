@@ -13,6 +13,7 @@ mod changes;
 mod request;
 mod rows;
 
+use core::slice;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,6 +32,9 @@ use rows::RemoteCells;
 
 /// The name of the one access group that tables of a server have.
 const GROUP: &str = "default";
+
+/// How many calls an HBase cluster does at a time for one `INSERT`: it takes a call for each timestamp, most of which it waits.
+const CALLS_AT_A_TIME: usize = 16;
 
 /// The namespace of tables that name none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -137,6 +141,15 @@ impl Remote {
         let connection =
             Connection { host: host.to_owned(), port, client, patience, is_eskers: None, number: 0 };
         Ok(Remote { connection: Arc::new(Mutex::new(connection)) })
+    }
+
+    /// Clients with connections of their own: as many as are of use, or as the server takes.
+    fn more_clients(&self) -> Vec<Client> {
+        let (host, port, patience) = {
+            let connection = locked(&self.connection);
+            (connection.host.clone(), connection.port, connection.patience)
+        };
+        (0..CALLS_AT_A_TIME).map_while(|_| connected(&host, port, patience).ok()).collect()
     }
 
     /// What a query asks of the server.
@@ -322,10 +335,12 @@ impl Tables for Remote {
                 _ => rows.push(RowChanges { row: row.to_vec(), changes: vec![change] }),
             }
         }
-        for (timestamp, rows) in &calls {
-            self.about(table, |client| client.mutate_rows(table.as_bytes(), rows, *timestamp))?;
-        }
-        Ok(())
+        let calls: Vec<(Option<i64>, Vec<RowChanges>)> = calls.into_iter().collect();
+        let mut others = if calls.len() > CALLS_AT_A_TIME { self.more_clients() } else { Vec::new() };
+        self.about(table, |client| {
+            let clients = if others.is_empty() { slice::from_mut(client) } else { &mut others };
+            Client::mutate_rows_of_each(clients, table.as_bytes(), &calls)
+        })
     }
 
     fn delete(&self, table: &str, delete: &Delete) -> Result<()> {

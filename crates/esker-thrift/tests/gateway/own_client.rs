@@ -321,3 +321,50 @@ fn a_server_without_eskers_methods_is_found_out() {
     assert!(matches!(error, CallError::Thrown { kind: Thrown::Other, .. }), "{error:?}");
     assert_eq!(connect(&serve()).esker_version().unwrap().as_deref(), Some(env!("CARGO_PKG_VERSION")));
 }
+
+#[test]
+fn calls_for_many_timestamps_are_done_by_several_clients() {
+    let serving = serve();
+    let mut client = connect(&serving);
+    let family = FamilyDescription { name: b"f".to_vec(), max_versions: i32::MAX, ttl_s: i32::MAX };
+    client.create_table(b"t", &[family]).unwrap();
+    let call = |number: i64| {
+        let change = Change { column: b"f:q".to_vec(), value: Some(number.to_string().into_bytes()) };
+        let row = format!("{:03}", number % 100).into_bytes();
+        (Some(number), vec![RowChanges { row, changes: vec![change] }])
+    };
+    let mut latest = BTreeMap::new();
+    // Fewer calls than clients, as many, and more; and none.
+    for (count, from) in [(0, 1), (1, 1), (2, 7), (5, 7), (7, 7), (8, 7), (1_000, 7), (3, 1)] {
+        let mut clients: Vec<Client> = (0..from).map(|_| connect(&serving)).collect();
+        let calls: Vec<_> = (1..=count).map(call).collect();
+        Client::mutate_rows_of_each(&mut clients, b"t", &calls).unwrap();
+        assert!(clients.iter().all(|client| !client.is_broken()));
+        for number in 1..=count {
+            let latest = latest.entry(format!("{:03}", number % 100)).or_insert(number);
+            *latest = number.max(*latest);
+        }
+        let id = client.open_scanner(b"t", &ScanRequest::default()).unwrap();
+        let rows = client.next_rows(id, 1_000).unwrap();
+        client.close_scanner(id).unwrap();
+        let found: BTreeMap<String, i64> = rows
+            .iter()
+            .map(|row| {
+                let (row, value) = shown(row);
+                (row, String::from_utf8(value).unwrap().parse().unwrap())
+            })
+            .collect();
+        assert_eq!(found, latest, "{count} calls by {from} clients");
+    }
+    assert_eq!(latest.len(), 100);
+    assert!(Client::mutate_rows_of_each(&mut [], b"t", &[call(1)]).is_err());
+    // A call that fails ends it, and is told.
+    let bad = Change { column: b"none:".to_vec(), value: Some(Vec::new()) };
+    for place in 0..4 {
+        let mut clients: Vec<Client> = (0..2).map(|_| connect(&serving)).collect();
+        let mut calls: Vec<_> = (1..=3).map(call).collect();
+        calls.insert(place, (Some(5), vec![RowChanges { row: b"r".to_vec(), changes: vec![bad.clone()] }]));
+        let failed = Client::mutate_rows_of_each(&mut clients, b"t", &calls);
+        assert!(matches!(failed, Err(CallError::Thrown { .. })), "{failed:?}");
+    }
+}
