@@ -11,7 +11,7 @@ use crate::statement::{
 };
 
 /// The words of the language that may stand where a name may, or that a shell completes.
-pub const KEYWORDS: [&str; 100] = [
+pub const KEYWORDS: [&str; 101] = [
     "ABSENT",
     "ACCESS",
     "ADD",
@@ -89,6 +89,7 @@ pub const KEYWORDS: [&str; 100] = [
     "SCAN_AND_FILTER_ROWS",
     "SECONDS",
     "SELECT",
+    "SEPARATOR",
     "SHOW",
     "SINGLE_CELL_FORMAT",
     "TABLE",
@@ -470,6 +471,7 @@ impl Display for LoadData {
         option(f, "FROM_LINE =", self.from_line)?;
         option(f, "HEADER_FILE =", self.header_file.as_deref().map(Bytes))?;
         option(f, "ROW_UNIQUIFY_CHARS =", self.row_uniquify_chars)?;
+        option(f, "SEPARATOR =", self.separator.as_ref().map(|byte| Bytes(std::slice::from_ref(byte))))?;
         flag(f, "DUPLICATE_KEY_COLUMNS", self.duplicate_key_columns)?;
         flag(f, "IGNORE_UNKNOWN_COLUMNS", self.ignore_unknown_columns)?;
         flag(f, "SINGLE_CELL_FORMAT", self.single_cell_format)?;

@@ -562,6 +562,8 @@ pub struct LoadData {
     pub header_file: Option<Vec<u8>>,
     /// `ROW_UNIQUIFY_CHARS = n`
     pub row_uniquify_chars: Option<u64>,
+    /// `SEPARATOR = ','`: what is between the fields, if not tabs.
+    pub separator: Option<u8>,
     /// `DUPLICATE_KEY_COLUMNS`
     pub duplicate_key_columns: bool,
     /// `IGNORE_UNKNOWN_COLUMNS`

@@ -7,12 +7,17 @@ use crate::escapes;
 
 /// Parses a line without its end.
 pub(crate) fn parse(line: &[u8], fields: &mut Fields) -> Result<(), Cow<'static, str>> {
+    parse_by(b'\t', line, fields)
+}
+
+/// The same, with another separator of fields.
+pub(crate) fn parse_by(separator: u8, line: &[u8], fields: &mut Fields) -> Result<(), Cow<'static, str>> {
     fields.clear();
     fields.bytes.clear();
     fields.ends.clear();
     let has_escapes = memchr::memchr(b'\\', line).is_some();
     let mut from = 0;
-    for to in memchr::memchr_iter(b'\t', line).chain([line.len()]) {
+    for to in memchr::memchr_iter(separator, line).chain([line.len()]) {
         let field = &line[from..to];
         if has_escapes {
             escapes::decode(field, &mut fields.bytes).map_err(|error| error.to_string())?;

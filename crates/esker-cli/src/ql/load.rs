@@ -1,4 +1,4 @@
-//! `LOAD DATA INFILE`: rows of tab-separated values, in batches.
+//! `LOAD DATA INFILE`: rows of values with tabs between them, or what `SEPARATOR` says, in batches.
 //!
 //! ```text
 //! #timestamp  row  column  value         a cell in each line: what DUMP TABLE and INTO FILE write
@@ -127,16 +127,27 @@ struct Loading<'t> {
 }
 
 impl Loading<'_> {
+    /// What is between the fields of a line.
+    fn separator(&self) -> u8 {
+        self.load.separator.unwrap_or(b'\t')
+    }
+
     /// What a header says of the fields.
     fn layout(&self, line: &[u8]) -> Result<Layout, String> {
         let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         let line = line.strip_prefix(b"#").unwrap_or(line);
-        let has_tabs = line.contains(&b'\t');
+        let between = self.separator();
+        let is_separated = line.contains(&between);
         let is_import_tsv = line.split(|byte| *byte == b',').any(|name| name.trim_ascii() == HBASE_ROW);
-        if !has_tabs && line.contains(&b',') && self.load.header_file.is_none() && !is_import_tsv {
-            return Err("the header has no tabs; the fields of all lines have tabs between them".to_owned());
+        if !is_separated && line.contains(&b',') && self.load.header_file.is_none() && !is_import_tsv {
+            let between =
+                if between == b'\t' { "tabs".to_owned() } else { format!("`{}`", between.escape_ascii()) };
+            return Err(format!(
+                "the header has no {between}; the fields of all lines have {between} between them"
+            ));
         }
-        let separator = if has_tabs { b'\t' } else { b',' };
+        // ImportTsv is told of its columns with commas, whatever separates the fields.
+        let separator = if is_separated && !is_import_tsv { between } else { b',' };
         let names: Vec<&[u8]> = line.split(|byte| *byte == separator).map(<[u8]>::trim_ascii).collect();
         if let Some(twice) = (1..names.len()).find(|at| names[..*at].contains(&names[*at])) {
             return Err(format!(
@@ -207,10 +218,11 @@ impl Loading<'_> {
 
     fn split(&mut self, line: &[u8]) -> Result<(), Refused> {
         if !self.load.no_escape {
-            return tsv::parse(line, &mut self.fields)
+            return tsv::parse_by(self.separator(), line, &mut self.fields)
                 .map_err(|reason| Refused::Malformed(reason.into_owned()));
         }
-        self.fields.set(line.split(|byte| *byte == b'\t'));
+        let separator = self.separator();
+        self.fields.set(line.split(|byte| *byte == separator));
         Ok(())
     }
 
@@ -306,7 +318,7 @@ impl Loading<'_> {
         let whole = Ok((Long::Whole(Vec::new()), 0));
         let Some(Layout::Cell { has_timestamp }) = self.layout else { return whole };
         let from = usize::from(has_timestamp);
-        let Some(head_len) = memchr::memchr_iter(b'\t', part).nth(1 + from) else { return whole };
+        let Some(head_len) = memchr::memchr_iter(self.separator(), part).nth(1 + from) else { return whole };
         self.split(&part[..head_len])?;
         let timestamp = match has_timestamp {
             true => Some(timestamp(self.fields.get(0)).map_err(Refused::Malformed)?),
@@ -336,9 +348,9 @@ impl Loading<'_> {
         part: &[u8],
         is_last: bool,
     ) -> Result<(), Refused> {
-        if part.contains(&b'\t') {
+        if part.contains(&self.separator()) {
             return Err(Refused::Malformed(
-                "a tab behind the value: there are more fields than expected".to_owned(),
+                "the value has a separator in it: there are more fields than expected".to_owned(),
             ));
         }
         pending.extend_from_slice(part);
@@ -405,7 +417,7 @@ impl Loading<'_> {
                 self.layout = Some(self.layout(line).map_err(Refused::Malformed)?);
                 return Ok(());
             }
-            let has_timestamp = line.iter().filter(|byte| **byte == b'\t').count() == 3;
+            let has_timestamp = line.iter().filter(|byte| **byte == self.separator()).count() == 3;
             self.layout = Some(Layout::Cell { has_timestamp });
             if line.starts_with(b"#") {
                 return Ok(());

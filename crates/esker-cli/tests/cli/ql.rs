@@ -457,7 +457,7 @@ fn long_cells_are_loaded_and_dumped_piece_by_piece() {
         (&b"\\q\n"[..], "", 2, "w.tsv:3: \\q is not one of the escapes"),
         (b"\\", "", 2, "w.tsv:3: the file ends within this line"),
         (b"\\\n", "", 2, "w.tsv:3: a backslash must be followed"),
-        (b"\tmore\n", "", 2, "w.tsv:3: a tab behind the value"),
+        (b"\tmore\n", "", 2, "w.tsv:3: the value has a separator in it"),
         (b"", "", 2, "w.tsv:3: the file ends within this line"),
         (b"\\q\nc\tf:\tz\n", "FROM_LINE = 4", 0, "1 cell"),
     ] {
@@ -750,6 +750,39 @@ fn overheard(server: SocketAddr) -> (SocketAddr, JoinHandle<Vec<u8>>) {
         heard
     });
     (address, passing)
+}
+
+/// Files whose fields have another byte between them, such as those that ImportTsv reads with `-Dimporttsv.separator`.
+#[test]
+fn fields_may_have_another_separator() {
+    let dir = tempfile::tempdir().unwrap();
+    prints(dir.path(), "CREATE TABLE t (f MAX_VERSIONS 1)");
+    let loads = |options: &str, text: &str| {
+        fs::write(dir.path().join("f"), text).unwrap();
+        ql(dir.path(), &format!("LOAD DATA INFILE {options} 'f' INTO TABLE t"))
+    };
+    for (options, text) in [
+        ("SEPARATOR = ','", "HBASE_ROW_KEY,f:a,f:b\nr1,1\t,\\x2c\n"),
+        ("SEPARATOR = '|'", "HBASE_ROW_KEY,f:a,f:b\nr2|1\t|,\n"),
+        ("SEPARATOR = '|' NO_ESCAPE", "id|f:a|f:b\nr3|1\t|\\\n"),
+        ("SEPARATOR = x'01'", "#row\x01column\x01value\nr4\x01f:a\x011,\n"),
+        ("SEPARATOR = ';' SINGLE_CELL_FORMAT", "5;r5;f:a;1\n"),
+        ("SEPARATOR = ':'", "HBASE_ROW_KEY,f:a,f:b\nr6:1:2\n"),
+    ] {
+        let done = loads(options, text);
+        assert_eq!(done.code, 0, "{options}: {}", done.stderr());
+    }
+    assert_eq!(
+        prints(dir.path(), "SELECT * FROM t"),
+        "r1\tf:a\t1\\t\nr1\tf:b\t,\nr2\tf:a\t1\\t\nr2\tf:b\t,\nr3\tf:a\t1\\t\nr3\tf:b\t\\\\\nr4\tf:a\t1,\nr5\tf:a\t1\n\
+         r6\tf:a\t1\nr6\tf:b\t2\n"
+    );
+    fails(
+        &loads("SEPARATOR = '|'", "id,f:a\nr,1\n"),
+        2,
+        "f:1: the header has no `|`; the fields of all lines have `|`",
+    );
+    fails(&loads("SEPARATOR = '|'", "HBASE_ROW_KEY,f:a\nr,1\n"), 2, "f:2: 1 fields, expected 2");
 }
 
 /// Numbers as text are counters, and what is dumped is loaded as the same bytes, whatever they look like.

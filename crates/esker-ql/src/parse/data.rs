@@ -285,7 +285,7 @@ impl Parser<'_> {
     pub(super) fn load(&mut self) -> Result<Statement> {
         self.need(&["DATA", "INFILE"])?;
         let (mut row_key_columns, mut timestamp_column, mut header_file) = (Vec::new(), None, None);
-        let (mut timestamp, mut from_line, mut row_uniquify_chars) = (None, None, None);
+        let (mut timestamp, mut from_line, mut row_uniquify_chars, mut separator) = (None, None, None, None);
         let mut flags = [false; 4];
         const FLAGS: [&str; 4] =
             ["DUPLICATE_KEY_COLUMNS", "IGNORE_UNKNOWN_COLUMNS", "SINGLE_CELL_FORMAT", "NO_ESCAPE"];
@@ -326,6 +326,17 @@ impl Parser<'_> {
                     return Err(self.lexer.wrong(at, format!("ROW_UNIQUIFY_CHARS: {UNIQUIFY_MAX} at most")));
                 }
                 row_uniquify_chars = Some(chars);
+            } else if self.eat("SEPARATOR")? {
+                self.need_sign("=")?;
+                let at = self.peek()?.start;
+                separator = match self.bytes("a byte")?[..] {
+                    // They end lines and begin escapes.
+                    [byte] if !b"\n\r\\".contains(&byte) => Some(byte),
+                    _ => {
+                        let expected = "expected one byte, which is no line end and no backslash";
+                        return Err(self.lexer.wrong(at, expected));
+                    }
+                };
             } else {
                 break;
             }
@@ -341,6 +352,7 @@ impl Parser<'_> {
             from_line,
             header_file,
             row_uniquify_chars,
+            separator,
             duplicate_key_columns,
             ignore_unknown_columns,
             single_cell_format,

@@ -249,6 +249,7 @@ impl Random {
                 from_line: self.maybe(|random| random.below(1000)),
                 header_file: self.maybe(Random::bytes),
                 row_uniquify_chars: self.maybe(|random| random.below(20)),
+                separator: self.maybe(|random| b"\t,'\x01\xff"[random.below(5) as usize]),
                 duplicate_key_columns: self.flip(),
                 ignore_unknown_columns: self.flip(),
                 single_cell_format: self.flip(),
