@@ -123,12 +123,16 @@ pub(crate) fn enter<B: Before>(
         let Some(group) = schema.groups().get(write.group) else { continue };
         match cell::entry(&write.key, row.len())? {
             Entry::Head { family: of, version } => {
-                for family in group.families().iter().filter(|family| [NO_FAMILY, family.id].contains(&of)) {
+                let (all, one) = match of {
+                    NO_FAMILY => (group.families(), None),
+                    of => (&[][..], schema.family_numbered(of).map(|(_, family)| family)),
+                };
+                for family in all.iter().chain(one).filter(|family| family.has_index()) {
                     entering.delete_family(family, version)?;
                 }
             }
             Entry::Column { family: of, qualifier, column_len, kind, version } => {
-                let Some(family) = group.families().iter().find(|family| family.id == of) else { continue };
+                let Some((_, family)) = schema.family_numbered(of) else { continue };
                 let mut text = Vec::new();
                 cell::unescape(qualifier, &mut text);
                 let column = write.key.get(..column_len).unwrap_or_default();
@@ -237,7 +241,7 @@ impl<B: Before> Entering<'_, B> {
 
     fn delete_family(&mut self, family: &Family, version: Version) -> Result<()> {
         let is_first = self.families.insert(family.id) & self.whole_families.insert(family.id);
-        if is_first && family.has_index() && self.before.is_some() {
+        if is_first && self.before.is_some() {
             self.delete(family, None, Kind::DeleteColumn, version)?;
         }
         Ok(())

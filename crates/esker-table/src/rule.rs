@@ -43,6 +43,8 @@ pub(crate) const RULE: &str = "esker tables 1";
 #[derive(Debug, Clone)]
 pub(crate) struct Families {
     rules: BTreeMap<FamilyId, Rules>,
+    /// How long the cells of all families live at most. `None`: some live for ever, or there are no families.
+    longest_ttl_ms: Option<u64>,
     /// A family with a lower number that has no rules was dropped, and all that it has is garbage.
     next: FamilyId,
     /// Readers of this time and of later ones know these families, in milliseconds since 1970.
@@ -53,12 +55,9 @@ pub(crate) struct Families {
 
 impl Families {
     pub(crate) fn new(rules: BTreeMap<FamilyId, Rules>, next: FamilyId, since_ms: i64) -> Families {
-        Families { rules, next, since_ms, until_ms: Arc::new(AtomicI64::new(i64::MAX)) }
-    }
-
-    /// How long the cells of all families live at most. `None`: some live for ever, or there are no families.
-    fn longest_ttl_ms(&self) -> Option<u64> {
-        self.rules.values().map(|rules| rules.ttl_ms).reduce(|one, other| Some(one?.max(other?))).flatten()
+        let ttls = rules.values().map(|rules| rules.ttl_ms);
+        let longest_ttl_ms = ttls.reduce(|one, other| Some(one?.max(other?))).flatten();
+        Families { rules, longest_ttl_ms, next, since_ms, until_ms: Arc::new(AtomicI64::new(i64::MAX)) }
     }
 }
 
@@ -215,7 +214,7 @@ impl Run {
             return RuleDecision::Drop;
         }
         let ttl_ms = match of {
-            NO_FAMILY => families.longest_ttl_ms(),
+            NO_FAMILY => families.longest_ttl_ms,
             _ => rules.and_then(|rules| rules.ttl_ms),
         };
         if self.has_expired(ttl_ms, version, now_ms) {

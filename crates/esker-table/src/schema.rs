@@ -1,13 +1,17 @@
 //! What a table is made of: access groups, and column families with their rules.
 
+mod groups;
 mod xml;
 
 use core::time::Duration;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cell::{FamilyId, NO_FAMILY, Version};
 use crate::error::{Error, Result};
+use groups::Groups;
+#[cfg(test)]
+pub(crate) use groups::work;
 
 /// How many versions of a cell a family keeps unless it says otherwise, as in HBase.
 pub const VERSIONS_DEFAULT: u32 = 3;
@@ -53,7 +57,7 @@ pub struct Schema {
     next_group: GroupId,
     /// Whether the table may not be read or written for now.
     pub(crate) is_disabled: bool,
-    groups: Vec<AccessGroup>,
+    groups: Groups,
 }
 
 /// Column families whose cells lie together.
@@ -389,15 +393,17 @@ impl Schema {
 
     /// All families, with the place of the group that each is in.
     pub(crate) fn families(&self) -> impl Iterator<Item = (usize, &Family)> {
-        self.groups
-            .iter()
-            .enumerate()
-            .flat_map(|(place, group)| group.families.iter().map(move |family| (place, family)))
+        self.groups.families()
     }
 
     /// The family with this name, and the place of its group.
     pub(crate) fn family(&self, name: &str) -> Option<(usize, &Family)> {
-        self.families().find(|(_, family)| family.name == name)
+        self.groups.named(name)
+    }
+
+    /// The family with this number, and the place of its group.
+    pub(crate) fn family_numbered(&self, number: FamilyId) -> Option<(usize, &Family)> {
+        self.groups.numbered(number)
     }
 
     /// Adds a family to the group with this name, or to a new group.
@@ -413,7 +419,7 @@ impl Schema {
     /// Drops the family with this name, if there is one, and its group if that has no other.
     #[must_use]
     pub fn without_family(mut self, name: &str) -> Schema {
-        for group in &mut self.groups {
+        for group in self.groups.iter_mut() {
             group.families.retain(|family| family.name != name);
         }
         self.groups.retain(|group| !group.families.is_empty());
@@ -450,13 +456,14 @@ impl Schema {
         for (place, group) in self.groups.iter_mut().enumerate() {
             group.id = place as GroupId + 1;
         }
-        let names: BTreeSet<String> = self.families().map(|(_, family)| family.name.clone()).collect();
-        for family in self.groups.iter_mut().flat_map(|group| &mut group.families) {
-            family.id = names.range::<String, _>(..=&family.name).count() as FamilyId;
-            (family.has_deleted_versions, family.past) = (false, Arc::default());
+        let mut families: Vec<&mut Family> =
+            self.groups.iter_mut().flat_map(|group| &mut group.families).collect();
+        families.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        for (family, id) in families.iter_mut().zip(1..) {
+            (family.id, family.has_deleted_versions, family.past) = (id, false, Arc::default());
             family.made_anew();
         }
-        self.next_family = names.len() as FamilyId + 1;
+        self.next_family = families.len() as FamilyId + 1;
         self.next_group = self.groups.len() as GroupId + 1;
         Ok(self)
     }
@@ -484,23 +491,28 @@ impl Schema {
         (new.table, new.version, new.is_disabled) =
             (self.table, self.version.saturating_add(1), self.is_disabled);
         (new.next_family, new.next_group) = (self.next_family, self.next_group);
-        for group in &mut new.groups {
-            let is_old = |old: &&AccessGroup| {
-                if group.id == NO_GROUP { old.name == group.name } else { old.id == group.id }
+        // A table may have thousands of them.
+        let by_name: BTreeMap<&str, GroupId> =
+            self.groups.iter().map(|group| (group.name.as_str(), group.id)).collect();
+        let by_number: BTreeSet<GroupId> = self.groups.iter().map(|group| group.id).collect();
+        for group in new.groups.iter_mut() {
+            let old = match group.id {
+                NO_GROUP => by_name.get(group.name.as_str()),
+                id => by_number.get(&id),
             };
-            let old = self.groups.iter().find(is_old);
             group.id = match old {
-                Some(old) => old.id,
+                Some(old) => *old,
                 None if group.id == NO_GROUP => number(&mut new.next_group, "access groups")?,
                 None => {
                     return Err(Error::schema(format!("the table has no access group number {}", group.id)));
                 }
             };
             for family in &mut group.families {
-                let is_old = |(_, old): &(usize, &Family)| {
-                    if family.id == NO_FAMILY { old.name == family.name } else { old.id == family.id }
+                let old = match family.id {
+                    NO_FAMILY => self.family(&family.name),
+                    id => self.family_numbered(id),
                 };
-                match self.families().find(is_old) {
+                match old {
                     Some((place, _)) if self.groups[place].id != group.id => {
                         let (family, from, to) = (&family.name, &self.groups[place].name, &group.name);
                         return Err(Error::schema(format!(
@@ -597,7 +609,7 @@ impl Schema {
         if self.groups.len() > FAMILIES_MAX {
             return Err(Error::schema(format!("a table has {FAMILIES_MAX} access groups at most")));
         }
-        for group in &self.groups {
+        for group in self.groups.iter() {
             check_name("an access group", &group.name).map_err(|error| Error::schema(error.to_string()))?;
             if group.id != NO_GROUP && !group_ids.insert(group.id) {
                 return Err(Error::schema(format!("two access groups have the number {}", group.id)));

@@ -38,13 +38,15 @@ pub(crate) struct Deletes {
 
 impl Deletes {
     pub(crate) fn add(&mut self, delete: Version) {
-        let surpasses = |a: &Version, b: &Version| a.timestamp >= b.timestamp && a.sequence >= b.sequence;
-        if self.versions.iter().any(|old| surpasses(old, &delete)) {
+        let versions = &mut self.versions;
+        // Of those that reach so far, the last one has the greatest sequence number.
+        let reach = versions.partition_point(|old| old.timestamp >= delete.timestamp);
+        if reach.checked_sub(1).is_some_and(|last| versions[last].sequence >= delete.sequence) {
             return;
         }
-        self.versions.retain(|old| !surpasses(&delete, old));
-        let place = self.versions.partition_point(|old| old.timestamp > delete.timestamp);
-        self.versions.insert(place, delete);
+        let from = versions.partition_point(|old| old.timestamp > delete.timestamp);
+        let surpassed = versions[from..].partition_point(|old| old.sequence <= delete.sequence);
+        versions.splice(from..from + surpassed, [delete]);
     }
 
     pub(crate) fn add_all(&mut self, others: &Deletes) {
@@ -63,17 +65,18 @@ impl Deletes {
     }
 }
 
-/// The deletes at the head of a row: those of the row and of its families.
+/// The deletes at the head of a row: those of the row and of its families, by their numbers. A row may have deletes of thousands
+/// of families, and each of its columns asks for those above it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Heads(Vec<(FamilyId, Deletes)>);
 
 impl Heads {
     /// Adds a delete of a family; [`NO_FAMILY`]: of the row.
     pub(crate) fn add(&mut self, family: FamilyId, delete: Version) {
-        if let Some((_, deletes)) = self.0.iter_mut().find(|(of, _)| *of == family) {
-            return deletes.add(delete);
+        match self.place(family) {
+            Ok(place) => self.0[place].1.add(delete),
+            Err(place) => self.0.insert(place, (family, Deletes { versions: vec![delete] })),
         }
-        self.0.push((family, Deletes { versions: vec![delete] }));
     }
 
     pub(crate) fn clear(&mut self) {
@@ -82,7 +85,14 @@ impl Heads {
 
     /// Those that concern cells of a family.
     pub(crate) fn above(&self, family: FamilyId) -> impl Iterator<Item = &Deletes> {
-        self.0.iter().filter(move |(of, _)| *of == NO_FAMILY || *of == family).map(|(_, deletes)| deletes)
+        let of_family = Some(family).filter(|family| *family != NO_FAMILY);
+        let places = [Some(NO_FAMILY), of_family].into_iter().flatten().filter_map(|of| self.place(of).ok());
+        places.map(|place| &self.0[place].1)
+    }
+
+    /// Where the deletes of the family are; `Err`: where they belong.
+    fn place(&self, family: FamilyId) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&family, |(of, _)| *of)
     }
 }
 

@@ -17,7 +17,7 @@ use esker::{Db, Snapshot, Value};
 use super::counts::{Counted, IndexCounts, ScanCounts};
 use super::walk::{Group, Walk, Wanted};
 use super::{CellValue, DeleteKind, Read, Shown, Window};
-use crate::cell::Version;
+use crate::cell::{FamilyId, Version};
 use crate::error::{Error, Result};
 use crate::filter::{Code, Filter, Judge, Ranges, Seen, Show};
 use crate::index;
@@ -129,6 +129,15 @@ struct Opened {
     index: Option<IndexCounts>,
 }
 
+/// A family that a read asks for.
+struct Asked {
+    /// What of it the filter may show, and by what of it the filter decides about rows.
+    within: Ranges,
+    deciding: Ranges,
+    /// Its place among those that are read; `None`: nothing of it is needed yet.
+    wanted: Option<usize>,
+}
+
 impl Opened {
     /// `all`: what is asked for, sorted and apart.
     fn new(snapshot: impl Fn() -> Snapshot, state: &State, read: &Read, all: &[Span]) -> Result<Opened> {
@@ -157,13 +166,27 @@ impl Opened {
         shape.check_enabled()?;
         // After the snapshot: what the rule has dropped by then counts as expired.
         let now_ms = shape.now_ms();
-        let (mut groups, mut wanted, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut groups, mut wanted) = (Vec::new(), Vec::<Wanted>::new());
+        // By their places in the schema: the groups' places among those that are read.
+        let mut places = BTreeMap::new();
         let schema = &shape.schema;
         let (narrowing, decides_first) = (read.narrowing(schema), read.decides_first(schema));
-        // A read may name a family with a million columns, of which none is needed.
-        let mut narrowed: BTreeMap<&str, (Ranges, Ranges)> = BTreeMap::new();
+        // A read may name a family with a million columns, of which none is needed, or thousands of families.
+        let mut asked: BTreeMap<FamilyId, Asked> = BTreeMap::new();
         let mut want = |name: &str, qualifier: Option<&Vec<u8>>| -> Result<()> {
-            if let Some(known) = wanted.iter_mut().find(|wanted: &&mut Wanted| wanted.name == name) {
+            let no_family = || Error::NoFamily { table: shape.name.clone(), family: name.to_owned() };
+            let (place, family) = schema.family(name).ok_or_else(no_family)?;
+            let asked = asked.entry(family.id).or_insert_with(|| {
+                let (within, deciding) = match narrowing {
+                    Some(filter) if decides_first => {
+                        (filter.shown_columns(name), filter.deciding_columns(name))
+                    }
+                    Some(filter) => (filter.columns(name), Ranges::none()),
+                    None => (Ranges::all(), Ranges::none()),
+                };
+                Asked { within, deciding, wanted: None }
+            });
+            if let Some(known) = asked.wanted.and_then(|known| wanted.get_mut(known)) {
                 match (&mut known.qualifiers, qualifier) {
                     (Some(qualifiers), Some(qualifier)) => qualifiers.push(qualifier.clone()),
                     (qualifiers, None) => *qualifiers = None,
@@ -171,13 +194,7 @@ impl Opened {
                 }
                 return Ok(());
             }
-            let no_family = || Error::NoFamily { table: shape.name.clone(), family: name.to_owned() };
-            let (place, family) = schema.family(name).ok_or_else(no_family)?;
-            let (within, deciding) = narrowed.entry(family.name()).or_insert_with(|| match narrowing {
-                Some(filter) if decides_first => (filter.shown_columns(name), filter.deciding_columns(name)),
-                Some(filter) => (filter.columns(name), Ranges::none()),
-                None => (Ranges::all(), Ranges::none()),
-            });
+            let Asked { within, deciding, .. } = asked;
             let has_some = |ranges: &Ranges| match qualifier {
                 Some(qualifier) => ranges.has(qualifier),
                 None => !ranges.is_empty(),
@@ -186,16 +203,17 @@ impl Opened {
                 return Ok(());
             }
             let (within, deciding) = (within.clone(), deciding.clone());
-            let group = match places.iter().position(|known| *known == place) {
-                Some(group) => group,
+            let group = match places.get(&place) {
+                Some(group) => *group,
                 None => {
-                    places.push(place);
                     let cursor = shape.groups[place].cursor(&snapshot, &spans)?;
+                    places.insert(place, groups.len());
                     groups.push(Group::new(Counted::new(cursor), place));
                     groups.len() - 1
                 }
             };
             let (name, qualifiers) = (name.to_owned(), qualifier.map(|qualifier| vec![qualifier.clone()]));
+            asked.wanted = Some(wanted.len());
             wanted.push(Wanted {
                 name,
                 id: family.id,

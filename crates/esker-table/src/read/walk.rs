@@ -164,6 +164,8 @@ pub(super) struct Walk {
     timestamp: i64,
     /// Whether it also stops at deletes; the kind of the one at which it is.
     shows_deletes: bool,
+    /// If it does: the families by their numbers, and their places among those that are read.
+    by_number: Vec<(FamilyId, usize)>,
     delete: DeleteKind,
     /// The deletes at the head of the row that are shown, and how many of them were: 0 for the row, or the place of the family
     /// and 1.
@@ -209,6 +211,7 @@ impl Walk {
             above: Deletes::default(),
             timestamp: 0,
             shows_deletes: false,
+            by_number: Vec::new(),
             delete: DeleteKind::Row,
             heads: Vec::new(),
             heads_shown: 0,
@@ -226,6 +229,8 @@ impl Walk {
     /// Stops at deletes too.
     pub(super) fn show_deletes(&mut self) {
         self.shows_deletes = true;
+        self.by_number = self.wanted.iter().enumerate().map(|(place, wanted)| (wanted.id, place)).collect();
+        self.by_number.sort_unstable();
     }
 
     /// Counts what it reads from now on.
@@ -404,8 +409,11 @@ impl Walk {
                 let (family, version) = cell::head(group.cursor.key(), self.keys.len())?;
                 group.heads.add(family, version);
                 if self.shows_deletes && self.time.contains(&version.timestamp) {
-                    let wanted = self.wanted.iter().position(|wanted| wanted.id == family);
-                    let place = if family == NO_FAMILY { Some(0) } else { wanted.map(|place| place + 1) };
+                    let found = self.by_number.binary_search_by_key(&family, |(number, _)| *number);
+                    let place = match found {
+                        Ok(found) => Some(self.by_number[found].1 + 1),
+                        Err(_) => Some(0).filter(|_| family == NO_FAMILY),
+                    };
                     self.heads.extend(place.map(|place| (place, version)));
                 }
                 group.cursor.next()?;

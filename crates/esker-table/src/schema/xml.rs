@@ -51,7 +51,7 @@ pub(super) fn write(schema: &Schema) -> Result<String> {
         all.push_attribute(("disabled", "true"));
     }
     writer.write_event(Event::Start(all)).map_err(failed)?;
-    for group in &schema.groups {
+    for group in schema.groups() {
         let mut start = BytesStart::new(GROUP);
         if group.id != NO_GROUP {
             start.push_attribute(("id", group.id.to_string().as_str()));

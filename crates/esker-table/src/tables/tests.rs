@@ -4,7 +4,7 @@ use esker::Options;
 use esker::env::{Clock, Env};
 
 use super::*;
-use crate::schema::Family;
+use crate::schema::{Family, work};
 
 fn schema() -> Schema {
     Schema::new().group("a", [Family::new("f"), Family::new("g")]).group("b", [Family::new("h")])
@@ -841,5 +841,53 @@ fn a_reader_that_begins_during_a_split_finds_each_row_once() {
             found.push(String::from_utf8(live.row().to_vec()).unwrap());
         }
         assert_eq!(found, rows);
+    }
+}
+
+/// At how many families the work on a table looks that has `count` of them, in one group, for each time that it finds one.
+fn looks_of(count: usize) -> Vec<u64> {
+    let tables = Tables::open_in_memory(Options::default()).unwrap();
+    let names: Vec<String> = (0..count).map(|number| format!("f{number:05}")).collect();
+    let families = names.iter().map(|name| Family::new(name.as_str()));
+    let table = tables.create("t", Schema::new().group("a", families)).unwrap();
+    let (first, last) = (names[0].as_str(), names[count - 1].as_str());
+    let mut looks = Vec::new();
+    let mut note = |found: usize, work: &dyn Fn()| {
+        work::take();
+        work();
+        looks.push(work::take().div_ceil(found as u64));
+    };
+    note(101, &|| {
+        let row = |number: usize| RowMutation::new(format!("r{number}"));
+        let puts = (0..100).map(|number| row(number).put(last, "q", "v"));
+        table.mutate_rows(&puts.chain([row(7).delete_column(last, "q")]).collect::<Vec<_>>()).unwrap();
+    });
+    note(1, &|| table.mutate(&RowMutation::new("r8").delete_version(last, "q", 1)).unwrap());
+    note(1, &|| table.mutate(&RowMutation::new("r9").delete_family(last)).unwrap());
+    note(1, &|| assert_eq!(table.increment("n", last, "q", 1).unwrap(), 1));
+    note(1, &|| {
+        assert!(
+            table
+                .check_and_mutate(&[Check::absent(last, "x")], &RowMutation::new("c").put(first, "", ""))
+                .unwrap()
+        )
+    });
+    note(1, &|| assert_eq!(table.get("r1", &Read::column(last, "q")).unwrap().len(), 1));
+    note(1, &|| drop(table.writer(last).unwrap()));
+    note(count, &|| {
+        let all = names[1..].iter().fold(Read::family(first), |read, name| read.family_too(name));
+        assert_eq!(table.get("r1", &all).unwrap(), table.get("r1", &Read::all()).unwrap());
+    });
+    // A change of the schema looks for each of its families.
+    note(count, &|| tables.alter("t", (*table.schema()).clone()).unwrap());
+    looks
+}
+
+#[test]
+fn what_it_takes_to_find_a_family_does_not_grow_with_their_number() {
+    let (few, many) = (looks_of(10), looks_of(10_000));
+    println!("{few:?} {many:?}");
+    for (place, (few, many)) in few.into_iter().zip(many).enumerate() {
+        assert!(0 < few && many <= few.max(20) * 4, "{place}: {few} {many}");
     }
 }
