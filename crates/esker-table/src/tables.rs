@@ -7,8 +7,8 @@
 //! tree "table 7.2"     the cells of the table with the number 7 in its access group 2
 //! tree "table 7.2.1"   those from the row of that part on                (parts)
 //! ```
-//! A table exists while the catalog names it. Its trees are made before and dropped after; an opening drops those that no
-//! table has, which a crash has left.
+//! A table exists while the catalog names it. Its trees are made before and dropped after, while nobody waits for that but other
+//! changes of tables; an opening drops those that no table has, which a crash has left.
 
 use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,7 +103,10 @@ struct Inner {
     is_power_safe: AtomicBool,
     /// Equal to the catalog, except while `changing` is held.
     tables: RwLock<BTreeMap<String, Arc<State>>>,
-    /// Held while the catalog changes.
+    /// Held from the beginning to the end of a change of tables or namespaces, and taken before all other locks: names, groups and
+    /// indexes stay what they were at its beginning. Writes do not take it, so trees are made and dropped while only it is held.
+    altering: Mutex<()>,
+    /// Held while the catalog changes, and taken behind the locks of rows: the first delete of a version waits for it.
     changing: Mutex<()>,
     /// A row's lock is held from its sequence number to the end of its write: numbers of one row become visible in their
     /// order. All are held while a table changes: every write is by the shape of its table that is in force.
@@ -168,10 +171,10 @@ fn drop_left(db: &Db, name: &str) -> Result<()> {
 }
 
 /// Makes a tree for a table, in place of what an attempt that has failed has left.
-fn create_tree(db: &Db, name: &str) -> Result<()> {
+fn create_tree(db: &Db, name: &str) -> Result<Parts> {
     drop_left(db, name)?;
     db.create_tree(name, TreeOptions::default().rule(RULE))?;
-    Ok(())
+    Parts::open(db, name, &[])
 }
 
 /// Whether there is a tree `name` that was made for a table.
@@ -306,7 +309,7 @@ impl Tables {
             if !schema.is_numbered() || !numbers.insert(schema.table) {
                 return Err(of_table("its schema lacks numbers, or has those of another table".to_owned()));
             }
-            let shape = Shape::open(&db, &catalog, name, schema, None)?;
+            let shape = Shape::open(&db, &catalog, name, schema, BTreeMap::new())?;
             shape.tell(&rule, i64::MIN);
             tables.insert(name.to_owned(), Arc::new(State::new(shape)));
         }
@@ -326,6 +329,7 @@ impl Tables {
             rule,
             catalog,
             tables: RwLock::new(tables),
+            altering: Mutex::new(()),
             changing: Mutex::new(()),
             rows: (0..ROW_LOCKS).map(|_| Mutex::new(())).collect(),
             hasher: std::hash::RandomState::new(),
@@ -400,6 +404,7 @@ impl Tables {
     /// `NamespaceExists`; `Invalid` when no namespace can have this name.
     pub fn create_namespace(&self, name: &str) -> Result<()> {
         check_name("a namespace", name)?;
+        let _altering = lock(&self.inner.altering);
         let _changing = lock(&self.inner.changing);
         if self.inner.has_namespace(name)? {
             return Err(Error::NamespaceExists(name.to_owned()));
@@ -412,6 +417,7 @@ impl Tables {
     /// # Errors
     /// `NoNamespace`, `NamespaceInUse`; `Invalid` for the default namespace.
     pub fn drop_namespace(&self, name: &str) -> Result<()> {
+        let _altering = lock(&self.inner.altering);
         let _changing = lock(&self.inner.changing);
         if name == DEFAULT_NAMESPACE {
             return Err(Error::invalid(format!("the namespace {name:?} cannot be dropped")));
@@ -446,7 +452,7 @@ impl Tables {
     pub fn create(&self, name: &str, schema: Schema) -> Result<Table> {
         let name = &*full_name(name)?;
         let Inner { db, rule, catalog, .. } = &*self.inner;
-        let _changing = lock(&self.inner.changing);
+        let _altering = lock(&self.inner.altering);
         self.inner.check_free(name)?;
         let next = match catalog.get_vec(NEXT_TABLE_KEY)? {
             None => 1,
@@ -461,18 +467,14 @@ impl Tables {
         };
         let number = (next..).find(is_free).unwrap_or(next);
         let schema = schema.numbered(number)?;
-        for group in schema.groups() {
-            create_tree(db, &tree_name(number, group.id))?;
-        }
-        if schema.has_index() {
-            create_tree(db, &tree_name(number, INDEXES))?;
-        }
         let text = schema.to_xml()?;
+        let made = self.inner.make_trees(&schema, None)?;
+        let _changing = lock(&self.inner.changing);
         self.inner.write_catalog(|catalog, batch| {
             batch.put(catalog, table_key(name), &text)?;
             batch.put(catalog, NEXT_TABLE_KEY, keys::u64(number.saturating_add(1)))
         })?;
-        let shape = Shape::open(db, catalog, name, schema, None)?;
+        let shape = Shape::open(db, catalog, name, schema, made)?;
         shape.tell(rule, i64::MIN);
         let state = Arc::new(State::new(shape));
         let mut tables = self.inner.tables.write().unwrap_or_else(PoisonError::into_inner);
@@ -511,7 +513,8 @@ impl Tables {
     /// ```
     pub fn alter(&self, name: &str, schema: Schema) -> Result<()> {
         let table = self.table(name)?;
-        self.inner.change(name, |shape, at| Ok((shape.name.clone(), shape.schema.altered(schema, at)?)))?;
+        self.inner
+            .change(name, |shape, at| Ok((shape.name.clone(), shape.schema.altered(schema.clone(), at)?)))?;
         if table.is_enabled() { self.build_indexes(&table) } else { Ok(()) }
     }
 
@@ -608,13 +611,15 @@ impl Tables {
     /// next opening drops these.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let Inner { db, rule, .. } = &*self.inner;
-        let _changing = lock(&self.inner.changing);
+        let _altering = lock(&self.inner.altering);
+        let changing = lock(&self.inner.changing);
         let shape = self.inner.find(name)?.shape();
         self.inner.write_catalog(|catalog, batch| {
             delete_all(catalog, &part_keys(shape.schema.table, None), batch)?;
             batch.delete(catalog, table_key(&shape.name))
         })?;
         self.inner.tables.write().unwrap_or_else(PoisonError::into_inner).remove(&shape.name);
+        drop(changing);
         for tree in shape.all_trees() {
             db.drop_tree(tree.name())?;
             rule.forget(tree.name(), shape.now_ms());
@@ -657,23 +662,37 @@ impl Inner {
     }
 
     /// Gives a table the name and schema that `make` makes of its shape, at a moment at which no write of any table is under
-    /// way.
+    /// way. Before and behind that moment writes go on: `make` is asked twice, first for the trees that are to be made.
     ///
     /// Until the schema is in force, the rule keeps everything. What merges have dropped before had expired by the time of the
     /// moment, and was surplus without the writes from its sequence number on. Readers know the new schema before the rule
     /// does: see `begin` of [`esker::rules::CompactionRule`].
-    fn change(
+    fn change(&self, name: &str, make: impl Fn(&Shape, Moment) -> Result<(String, Schema)>) -> Result<()> {
+        let _altering = lock(&self.altering);
+        let state = self.find(name)?;
+        let before = state.shape();
+        let (_, schema) = make(&before, self.moment(&before)?)?;
+        let made = self.make_trees(&schema, Some(&before))?;
+        // If this fails, the catalog may name the trees all the same. An opening tells, or the next change that makes them.
+        let left = self.put_in_force(state, make, made)?;
+        left.iter().try_for_each(|tree| self.db.drop_tree(tree.name()).map(drop))?;
+        Ok(())
+    }
+
+    /// As [`Inner::change`], to a table that exists, with the trees that were made for it. Returns the trees that the table has no
+    /// more.
+    fn put_in_force(
         &self,
-        name: &str,
-        make: impl FnOnce(&Shape, Moment) -> Result<(String, Schema)>,
-    ) -> Result<()> {
+        state: Arc<State>,
+        make: impl Fn(&Shape, Moment) -> Result<(String, Schema)>,
+        made: BTreeMap<u16, Parts>,
+    ) -> Result<Vec<Tree>> {
         let _rows: Vec<MutexGuard<'_, ()>> = self.rows.iter().map(lock).collect();
         let _changing = lock(&self.changing);
-        let state = self.find(name)?;
         let old = state.shape();
         let now_ms = old.now_ms();
         old.all_trees().for_each(|tree| self.rule.forget(tree.name(), now_ms));
-        let changed = self.change_shape(&old, make);
+        let changed = self.change_shape(&old, make, made);
         let new = match changed {
             Ok(shape) => Arc::new(shape),
             Err(error) => {
@@ -688,31 +707,54 @@ impl Inner {
             tables.insert(new.name.clone(), state);
         }
         new.tell(&self.rule, new.now_ms().saturating_add(1));
-        let is_left = |tree: &&Tree| new.all_trees().all(|kept| kept.name() != tree.name());
-        old.all_trees().filter(is_left).try_for_each(|tree| self.db.drop_tree(tree.name()).map(drop))?;
-        Ok(())
+        let kept: BTreeSet<&str> = new.all_trees().map(Tree::name).collect();
+        Ok(old.all_trees().filter(|tree| !kept.contains(tree.name())).cloned().collect())
+    }
+
+    /// This moment, for a change of a table of that shape.
+    fn moment(&self, shape: &Shape) -> Result<Moment> {
+        let sequence = self.sequences.take(&self.db, &self.catalog, 1)?;
+        Ok(Moment { sequence, now_ms: shape.now_ms() })
+    }
+
+    /// Makes the trees that a table of this schema has, and has not had since `old`: those of its groups, and of its indexes. If it
+    /// cannot make one, none is left.
+    fn make_trees(&self, schema: &Schema, old: Option<&Shape>) -> Result<BTreeMap<u16, Parts>> {
+        let known = old.map(Shape::parts).unwrap_or_default();
+        let groups = schema.groups().iter().map(|group| group.id);
+        let mut made = BTreeMap::new();
+        for group in groups.chain(schema.has_index().then_some(INDEXES)) {
+            if known.contains_key(&group) {
+                continue;
+            }
+            match create_tree(&self.db, &tree_name(schema.table, group)) {
+                Ok(parts) => drop(made.insert(group, parts)),
+                Err(error) => {
+                    // What stays, the next opening drops.
+                    let trees = made.values().flat_map(Parts::trees);
+                    trees.for_each(|tree| drop(self.db.drop_tree(tree.name())));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(made)
     }
 
     /// The new shape of a table, which the catalog has.
     fn change_shape(
         &self,
         old: &Shape,
-        make: impl FnOnce(&Shape, Moment) -> Result<(String, Schema)>,
+        make: impl Fn(&Shape, Moment) -> Result<(String, Schema)>,
+        made: BTreeMap<u16, Parts>,
     ) -> Result<Shape> {
-        let sequence = self.sequences.take(&self.db, &self.catalog, 1)?;
-        let (name, schema) = make(old, Moment { sequence, now_ms: old.now_ms() })?;
-        let is_new = |id| old.schema.groups().iter().all(|group| group.id != id);
-        for group in schema.groups().iter().filter(|group| is_new(group.id)) {
-            create_tree(&self.db, &tree_name(schema.table, group.id))?;
-        }
-        if schema.has_index() && !old.schema.has_index() {
-            create_tree(&self.db, &tree_name(schema.table, INDEXES))?;
-        }
-        let shape = Shape::open(&self.db, &self.catalog, &name, schema, Some(old))?;
+        let (name, schema) = make(old, self.moment(old)?)?;
+        let known =
+            old.parts().into_iter().map(|(group, parts)| (group, parts.clone())).chain(made).collect();
+        let shape = Shape::open(&self.db, &self.catalog, &name, schema, known)?;
         let text = shape.schema.to_xml()?;
-        let is_dropped = |id| shape.schema.groups().iter().all(|group| group.id != id);
+        let kept = shape.parts();
         self.write_catalog(|catalog, batch| {
-            for group in old.schema.groups().iter().filter(|group| is_dropped(group.id)) {
+            for group in old.schema.groups().iter().filter(|group| !kept.contains_key(&group.id)) {
                 delete_all(catalog, &part_keys(shape.schema.table, Some(group.id)), batch)?;
             }
             if name != old.name {
@@ -758,15 +800,21 @@ impl State {
 }
 
 impl Shape {
-    /// Opens the trees of a table. It had the shape `old`, if it is not new.
-    fn open(db: &Db, catalog: &Tree, name: &str, schema: Schema, old: Option<&Shape>) -> Result<Shape> {
+    /// Opens the trees of a table, but for those that are `known`, by the numbers of their groups.
+    fn open(
+        db: &Db,
+        catalog: &Tree,
+        name: &str,
+        schema: Schema,
+        mut known: BTreeMap<u16, Parts>,
+    ) -> Result<Shape> {
         let of_table = |error| match error {
             Error::Damaged(message) => Error::Damaged(format!("the table {name:?}: {message}")),
             error => error,
         };
-        let open = |group: u16| -> Result<Parts> {
-            if let Some(parts) = old.and_then(|old| old.parts(group)) {
-                return Ok(parts.clone());
+        let mut open = |group: u16| -> Result<Parts> {
+            if let Some(parts) = known.remove(&group) {
+                return Ok(parts);
             }
             let divisions = divisions(catalog, schema.table, group)?;
             Parts::open(db, &tree_name(schema.table, group), &divisions).map_err(of_table)
@@ -776,13 +824,10 @@ impl Shape {
         Ok(Shape { name: name.to_owned(), schema: Arc::new(schema), groups, index })
     }
 
-    /// The trees of a group, by its number, or of the indexes.
-    fn parts(&self, group: u16) -> Option<&Parts> {
-        if group == INDEXES {
-            return self.index.as_ref();
-        }
-        let place = self.schema.groups().iter().position(|known| known.id == group)?;
-        self.groups.get(place)
+    /// The trees of each group, by its number, and of the indexes.
+    fn parts(&self) -> BTreeMap<u16, &Parts> {
+        let groups = self.schema.groups().iter().map(|group| group.id);
+        groups.zip(&self.groups).chain(self.index.as_ref().map(|index| (INDEXES, index))).collect()
     }
 
     fn all_trees(&self) -> impl Iterator<Item = &Tree> {

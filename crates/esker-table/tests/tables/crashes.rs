@@ -80,6 +80,19 @@ fn splits(tables: &Tables, table: &Table) -> BTreeSet<(String, String)> {
     splits
 }
 
+/// The trees that the groups of a table begin with.
+fn trees_of(table: &Table) -> Vec<String> {
+    let text = table.schema().to_xml().unwrap();
+    let groups = text.split("<AccessGroup ").skip(1);
+    groups.map(|group| format!("table {}.{}", attribute(&text, "table"), attribute(group, "id"))).collect()
+}
+
+/// The trees of the store with which groups of tables begin, whether there are such groups or not.
+fn first_trees(tables: &Tables) -> BTreeSet<String> {
+    let names = tables.db().tree_names().into_iter();
+    names.filter(|name| name.starts_with("table ") && name.matches('.').count() == 1).collect()
+}
+
 /// The value of the first attribute with this name.
 fn attribute<'a>(text: &'a str, name: &str) -> &'a str {
     text.split_once(&format!("{name}=\"")).unwrap().1.split_once('"').unwrap().0
@@ -89,6 +102,7 @@ fn attribute<'a>(text: &'a str, name: &str) -> &'a str {
 fn seen(tables: &Tables) -> World {
     let mut world =
         World { namespaces: tables.namespaces().unwrap().into_iter().collect(), ..World::default() };
+    let mut trees = BTreeSet::new();
     for name in tables.names() {
         let table = tables.table(&name).unwrap();
         let is_disabled = !table.is_enabled();
@@ -107,8 +121,10 @@ fn seen(tables: &Tables) -> World {
             cells.insert((row, cell.family, cell.timestamp), value);
         }
         let splits = splits(tables, &table);
+        trees.extend(trees_of(&table));
         world.tables.insert(name, Known { families, is_disabled, splits, cells });
     }
+    assert_eq!(first_trees(tables), trees);
     world
 }
 
@@ -149,6 +165,16 @@ fn step(
             let schema = || (*table.schema()).clone();
             let has = known.families.contains(family);
             match what {
+                // Several new trees at once.
+                4 if random.below(3) == 0 => {
+                    let news = FAMILIES.iter().filter(|family| !known.families.contains(**family));
+                    let news: Vec<&str> = news.copied().collect();
+                    let add = |schema: Schema, name: &&str| {
+                        schema.with_family(name, Family::new(*name).max_versions(None))
+                    };
+                    known.families.extend(news.iter().map(|name| (*name).to_owned()));
+                    tables.alter(name, news.iter().fold(schema(), add))
+                }
                 4 if !has => {
                     known.families.insert(family.to_owned());
                     let group = random.of(&["a", "b"]);
@@ -274,4 +300,62 @@ fn power_cuts_leave_tables_whole() {
         lives < 60 || cut_openings.min(done_changes).min(undone_changes) >= 10,
         "the test has lost its teeth"
     );
+}
+
+/// A change is cut at each of its operations: while it makes trees, before and after it counts, and while it drops trees. The
+/// table has its old schema or its new one, with its cells, and there are no other trees.
+#[test]
+fn a_change_that_is_cut_leaves_no_trees() {
+    let seed = number("ESKER_SEED", 1);
+    println!("ESKER_SEED={seed}");
+    let mut random = Random(seed);
+    let disk = SimFs::new(seed);
+    let group = |schema: Schema, name: &&str| schema.group(*name, [Family::new(*name)]);
+    let old = ["a", "b", "c"].iter().fold(Schema::new(), group);
+    let new = ["d", "b", "e", "f"].iter().fold(Schema::new(), group);
+    let tables = open(&disk, &mut random).unwrap();
+    tables
+        .create("t", old)
+        .unwrap()
+        .mutate(&RowMutation::new("r").put("a", "", "1").put("b", "", "2"))
+        .unwrap();
+    drop(tables);
+    let names = |table: &Table| -> Vec<String> {
+        table.schema().groups().iter().map(|group| group.name().to_owned()).collect()
+    };
+    let (mut cuts, mut undone, mut left) = (0, 0, 0);
+    loop {
+        let disk = disk.fork();
+        let tables = open(&disk, &mut random).unwrap();
+        disk.set_crash_after(Some(disk.operations() + cuts));
+        let done = tables.alter("t", new.clone());
+        if !disk.is_dead() {
+            done.unwrap();
+            assert_eq!(first_trees(&tables), trees_of(&tables.table("t").unwrap()).into_iter().collect());
+            break;
+        }
+        drop(tables);
+        let disk = disk.crash(seed * 1000 + cuts);
+        let env = Env { fs: Arc::new(disk.fork()), executor: Some(Arc::new(StepExecutor)), ..Env::system() };
+        let found = esker::Db::open("store", Options::default().env(env).memory_budget(8 << 20)).unwrap();
+        let found = found.tree_names().into_iter().filter(|name| name.starts_with("table ")).count();
+        let tables = open(&disk, &mut random).unwrap();
+        let table = tables.table("t").unwrap();
+        assert_eq!(first_trees(&tables), trees_of(&table).into_iter().collect(), "{cuts}");
+        left += usize::from(found > first_trees(&tables).len());
+        let cells = table.get("r", &Read::all()).unwrap();
+        let values: Vec<&[u8]> = cells.iter().map(|cell| &cell.value[..]).collect();
+        if names(&table) == ["a", "b", "c"] {
+            undone += 1;
+            assert!(done.is_err() && values == [b"1", b"2"], "{cuts}");
+            // It can be done again.
+            tables.alter("t", new.clone()).unwrap();
+        }
+        assert_eq!(names(&table), ["d", "b", "e", "f"], "{cuts}");
+        assert_eq!(table.get("r", &Read::all()).unwrap().len(), 1, "{cuts}");
+        assert_eq!(first_trees(&tables), trees_of(&table).into_iter().collect(), "{cuts}");
+        cuts += 1;
+    }
+    println!("{cuts} cuts, of which {undone} undid the change, and {left} left trees to the opening");
+    assert!(undone >= 3 && cuts - undone >= 2 && left >= 4, "the test has lost its teeth");
 }

@@ -11,6 +11,7 @@
 mod counts;
 mod crashes;
 mod filters;
+mod gated;
 mod indexes;
 mod query_cache;
 mod threads;
