@@ -34,7 +34,9 @@ use crate::rule::{Families, RULE, TableRule};
 use crate::schema::{Family, Moment, Rules, Schema, check_name};
 use crate::sequences::Sequences;
 use crate::span::Span;
-use crate::write::{Check, Latest, PutValue, RowMutation, Stamp, View, WriteValue, mutate, put_cells};
+use crate::write::{
+    Check, Latest, PutValue, RowMutation, Stamp, View, WriteValue, check_row_deletes, mutate, put_cells,
+};
 
 /// The catalog's tree, and its tag: which version of the layout it has.
 const CATALOG: &str = "tables";
@@ -1044,7 +1046,8 @@ impl Table {
     /// # Errors
     /// As [`Table::mutate`].
     ///
-    /// `Invalid` also when a row with an increment or append is there twice.
+    /// `Invalid` also when a row with an increment or append is there twice, or when several deletes of rows would take more than
+    /// 64 MiB together: about 100 bytes and the row for each access group but the first.
     pub fn mutate_rows(&self, mutations: &[RowMutation]) -> Result<()> {
         self.commit(&[], mutations).map(drop)
     }
@@ -1227,6 +1230,7 @@ impl Table {
         let Inner { db, catalog, sequences, .. } = &*self.tables;
         shape.check_enabled()?;
         check_rows_once(mutations)?;
+        check_row_deletes(&shape.schema, mutations)?;
         if let Some(mutation) = mutations.first() {
             let view = Row { db, state: &self.state, row: mutation.row() };
             for check in checks {

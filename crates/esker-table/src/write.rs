@@ -161,6 +161,9 @@ impl RowMutation {
     }
 
     /// Deletes the cells of the row with timestamps up to the time of the write.
+    ///
+    /// This writes an entry to each access group. Of a table with several groups, many rows are deleted by several calls
+    /// ([`Table::mutate_rows`](crate::Table::mutate_rows)).
     #[must_use]
     pub fn delete_row(self) -> RowMutation {
         self.step(Step::DeleteRow { up_to: None })
@@ -224,6 +227,11 @@ impl RowMutation {
         self.steps.len() as u64
     }
 
+    /// How many of its steps delete the row.
+    fn row_deletes(&self) -> u64 {
+        self.steps.iter().filter(|step| matches!(step, Step::DeleteRow { .. })).count() as u64
+    }
+
     /// Whether it has a step that depends on what the row holds.
     pub(crate) fn reads(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, Step::Increment { .. } | Step::Append { .. }))
@@ -240,6 +248,37 @@ impl RowMutation {
 
 /// The longest value that an append makes, in bytes: it is held in memory.
 pub const APPEND_LEN_MAX: u64 = 64 << 20;
+
+/// How many bytes the deletes of rows in one call write to other access groups than the first one. A client sends such a delete in a
+/// few bytes, and it takes memory in each of up to 10,000 groups.
+const ROW_DELETES_LEN_MAX: u64 = 64 << 20;
+
+/// What an entry of a delete takes in memory beside its row, in bytes: the rest of its key, and its places in lists.
+const ROW_DELETE_LEN: u64 = 100;
+
+/// Fails if `mutations` have several deletes of rows, which together would take too much memory. One is always possible.
+///
+/// # Errors
+/// `Invalid`.
+pub(crate) fn check_row_deletes(schema: &Schema, mutations: &[RowMutation]) -> Result<()> {
+    let groups = schema.groups().len() as u64;
+    if groups < 2 {
+        return Ok(());
+    }
+    let (mut count, mut len) = (0, 0_u64);
+    for mutation in mutations {
+        let deletes = mutation.row_deletes();
+        count += deletes;
+        len = len.saturating_add(deletes * (groups - 1) * (mutation.row.len() as u64 + ROW_DELETE_LEN));
+    }
+    if count > 1 && len > ROW_DELETES_LEN_MAX {
+        return Err(Error::invalid(format!(
+            "{count} deletes of rows in {groups} access groups take {len} bytes, and at once they may take {ROW_DELETES_LEN_MAX}: \
+             delete fewer rows in one call"
+        )));
+    }
+    Ok(())
+}
 
 /// A condition on the latest cell of a column, for [`Table::check_and_mutate`](crate::Table::check_and_mutate).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -891,3 +891,34 @@ fn what_it_takes_to_find_a_family_does_not_grow_with_their_number() {
         assert!(0 < few && many <= few.max(20) * 4, "{place}: {few} {many}");
     }
 }
+
+#[test]
+fn many_deletes_of_rows_in_many_groups_are_not_done_at_once() {
+    let tables = Tables::open_in_memory(Options::default()).unwrap();
+    let with_groups = |count: usize| {
+        (0..count).fold(Schema::new(), |schema, group| {
+            schema.group(format!("g{group}"), [Family::new(format!("f{group}"))])
+        })
+    };
+    let row = |number: usize| RowMutation::new(format!("{number:0>32767}"));
+    let deletes = |count: usize| (0..count).map(|number| row(number).delete_row()).collect::<Vec<_>>();
+    let is_refused = |done: Result<()>| match done {
+        Err(Error::Invalid(message)) => message.contains("delete fewer rows in one call"),
+        done => done.map(|()| false).unwrap(),
+    };
+    let table = tables.create("t", with_groups(21)).unwrap();
+    table.mutate(&row(0).put("f20", "q", "v")).unwrap();
+    // 20 groups more than one, and each entry takes 32,867 bytes: 102 deletes take less than 64 MiB, and 103 more.
+    assert!(is_refused(table.mutate_rows(&deletes(103))));
+    let of_one_row = (0..103).fold(row(1), |row, timestamp| row.delete_row_up_to(timestamp));
+    assert!(is_refused(table.mutate(&of_one_row)));
+    assert_eq!(table.get(row(0).row(), &Read::all()).unwrap().len(), 1);
+    assert!(!is_refused(table.mutate_rows(&deletes(102))));
+    assert_eq!(table.get(row(0).row(), &Read::all()).unwrap(), []);
+    // What takes no more than the caller has sent has no limit, and one delete has none.
+    let single = tables.create("single", with_groups(1)).unwrap();
+    assert!(!is_refused(single.mutate_rows(&deletes(2100))));
+    let wide = tables.create("wide", with_groups(2100)).unwrap();
+    assert!(!is_refused(wide.mutate_rows(&[row(1).delete_row(), row(2).put("f7", "q", "v")])));
+    assert!(is_refused(wide.mutate_rows(&deletes(2))));
+}

@@ -583,3 +583,25 @@ fn random_cells_are_put_as_in_this_process() {
     assert!(matches!(&error, CallError::Thrown { kind: Thrown::NoFamily, .. }), "{error:?}");
     assert_eq!(there.get("a", &Read::all()).unwrap(), before);
 }
+
+/// A message of a few MiB makes a server take as many bytes for each access group: what would become too much is refused before.
+#[test]
+fn deletes_of_rows_take_no_more_memory_than_they_may() {
+    let serving = serve();
+    let client = &mut Client::new(serving.address, FORMS[0]);
+    let group = |number: i32| {
+        format!("<AccessGroup name=\"g{number}\"><ColumnFamily name=\"f{number}\"/></AccessGroup>")
+    };
+    let schema = format!("<Schema>{}</Schema>", (0..21).map(group).collect::<String>());
+    client.call("eskerCreateTable", &[(1, text("t")), (2, text(&schema))]).unwrap();
+    let delete = || record(&[(1, Value::I32(1))]);
+    let rows = |count: usize| {
+        let row = |number: usize| record(&[(1, text(&format!("{number:0>32767}"))), (2, list(&[delete()]))]);
+        (2, list(&(0..count).map(row).collect::<Vec<_>>()))
+    };
+    fails(client, "eskerMutateRows", &[(1, text("t")), rows(103)], INVALID, "delete fewer rows in one call");
+    let of_one_row = list(&(0..40_000).map(|_| delete()).collect::<Vec<_>>());
+    let check = [(1, text("t")), (2, text("r")), (4, of_one_row)];
+    fails(client, "eskerCheckAndMutate", &check, INVALID, "delete fewer rows in one call");
+    assert_eq!(client.call("eskerMutateRows", &[(1, text("t")), rows(3)]), Ok(None));
+}
