@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, Range};
 
-use esker::ScanRange;
+use esker::{ScanRange, keys};
 
 use crate::datatype::{DataError, DataType};
 use crate::exit::{Failure, Outcome};
@@ -90,23 +90,24 @@ pub(crate) struct KeyBounds {
 impl KeyBounds {
     /// Typed bounds, decoded in the key type of the tree.
     pub(crate) fn parse(
-        keys: DataType,
+        of_keys: DataType,
         lo: Option<&[u8]>,
         hi: Option<&[u8]>,
         prefix: Option<&[u8]>,
     ) -> Outcome<Self> {
-        if keys.is_number() && prefix.is_some() {
+        if of_keys.is_number() && prefix.is_some() {
             let message = format!(
-                "--prefix needs keys of text or bytes, or of several elements; this tree has {keys} keys"
+                "--prefix needs keys of text or bytes, or of several elements; this tree has {of_keys} keys"
             );
             return Err(Failure::usage(message));
         }
         let bound = |typed: Option<&[u8]>, name: &str| match typed {
             None => Ok(None),
-            Some(typed) => keys.to_bytes(typed).map(Some).map_err(|error| wrong(name, typed, &error)),
+            Some(typed) => of_keys.to_bytes(typed).map(Some).map_err(|error| wrong(name, typed, &error)),
         };
         let prefix = prefix.filter(|prefix| !prefix.is_empty());
-        let prefix = prefix.map(|typed| keys.prefix(typed).map_err(|error| wrong("--prefix", typed, &error)));
+        let prefix =
+            prefix.map(|typed| of_keys.prefix(typed).map_err(|error| wrong("--prefix", typed, &error)));
         Ok(KeyBounds { lo: bound(lo, "LO")?, hi: bound(hi, "HI")?, prefix: prefix.transpose()? })
     }
 
@@ -114,7 +115,7 @@ impl KeyBounds {
     pub(crate) fn range(&self) -> Option<KeyRange> {
         let prefix = self.prefix.as_deref().unwrap_or_default();
         let lo = self.lo.as_deref().unwrap_or_default().max(prefix);
-        let past_prefix = successor(prefix);
+        let past_prefix = keys::prefix_end(prefix);
         let range = |upper| KeyRange { lower: lo.to_vec(), upper };
         match (self.hi.as_deref(), past_prefix) {
             (Some(hi), Some(past)) if hi < past.as_slice() => {
@@ -129,14 +130,6 @@ impl KeyBounds {
 
 fn wrong(name: &str, typed: &[u8], error: &DataError) -> Failure {
     Failure::usage(format!("{name} {:?}: the key {error}", String::from_utf8_lossy(typed)))
-}
-
-/// The smallest bytes above everything that begins with `prefix`; `None` if there are none.
-fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
-    let mut past = prefix[..=last].to_vec();
-    past[last] += 1;
-    Some(past)
 }
 
 #[cfg(test)]
@@ -169,14 +162,6 @@ mod tests {
         for typed in ["", "-", "5", "a-b", "1-2-3", "+1-2", " 1-2", "1-2 ", "--3", "0x1-2"] {
             assert!(ByteRange::parse(typed).is_err(), "{typed:?}");
         }
-    }
-
-    #[test]
-    fn a_prefix_ends_before_its_successor() {
-        assert_eq!(successor(b"ab"), Some(b"ac".to_vec()));
-        assert_eq!(successor(b"a\xff\xff"), Some(b"b".to_vec()));
-        assert_eq!(successor(b"\xff"), None);
-        assert_eq!(successor(b""), None);
     }
 
     #[test]

@@ -14,7 +14,6 @@ mod language;
 use core::ops::{Bound, Range};
 
 pub(crate) use columns::Ranges;
-use columns::behind_prefix;
 pub use comparator::{Beginning, Comparator, Comparison};
 pub(crate) use judge::{Code, Judge, Seen, Show};
 
@@ -79,7 +78,7 @@ impl Test {
             (Comparison::Equal, _) => return self.comparator.rows(),
             (Comparison::Less, Some((row, _))) => Span::rows(..row),
             (Comparison::LessOrEqual, Some((row, false))) => Span::rows(..=row),
-            (Comparison::LessOrEqual, Some((prefix, true))) => match behind_prefix(prefix) {
+            (Comparison::LessOrEqual, Some((prefix, true))) => match esker::keys::prefix_end(prefix) {
                 Some(behind) => Span::rows(..behind),
                 None => Span::all(),
             },

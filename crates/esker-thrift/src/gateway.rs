@@ -98,18 +98,6 @@ fn read_of(columns: Option<&[&[u8]]>, timestamp: i64) -> Outcome<Read> {
     Ok(read)
 }
 
-/// The first row behind all that begin with `prefix`; empty: there is none.
-fn behind_prefix(prefix: &[u8]) -> Vec<u8> {
-    let mut behind = prefix.to_vec();
-    while behind.last() == Some(&u8::MAX) {
-        behind.pop();
-    }
-    if let Some(last) = behind.last_mut() {
-        *last += 1;
-    }
-    behind
-}
-
 /// Adds a delete of `column` up to `timestamp`: of a family, if there is no qualifier.
 fn delete(row: RowMutation, column: &[u8], timestamp: i64) -> Outcome<RowMutation> {
     let (family, qualifier) = parse_column(column)?;
@@ -342,7 +330,8 @@ impl Gateway<'_> {
                 self.open(table, &Span { start, stop, columns: columns.as_deref(), timestamp }, sink)
             }
             Call::ScannerOpenWithPrefix { table, prefix, columns } => {
-                let stop = behind_prefix(prefix);
+                // No stop is the end of the table.
+                let stop = esker::keys::prefix_end(prefix).unwrap_or_default();
                 let columns = columns.as_deref();
                 self.open(table, &Span { start: prefix, stop: &stop, columns, timestamp: LATEST }, sink)
             }

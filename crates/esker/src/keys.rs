@@ -166,6 +166,22 @@ pub fn decode_text(key: &[u8]) -> Result<&str> {
     })
 }
 
+/// The least key behind all that begin with `prefix`: where a range of them ends, without this key. `None`: no key is behind them,
+/// because `prefix` is empty or all its bytes are 0xff.
+///
+/// ```
+/// use esker::keys;
+/// assert_eq!(keys::prefix_end(b"ab"), Some(b"ac".to_vec()));
+/// assert_eq!(keys::prefix_end(b"a\xff\xff"), Some(b"b".to_vec()));
+/// assert_eq!(keys::prefix_end(b"\xff"), None);
+/// ```
+pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
 /// `key` as an array of exactly `N` bytes.
 fn exactly<const N: usize>(key: &[u8], what: &str) -> Result<[u8; N]> {
     key.try_into().map_err(|_| {

@@ -19,6 +19,7 @@ use parking_lot::RwLock;
 
 use crate::codec::{Decoder, put_slice};
 use crate::cursor::SeqNo;
+use crate::keys::prefix_end;
 
 /// The keys from `lower` up to `upper`, without `upper`; `None`: to the end. This is the one kind of key range: other
 /// bounds take this form by [`next_key`]. `ScanRange` adds how to visit the keys, `KeyBounds` where a tree's other keys
@@ -35,15 +36,6 @@ pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 /// The smallest key that is greater than `key`.
 pub(crate) fn next_key(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
-}
-
-/// The smallest byte string that is greater than every string that begins with `prefix`; `None` if there is none (all
-/// bytes are 0xff).
-pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
-    let mut end = prefix[..=last].to_vec();
-    end[last] += 1;
-    Some(end)
 }
 
 impl KeyRange {

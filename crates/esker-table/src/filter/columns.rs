@@ -9,6 +9,8 @@
 //! is visible later. Filters that decide cell by cell note nothing. Of the other ones, those that count cells or decide about
 //! rows, a list says what is left out in front of them: they are not asked about the rest.
 
+use esker::keys;
+
 use super::{Beginning, Column, Comparison, Filter, Kind, Test};
 
 /// To narrow what is read takes some microseconds for each part of a filter and each family. If there are more of these, it is not
@@ -33,14 +35,6 @@ pub(crate) struct Ranges(Vec<Range>);
 /// The least bytes that are greater.
 fn behind(bytes: &[u8]) -> Vec<u8> {
     [bytes, b"\0"].concat()
-}
-
-/// The least bytes behind all that begin with `prefix`. `None`: there are none.
-pub(super) fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let kept = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
-    let mut to = prefix.get(..=kept)?.to_vec();
-    *to.last_mut()? += 1;
-    Some(to)
 }
 
 impl Range {
@@ -68,7 +62,7 @@ impl Ranges {
     }
 
     fn prefix(prefix: &[u8]) -> Ranges {
-        Ranges::between(prefix.to_vec(), behind_prefix(prefix))
+        Ranges::between(prefix.to_vec(), keys::prefix_end(prefix))
     }
 
     pub(crate) fn is_all(&self) -> bool {
@@ -155,7 +149,7 @@ impl Test {
             return Ranges::any(beginnings.iter().map(range));
         }
         let Some((bytes, is_prefix)) = self.comparator.bytes() else { return Ranges::all() };
-        let behind = || if is_prefix { behind_prefix(bytes) } else { Some(behind(bytes)) };
+        let behind = || if is_prefix { keys::prefix_end(bytes) } else { Some(behind(bytes)) };
         match self.comparison {
             Comparison::Less => Ranges::between(Vec::new(), Some(bytes.to_vec())),
             Comparison::LessOrEqual => Ranges::between(Vec::new(), behind()),

@@ -4,7 +4,8 @@
 
 use crate::codec::{Decoder, put_slice};
 use crate::error::{Error, Result};
-use crate::ranges::{KeyRange, prefix_end};
+use crate::keys::prefix_end;
+use crate::ranges::KeyRange;
 
 /// The longest delimiter, in bytes.
 const DELIMITER_MAX: usize = 8;

@@ -5,7 +5,7 @@ use super::imported::Renumbered;
 use super::table_info::TableInfo;
 use crate::cursor::{Cursor, Kind, MAX_SEQ, SeqNo};
 use crate::error::Result;
-use crate::ranges::prefix_end;
+use crate::keys::prefix_end;
 use crate::table::TableCursor;
 
 pub(crate) enum TreeCursor {
