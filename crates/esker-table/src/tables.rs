@@ -515,8 +515,9 @@ impl Tables {
     /// ```
     pub fn alter(&self, name: &str, schema: Schema) -> Result<()> {
         let table = self.table(name)?;
-        self.inner
-            .change(name, |shape, at| Ok((shape.name.clone(), shape.schema.altered(schema.clone(), at)?)))?;
+        self.inner.change(name, move |shape, at| {
+            Ok((shape.name.clone(), shape.schema.altered(schema.clone(), at)?))
+        })?;
         if table.is_enabled() { self.build_indexes(&table) } else { Ok(()) }
     }
 

@@ -870,7 +870,7 @@ fn looks_of(count: usize) -> Vec<u64> {
             table
                 .check_and_mutate(&[Check::absent(last, "x")], &RowMutation::new("c").put(first, "", ""))
                 .unwrap()
-        )
+        );
     });
     note(1, &|| assert_eq!(table.get("r1", &Read::column(last, "q")).unwrap().len(), 1));
     note(1, &|| drop(table.writer(last).unwrap()));
@@ -910,7 +910,7 @@ fn many_deletes_of_rows_in_many_groups_are_not_done_at_once() {
     table.mutate(&row(0).put("f20", "q", "v")).unwrap();
     // 20 groups more than one, and each entry takes 32,867 bytes: 102 deletes take less than 64 MiB, and 103 more.
     assert!(is_refused(table.mutate_rows(&deletes(103))));
-    let of_one_row = (0..103).fold(row(1), |row, timestamp| row.delete_row_up_to(timestamp));
+    let of_one_row = (0..103).fold(row(1), RowMutation::delete_row_up_to);
     assert!(is_refused(table.mutate(&of_one_row)));
     assert_eq!(table.get(row(0).row(), &Read::all()).unwrap().len(), 1);
     assert!(!is_refused(table.mutate_rows(&deletes(102))));
