@@ -45,11 +45,7 @@ pub(super) fn of_counter(family: &str, value: &Placed<Vec<u8>>, reason: &str) ->
 
 /// The error of a change of one column, at the column if the cell that is there is why.
 pub(super) fn of_cell(error: Error, column: &Column) -> Error {
-    let is_of_cell = match &error {
-        Error::Remote(CallError::Thrown { kind, .. }) => matches!(kind, Thrown::Io | Thrown::Argument),
-        error => is_of_what_is_given(error),
-    };
-    if is_of_cell { error.at(column.family.at()) } else { error }
+    if is_of_what_is_given(&error) { error.at(column.family.at()) } else { error }
 }
 
 /// The error of a change of namespaces, at the name of the namespace if that is why.
