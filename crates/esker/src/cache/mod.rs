@@ -26,7 +26,7 @@ mod tests;
 
 use policy::Chosen;
 pub(crate) use prefetch::prefetch;
-use shard::Shard;
+use shard::{Shard, Whereabouts};
 
 /// A power of two, far above the number of threads that hit the pool at the same time.
 const SHARDS: usize = 16;
@@ -91,10 +91,24 @@ impl PageId {
     }
 }
 
-/// Keeps the shards on separate cache lines.
+/// Keeps the shards on separate cache lines, and what is hardly ever written apart from the lock.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Aligned(Mutex<Shard>);
+struct Aligned {
+    whereabouts: Whereabouts,
+    shard: Mutex<Shard>,
+}
+
+impl Aligned {
+    fn new(mut shard: Shard) -> Aligned {
+        Aligned { whereabouts: Whereabouts::new(&mut shard), shard: Mutex::new(shard) }
+    }
+
+    fn insert(&self, shard: &mut Shard, id: PageId, page: &Page, evicted: &mut Vec<Page>) {
+        shard.insert(id.hash(), Arc::clone(page), evicted);
+        self.whereabouts.update(shard);
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct BufferPool {
@@ -107,26 +121,40 @@ impl BufferPool {
     /// A pool of `capacity` bytes; 0 if `policy` keeps nothing.
     pub(crate) fn new(capacity: usize, policy: CachePolicy) -> Self {
         let capacity = if policy == CachePolicy::None { 0 } else { capacity };
-        let shard = |_| Aligned(Mutex::new(Shard::new(capacity / SHARDS, Chosen::new(policy))));
+        let shard = |_| Aligned::new(Shard::new(capacity / SHARDS, Chosen::new(policy)));
         BufferPool { shards: (0..SHARDS).map(shard).collect(), policy, capacity }
     }
 
     #[inline]
     pub(crate) fn get(&self, id: PageId) -> Option<Page> {
-        self.shard(id).lock().get(id.hash())
+        self.shard(id).shard.lock().get(id.hash())
+    }
+
+    /// The caller will soon [`get`](Self::get) a page: fetches where that looks for it into the processor's cache.
+    #[inline]
+    pub(crate) fn prefetch_bucket(&self, id: PageId) {
+        self.shard(id).whereabouts.prefetch(id.hash());
+    }
+
+    /// The caller will soon [`get`](Self::get) a page: fetches its front into the processor's cache.
+    #[inline]
+    pub(crate) fn prefetch_page(&self, id: PageId) {
+        self.shard(id).shard.lock().prefetch(id.hash());
     }
 
     /// Inserts `page`, evicting others when the pool is full. Does nothing if the pool has this page.
     pub(crate) fn insert(&self, id: PageId, page: &Page) {
         let mut evicted = Vec::new();
-        self.shard(id).lock().insert(id.hash(), Arc::clone(page), &mut evicted);
+        let aligned = self.shard(id);
+        aligned.insert(&mut aligned.shard.lock(), id, page, &mut evicted);
     }
 
     /// Inserts `page` only if nothing has to leave for it: scans must not flush the pool.
     pub(crate) fn insert_if_room(&self, id: PageId, page: &Page) {
-        let mut shard = self.shard(id).lock();
+        let aligned = self.shard(id);
+        let mut shard = aligned.shard.lock();
         if shard.fits_in_part(page.len(), 1) {
-            shard.insert(id.hash(), Arc::clone(page), &mut Vec::new());
+            aligned.insert(&mut shard, id, page, &mut Vec::new());
         }
     }
 
@@ -136,14 +164,14 @@ impl BufferPool {
             Offer::Unasked => UNASKED_PART,
             Offer::Wanted => 1,
         };
-        self.shard(id).lock().fits_in_part(bytes, part)
+        self.shard(id).shard.lock().fits_in_part(bytes, part)
     }
 
     /// Drops every page of a table. O(pages in the pool).
     pub(crate) fn remove_table(&self, table: u64) {
         for shard in &self.shards {
             let mut removed = Vec::new();
-            shard.0.lock().remove_table(table, &mut removed);
+            shard.shard.lock().remove_table(table, &mut removed);
         }
     }
 
@@ -151,7 +179,7 @@ impl BufferPool {
     pub(crate) fn clear(&self) {
         for shard in &self.shards {
             let mut removed = Vec::new();
-            shard.0.lock().clear(Chosen::new(self.policy), &mut removed);
+            shard.shard.lock().clear(Chosen::new(self.policy), &mut removed);
         }
     }
 
@@ -160,7 +188,7 @@ impl BufferPool {
         let limit = self.capacity.saturating_sub(bytes) / SHARDS;
         for shard in &self.shards {
             let mut evicted = Vec::new();
-            shard.0.lock().set_limit(limit, &mut evicted);
+            shard.shard.lock().set_limit(limit, &mut evicted);
         }
     }
 
@@ -175,19 +203,19 @@ impl BufferPool {
 
     /// Bytes that pages hold now, without reserved bytes.
     pub(crate) fn used(&self) -> usize {
-        self.shards.iter().map(|shard| shard.0.lock().used()).sum()
+        self.shards.iter().map(|shard| shard.shard.lock().used()).sum()
     }
 
     /// How many lookups found their page, and how many did not, since the pool was made.
     pub(crate) fn hits_and_misses(&self) -> (u64, u64) {
         self.shards.iter().fold((0, 0), |(hits, misses), shard| {
-            let shard = shard.0.lock();
+            let shard = shard.shard.lock();
             (hits + shard.hits, misses + shard.misses)
         })
     }
 
     #[inline]
-    fn shard(&self, id: PageId) -> &Mutex<Shard> {
-        &self.shards[id.hash() as usize % SHARDS].0
+    fn shard(&self, id: PageId) -> &Aligned {
+        &self.shards[id.hash() as usize % SHARDS]
     }
 }

@@ -4,12 +4,20 @@
 /// instruction.
 #[inline]
 pub(crate) fn prefetch(bytes: &[u8], at: usize) {
-    #[cfg(target_arch = "x86_64")]
     if at < bytes.len() {
+        prefetch_address(bytes.as_ptr().wrapping_add(at));
+    }
+}
+
+/// Prefetches the cache line at an address, which may be anywhere: also where no memory is any more.
+#[inline]
+pub(super) fn prefetch_address<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: the address is inside `bytes`, and a prefetch changes nothing that a program can see.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().add(at).cast()) };
+        // SAFETY: a prefetch changes nothing that a program can see, and never faults, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, at);
+    let _ = address;
 }

@@ -8,8 +8,10 @@
 //! numbers are reused first.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use super::policy::Chosen;
+use super::prefetch::prefetch_address;
 use super::{PAGE_OVERHEAD, Page, PageId, prefetch};
 
 /// How much of a page is prefetched while its reference count is raised: the part that a search reads first.
@@ -22,6 +24,60 @@ struct Bucket {
     /// `None` in an empty bucket.
     page: Option<Page>,
     slot: u32,
+}
+
+/// Where a shard's buckets are, for those who do not hold its lock. They may only prefetch: what they read here may be
+/// outdated, or half of it.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Whereabouts {
+    buckets: AtomicPtr<Bucket>,
+    mask: AtomicUsize,
+}
+
+impl Whereabouts {
+    pub(super) fn new(shard: &mut Shard) -> Whereabouts {
+        let mask = shard.buckets.len() - 1;
+        Whereabouts { buckets: AtomicPtr::new(shard.buckets.as_mut_ptr()), mask: AtomicUsize::new(mask) }
+    }
+
+    /// The caller holds the lock of `shard`, and may have moved its buckets.
+    pub(super) fn update(&self, shard: &mut Shard) {
+        let mask = shard.buckets.len() - 1;
+        // Most inserts move nothing, and others read this all the time.
+        if self.mask.load(Ordering::Relaxed) != mask {
+            self.buckets.store(shard.buckets.as_mut_ptr(), Ordering::Relaxed);
+            self.mask.store(mask, Ordering::Relaxed);
+        }
+    }
+
+    /// Where probing for a hash starts.
+    #[inline]
+    fn home(&self, hash: u64) -> *const Bucket {
+        let at = home(hash, self.mask.load(Ordering::Relaxed));
+        self.buckets.load(Ordering::Relaxed).cast_const().wrapping_add(at)
+    }
+
+    /// Prefetches the bucket of a page.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        prefetch_address(self.home(hash));
+    }
+}
+
+#[inline]
+fn prefetch_front(page: &Page) {
+    for at in (0..FRONT).step_by(64) {
+        prefetch(page, at);
+    }
+    // The count is in front of the bytes.
+    prefetch_address(page.as_ptr().wrapping_sub(1));
+}
+
+/// The bucket where probing for a hash starts, of `mask + 1` buckets.
+#[inline]
+fn home(hash: u64, mask: usize) -> usize {
+    (hash >> 32) as usize & mask
 }
 
 /// See the module. `used` and `limit` are bytes.
@@ -75,13 +131,19 @@ impl Shard {
         };
         // The reference count is the first line to miss. Without these prefetches, nothing after it would
         // start before it arrives.
-        for at in (0..FRONT).step_by(64) {
-            prefetch(page, at);
-        }
+        prefetch_front(page);
         let page = Arc::clone(page);
         self.hits += 1;
         self.policy.hit(bucket.slot);
         Some(page)
+    }
+
+    /// Prefetches the front of a page that a [`get`](Self::get) will soon ask for.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        if let Some(page) = &self.buckets[self.find(hash)].page {
+            prefetch_front(page);
+        }
     }
 
     /// Adds a page that is not here yet; moves the pages evicted for it into `evicted`.
@@ -156,7 +218,7 @@ impl Shard {
         let mask = self.buckets.len() - 1;
         let mut bucket = (gap + 1) & mask;
         while self.buckets[bucket].page.is_some() {
-            let displacement = bucket.wrapping_sub(self.home(self.buckets[bucket].hash)) & mask;
+            let displacement = bucket.wrapping_sub(home(self.buckets[bucket].hash, mask)) & mask;
             if displacement >= (bucket.wrapping_sub(gap) & mask) {
                 self.buckets.swap(gap, bucket);
                 gap = bucket;
@@ -177,7 +239,7 @@ impl Shard {
     /// The bucket of the page, or the empty one where it belongs.
     #[inline]
     fn find(&self, hash: u64) -> usize {
-        let mut at = self.home(hash);
+        let mut at = home(hash, self.buckets.len() - 1);
         loop {
             let bucket = &self.buckets[at];
             if bucket.page.is_none() || bucket.hash == hash {
@@ -186,10 +248,24 @@ impl Shard {
             at = (at + 1) & (self.buckets.len() - 1);
         }
     }
+}
 
-    /// Where probing for a hash starts.
-    #[inline]
-    fn home(&self, hash: u64) -> usize {
-        (hash >> 32) as usize & (self.buckets.len() - 1)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::CachePolicy;
+
+    #[test]
+    fn the_prefetched_bucket_is_the_one_of_the_page() {
+        let mut shard = Shard::new(1 << 20, Chosen::new(CachePolicy::S3Fifo));
+        let whereabouts = Whereabouts::new(&mut shard);
+        for number in 0..1000 {
+            let hash = PageId::from_number(number).hash();
+            shard.insert(hash, Arc::from([0; 16]), &mut Vec::new());
+            whereabouts.update(&mut shard);
+            let home = &raw const shard.buckets[home(hash, shard.buckets.len() - 1)];
+            assert_eq!(whereabouts.home(hash), home, "with {} buckets", shard.buckets.len());
+        }
+        assert!(shard.buckets.len() > 1000);
     }
 }

@@ -73,17 +73,27 @@ impl ReadAhead {
     }
 
     /// Gets the block after `i` from the pool, if the cursor came to `i` from a neighbour, and to that from another
-    /// one. A seek and a few steps end before that block.
+    /// one. A seek and a few steps end before that block. The front of the block after that one is prefetched, and what finds
+    /// the one behind.
     fn look_ahead(&mut self, table: &TableReader, last: Option<usize>, i: usize) {
         let is_beside = last.is_some_and(|last| last.abs_diff(i) == 1);
         let was_beside = std::mem::replace(&mut self.beside, is_beside);
-        let next = match last {
-            Some(last) if !(is_beside && was_beside) || last == i => None,
-            Some(last) if last < i => Some(i + 1).filter(|&next| next < table.blocks()),
-            Some(_) => i.checked_sub(1),
-            None => None,
+        let step: isize = match last {
+            Some(last) if !(is_beside && was_beside) || last == i => 0,
+            Some(last) if last < i => 1,
+            Some(_) => -1,
+            None => 0,
         };
-        self.ahead = next.and_then(|next| table.cached(next).map(|block| (next, block)));
+        let ahead = |steps: isize| i.checked_add_signed(steps * step).filter(|at| *at < table.blocks());
+        self.ahead = match ahead(1) {
+            Some(next) if step != 0 => table.cached(next).map(|block| (next, block)),
+            _ => None,
+        };
+        if self.ahead.is_some()
+            && let (Some(soon), Some(later)) = (ahead(2), ahead(3))
+        {
+            table.prefetch(soon, later);
+        }
     }
 
     /// The cursor is at byte `at` of its block: prefetches the same place of the next block.

@@ -243,6 +243,17 @@ impl TableReader {
         self.pool.get(self.page(i)?).map(Block::trusted)
     }
 
+    /// The caller will soon ask for [`cached`](Self::cached) block `soon`, and then for block `later`.
+    #[inline]
+    pub(super) fn prefetch(&self, soon: usize, later: usize) {
+        if let Some(page) = self.page(soon) {
+            self.pool.prefetch_page(page);
+        }
+        if let Some(page) = self.page(later) {
+            self.pool.prefetch_bucket(page);
+        }
+    }
+
     /// Reads block `i` from the file and puts it into the pool.
     #[cold]
     pub(super) fn load(&self, i: usize) -> Result<Block> {
