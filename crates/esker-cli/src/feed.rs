@@ -94,7 +94,8 @@ fn feed_lines(input: Input, keep_going: bool, sink: &mut impl Sink) -> Outcome<u
                 refused(number, reason)?;
             }
         }
-        for line in block.lines(keeps_ends).filter(|_| !block.is_part()) {
+        let lines = if block.is_part() { None } else { Some(block.lines(keeps_ends)) };
+        for line in lines.into_iter().flatten() {
             interrupt::check()?;
             number += u64::from(!std::mem::take(&mut is_within_line));
             if let Err(reason) = sink.line(line) {

@@ -27,7 +27,7 @@ use crate::steady::ToItsEnd;
 use crate::unpack::{Packed, is_packed, unpacked};
 
 const BLOCK: usize = 1 << 20;
-/// How long a line is at least that is passed on in parts.
+/// Lines of at least this length may be passed on in parts.
 const LONG_LINE: usize = 4 * BLOCK;
 /// The most full blocks that wait for the command.
 const QUEUE: usize = 3;

@@ -8,7 +8,7 @@ use esker_table::{
 };
 
 use crate::deletes::{Deleted, deleted};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::plan::{Plan, ShownDeletes, check_families};
 use crate::statement::{Action, Column, Columns, Condition, Delete, DeleteTime, Select};
 use crate::tables::{Cells, LongCell, Tables, counters};
@@ -229,10 +229,9 @@ impl Cells for Scanned {
     }
 
     fn read_value_at(&self, at: u64, piece: &mut [u8]) -> Result<()> {
-        if let Some(value) = self.scan.to_value()? {
-            value.read_exact_at(at, piece).map_err(esker_table::Error::from)?;
-        }
-        Ok(())
+        let value = self.scan.to_value()?;
+        let value = value.ok_or_else(|| Error::Impossible("the value is not shown".to_owned()))?;
+        Ok(value.read_exact_at(at, piece).map_err(esker_table::Error::from)?)
     }
 }
 

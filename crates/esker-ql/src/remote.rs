@@ -13,7 +13,6 @@ mod changes;
 mod request;
 mod rows;
 
-use core::slice;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,6 +34,9 @@ const GROUP: &str = "default";
 
 /// How many calls an HBase cluster does at a time for one `INSERT`: it takes a call for each timestamp, most of which it waits.
 const CALLS_AT_A_TIME: usize = 16;
+
+/// How long a call by another connection than the first one may take.
+const PATIENCE_OF_MORE: Duration = Duration::from_secs(10);
 
 /// The namespace of tables that name none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -143,13 +145,15 @@ impl Remote {
         Ok(Remote { connection: Arc::new(Mutex::new(connection)) })
     }
 
-    /// Clients with connections of their own: as many as are of use, or as the server takes.
+    /// Clients with connections of their own: as many as are of use, or as the server takes. A server that takes a connection may
+    /// have no thread for it.
     fn more_clients(&self) -> Vec<Client> {
         let (host, port, patience) = {
             let connection = locked(&self.connection);
             (connection.host.clone(), connection.port, connection.patience)
         };
-        (0..CALLS_AT_A_TIME).map_while(|_| connected(&host, port, patience).ok()).collect()
+        let patience = Some(patience.map_or(PATIENCE_OF_MORE, |patience| patience.min(PATIENCE_OF_MORE)));
+        (1..CALLS_AT_A_TIME).map_while(|_| connected(&host, port, patience).ok()).collect()
     }
 
     /// What a query asks of the server.
@@ -319,6 +323,10 @@ impl Tables for Remote {
         self.about(table, |client| client.major_compact(table.as_bytes()))
     }
 
+    fn have_counters(&self) -> Result<bool> {
+        self.is_eskers()
+    }
+
     /// All cells count at once on an Esker server. On HBase it is one call for each timestamp, and the cells of a row count at once
     /// for each call.
     fn insert(&self, table: &str, cells: &CellBatch) -> Result<()> {
@@ -335,12 +343,13 @@ impl Tables for Remote {
                 _ => rows.push(RowChanges { row: row.to_vec(), changes: vec![change] }),
             }
         }
-        let calls: Vec<(Option<i64>, Vec<RowChanges>)> = calls.into_iter().collect();
+        if let Some(rows) = calls.remove(&None) {
+            self.about(table, |client| client.mutate_rows(table.as_bytes(), &rows, None))?;
+        }
+        let calls: Vec<(i64, Vec<RowChanges>)> =
+            calls.into_iter().filter_map(|(timestamp, rows)| Some((timestamp?, rows))).collect();
         let mut others = if calls.len() > CALLS_AT_A_TIME { self.more_clients() } else { Vec::new() };
-        self.about(table, |client| {
-            let clients = if others.is_empty() { slice::from_mut(client) } else { &mut others };
-            Client::mutate_rows_of_each(clients, table.as_bytes(), &calls)
-        })
+        self.about(table, |client| client.mutate_rows_of_each(&mut others, table.as_bytes(), &calls))
     }
 
     fn delete(&self, table: &str, delete: &Delete) -> Result<()> {

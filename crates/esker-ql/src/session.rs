@@ -254,13 +254,15 @@ impl Session {
             }
             Statement::Insert { table, mut cells } => {
                 let given = cells.iter_mut().map(|cell| (&cell.column.family, &mut cell.value));
-                self.read_counters(&table, given.collect())?;
+                let are_read = self.read_counters(&table, given.collect())?;
                 let mut batch = CellBatch::new();
                 cells.iter().for_each(|cell| batch.push(cell.put()));
                 let inserted = tables.insert(&self.whole(&table), &batch);
                 let families = cells.iter().map(|cell| &cell.column.family);
+                let values = cells.iter().map(|cell| (&cell.column.family, &cell.value));
                 let failed = |error| {
-                    let error = self.of_counters(self.of_families(error, &table, families), &table, &cells);
+                    let error = self.of_families(error, &table, families);
+                    let error = if are_read { error } else { self.of_counters(error, &table, values) };
                     places::of_cells(error, &cells)
                 };
                 inserted.map(|()| Answer::Done).map_err(failed)
@@ -274,13 +276,13 @@ impl Session {
             Statement::Increment { table, row, column, by } => {
                 let sum = tables.increment(&self.whole(&table), &row, &column, by);
                 let failed =
-                    |error| places::of_cell(self.of_families(error, &table, [&column.family]), &column);
+                    |error| places::of_cell(self.of_families(error, &table, [&column.family]), &row, &column);
                 sum.map(Answer::Number).map_err(failed)
             }
             Statement::Append { table, row, column, value } => {
                 let whole = tables.append(&self.whole(&table), &row, &column, value);
                 let failed =
-                    |error| places::of_cell(self.of_families(error, &table, [&column.family]), &column);
+                    |error| places::of_cell(self.of_families(error, &table, [&column.family]), &row, &column);
                 whole.map(Answer::Bytes).map_err(failed)
             }
             Statement::Check { table, row, conditions, mut then } => {
@@ -288,10 +290,14 @@ impl Session {
                     Action::Insert { column, value, .. } => Some((&column.family, value)),
                     _ => None,
                 });
-                self.read_counters(&table, given.collect())?;
+                let are_read = self.read_counters(&table, given.collect())?;
                 let families = places::of_check(&conditions, &then);
+                let values = if are_read { Vec::new() } else { places::of_inserts(&then) };
                 let held = tables.check(&self.whole(&table), &row, &conditions, then);
-                held.map(Answer::Truth).map_err(|error| self.of_families(error, &table, &families))
+                let values = values.iter().map(|(family, value)| (family, value));
+                let failed =
+                    |error| self.of_counters(self.of_families(error, &table, &families), &table, values);
+                held.map(Answer::Truth).map_err(failed)
             }
             Statement::Select(select) => Ok(Answer::Cells { cells: Box::new(self.select(&select)?), select }),
             Statement::Explain { select, is_analyzed } => self.explain(&select, is_analyzed),
@@ -337,19 +343,23 @@ impl Session {
         altered.map(|()| Answer::Done).map_err(|error| self.of_table(error, table))
     }
 
-    /// Makes the bytes of counters of decimal text among the values that are given for these families.
+    /// Makes the bytes of counters of decimal text among the values that are given for these families. Returns whether values of
+    /// counters are right now; `false`: it is not known.
     fn read_counters(
         &self,
         table: &TableName,
         given: Vec<(&Placed<String>, &mut Placed<Vec<u8>>)>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         // Otherwise the families are of no interest, and a server is not asked for them.
         if !given.iter().any(|(_, value)| decimal(value).is_some()) {
-            return Ok(());
+            return Ok(false);
+        }
+        if !self.tables.have_counters()? {
+            return Ok(true);
         }
         let schema = match self.schema(table) {
             // Who may write may not have the right to read the schema. The server refuses what is no counter.
-            Err(Error::Remote(CallError::Thrown { kind: Thrown::Denied, .. })) => return Ok(()),
+            Err(Error::Remote(CallError::Thrown { kind: Thrown::Denied, .. })) => return Ok(false),
             schema => schema?,
         };
         let counters = counters(&schema);
@@ -360,7 +370,7 @@ impl Session {
                 value.set(bytes);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Does what [`Answer::ReadSchema`] has asked for, with the `text` of the file.

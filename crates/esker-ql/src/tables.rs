@@ -51,6 +51,11 @@ pub trait Tables {
     /// Enters into the indexes of a table what they lack, and removes what is of no use in them.
     fn rebuild_indexes(&self, table: &str) -> Result<()>;
 
+    /// Whether there are families of counters.
+    fn have_counters(&self) -> Result<bool> {
+        Ok(true)
+    }
+
     /// Writes cells, all of them or none.
     fn insert(&self, table: &str, cells: &CellBatch) -> Result<()>;
 

@@ -209,7 +209,7 @@ impl Client {
         Err(last)
     }
 
-    /// How long a call waits for the server to take or to send some bytes; `None`, as in the beginning: for ever. Calls that work
+    /// How long a call waits for the server to take or to send some bytes; `None`, the default: for ever. Calls that work
     /// through a whole table wait for ever anyway: merges, index rebuilds and changes of schemas. A call that ends so leaves the
     /// connection of no use.
     ///
@@ -308,33 +308,49 @@ impl Client {
         self.receive(sent, |_| Ok(())).map(drop)
     }
 
-    /// Calls [`Client::mutate_rows`] for each timestamp and its rows, on all of `clients` at a time: for servers that take long for
-    /// a call. They come to the server in no order.
+    /// Calls [`Client::mutate_rows`] for each timestamp and its rows, also by `others`, all at a time: for servers that take long for
+    /// a call. The server may receive the calls in any order. What a connection of `others` has not done when it fails, this
+    /// client does, so some calls may be made twice; the cells are the same.
     ///
     /// # Errors
-    /// That of the first call that fails. Others may be done or not, and clients whose calls were under way are of no use.
+    /// That of the first call that fails by this client, or that the server refuses. All calls that were made have ended then, but
+    /// for those of connections that have failed. Others may be done or not.
     pub fn mutate_rows_of_each(
-        clients: &mut [Client],
+        &mut self,
+        others: &mut [Client],
         table: &[u8],
-        calls: &[(Option<i64>, Vec<RowChanges>)],
+        calls: &[(i64, Vec<RowChanges>)],
     ) -> CallResult<()> {
-        if clients.is_empty() {
-            return Err(CallError::Broken("there is no connection".to_owned()));
-        }
-        let mut clients: Vec<(&mut Client, Option<Sent>)> =
-            clients.iter_mut().map(|client| (client, None)).collect();
-        for round in calls.chunks(clients.len()) {
-            for ((client, under_way), (timestamp, rows)) in clients.iter_mut().zip(round) {
-                if let Some(sent) = under_way.take() {
-                    client.receive(sent, |_| Ok(()))?;
+        let (mut again, mut refusal) = (Vec::new(), Ok(()));
+        type UnderWay<'c> = Option<(Sent, &'c (i64, Vec<RowChanges>))>;
+        let mut clients: Vec<(&mut Client, UnderWay<'_>)> =
+            others.iter_mut().map(|client| (client, None)).collect();
+        let mut calls = calls.iter();
+        while refusal.is_ok() {
+            let Some((timestamp, rows)) = calls.next() else { break };
+            let own = self.send_mutate_rows(table, rows, Some(*timestamp))?;
+            for (client, under_way) in clients.iter_mut().filter(|(client, _)| !client.is_broken()) {
+                let Some(call) = calls.next() else { break };
+                match client.send_mutate_rows(table, &call.1, Some(call.0)) {
+                    Ok(sent) => *under_way = Some((sent, call)),
+                    Err(_) => again.push(call),
                 }
-                *under_way = Some(client.send_mutate_rows(table, rows, *timestamp)?);
             }
+            let mut ended = vec![self.receive(own, |_| Ok(())).map(drop)];
+            for (client, under_way) in &mut clients {
+                let Some((sent, call)) = under_way.take() else { continue };
+                match client.receive(sent, |_| Ok(())) {
+                    Err(CallError::Thrown { kind, message }) => {
+                        ended.push(Err(CallError::Thrown { kind, message }));
+                    }
+                    Err(_) => again.push(call),
+                    Ok(_) => {}
+                }
+            }
+            refusal = ended.into_iter().collect();
         }
-        clients.into_iter().try_for_each(|(client, under_way)| match under_way {
-            Some(sent) => client.receive(sent, |_| Ok(())).map(drop),
-            None => Ok(()),
-        })
+        refusal?;
+        again.into_iter().try_for_each(|(timestamp, rows)| self.mutate_rows(table, rows, Some(*timestamp)))
     }
 
     fn send_mutate_rows(

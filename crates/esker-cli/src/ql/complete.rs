@@ -1,6 +1,7 @@
 //! Completion of words, tables, columns and files, and where a statement ends.
 
-use esker_ql::{KEYWORDS, Session, statements};
+use esker_ql::{Error, KEYWORDS, Session, statements};
+use esker_thrift::CallError;
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper, Result};
@@ -22,19 +23,31 @@ pub(super) fn is_command(text: &str, word: &str) -> bool {
     text.trim().trim_end_matches(';').trim_end().eq_ignore_ascii_case(word)
 }
 
-impl Completion {
-    pub(super) fn new(session: &Session) -> Completion {
-        let mut names = session.names().unwrap_or_default();
-        names.extend(session.tables().namespaces().unwrap_or_default());
-        let of_tables: Vec<String> =
-            session.tables().names().unwrap_or_default().into_iter().take(NAMES_MAX).collect();
-        for table in of_tables {
-            // A table that was dropped meanwhile has none.
-            if let Ok(schema) = session.tables().schema(&table) {
+/// The names of tables, namespaces and families. A server that does not answer is asked once.
+fn names(session: &Session) -> esker_ql::Result<Vec<String>> {
+    let (mut names, tables) = (session.names()?, session.tables());
+    names.extend(tables.namespaces()?);
+    for table in tables.names()?.iter().take(NAMES_MAX) {
+        match tables.schema(table) {
+            Ok(schema) => {
                 let families = schema.groups().iter().flat_map(esker_table::AccessGroup::families);
                 names.extend(families.map(|family| family.name().to_owned()));
             }
+            Err(
+                error @ Error::Remote(CallError::Io(_) | CallError::Silent { .. } | CallError::Broken(_)),
+            ) => {
+                return Err(error);
+            }
+            // A table that was dropped meanwhile has none.
+            Err(_) => {}
         }
+    }
+    Ok(names)
+}
+
+impl Completion {
+    pub(super) fn new(session: &Session) -> Completion {
+        let mut names = names(session).unwrap_or_default();
         names.sort_unstable();
         names.dedup();
         Completion { names, files: FilenameCompleter::new() }

@@ -410,9 +410,12 @@ impl Loading<'_> {
     }
 
     fn whole_line(&mut self, line: &[u8]) -> Result<(), Refused> {
-        let line = self.without_end(line)?;
+        let mut line = self.without_end(line)?;
+        if self.line == 1 {
+            line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
+        }
         if self.layout.is_none() {
-            self.is_dump = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).starts_with(b"#");
+            self.is_dump = line.starts_with(b"#");
             if !self.load.single_cell_format {
                 self.layout = Some(self.layout(line).map_err(Refused::Malformed)?);
                 return Ok(());

@@ -558,8 +558,13 @@ fn rows_are_loaded_as_their_header_says() {
         shows(&format!("HEADER_FILE = '{header}'"), &values),
         "3\tr\tf:a\tx\n3\tr\tg:b\ty\n4\ts\tg:b\tz\n"
     );
-    let cells = file("cells.tsv", "2\tr\tf:a\tx\n");
-    assert_eq!(shows("SINGLE_CELL_FORMAT", &cells), "2\tr\tf:a\tx\n");
+    for mark in ["", "\u{feff}"] {
+        let cells = file("cells.tsv", &format!("{mark}2\tr\tf:a\tx\n"));
+        assert_eq!(shows("SINGLE_CELL_FORMAT", &cells), "2\tr\tf:a\tx\n");
+        let values = file("values.tsv", &format!("{mark}3\tr\tx\ty\n"));
+        let options = format!("HEADER_FILE = '{header}'");
+        assert_eq!(shows(&options, &values), "3\tr\tf:a\tx\n3\tr\tg:b\ty\n");
+    }
     let many = file("many.tsv", "id\tf:x\nr\t1\nr\t2\n");
     assert_eq!(loads("ROW_UNIQUIFY_CHARS = 8", &many).code, 0);
     let unlike = prints(dir.path(), "SELECT * FROM t WHERE 'r' < ROW");

@@ -1,5 +1,6 @@
 //! Where in its text a statement names what an error is about. Errors of the store and of connections have no place.
 
+use esker_table::PutCell;
 use esker_thrift::{CallError, Thrown};
 
 use super::Session;
@@ -43,9 +44,20 @@ pub(super) fn of_counter(family: &str, value: &Placed<Vec<u8>>, reason: &str) ->
     Error::Impossible(format!("the column family {family:?} has counters: {reason}")).at(value.at())
 }
 
-/// The error of a change of one column, at the column if the cell that is there is why.
-pub(super) fn of_cell(error: Error, column: &Column) -> Error {
-    if is_of_what_is_given(&error) { error.at(column.family.at()) } else { error }
+/// The families and values that a `CHECK` inserts.
+pub(super) fn of_inserts(then: &[Action]) -> Vec<(Placed<String>, Placed<Vec<u8>>)> {
+    let inserts = then.iter().filter_map(|action| match action {
+        Action::Insert { column, value, .. } => Some((column.family.clone(), value.clone())),
+        _ => None,
+    });
+    inserts.collect()
+}
+
+/// The error of a change of one column, at the column, if its stored cell is why.
+pub(super) fn of_cell(error: Error, row: &[u8], column: &Column) -> Error {
+    let cell =
+        PutCell { row, family: &column.family, qualifier: &column.qualifier, timestamp: None, value: &[] };
+    if is_of_what_is_given(&error) && cell.check().is_ok() { error.at(column.family.at()) } else { error }
 }
 
 /// The error of a change of namespaces, at the name of the namespace if that is why.
@@ -90,15 +102,20 @@ impl Session {
     }
 
     /// The error, at the first value that is none of a counter in a family of counters, if there is one.
-    pub(super) fn of_counters(&self, error: Error, table: &TableName, cells: &[NewCell]) -> Error {
+    pub(super) fn of_counters<'v>(
+        &self,
+        error: Error,
+        table: &TableName,
+        values: impl IntoIterator<Item = (&'v Placed<String>, &'v Placed<Vec<u8>>)>,
+    ) -> Error {
         if !is_of_what_is_given(&error) {
             return error;
         }
         let Ok(schema) = self.tables.schema(&self.whole(table)) else { return error };
         let counters = counters(&schema);
-        let mut of_counters = cells.iter().filter(|cell| counters.contains(cell.column.family.as_str()));
-        let wrong = of_counters.find_map(|NewCell { column, value, .. }| {
-            counter(value).err().map(|reason| of_counter(&column.family, value, &reason))
+        let mut of_counters = values.into_iter().filter(|(family, _)| counters.contains(family.as_str()));
+        let wrong = of_counters.find_map(|(family, value)| {
+            counter(value).err().map(|reason| of_counter(family, value, &reason))
         });
         wrong.unwrap_or(error)
     }

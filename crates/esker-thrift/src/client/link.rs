@@ -16,8 +16,16 @@ const READ_LEN: usize = 64 << 10;
 /// How many bytes a read asks for at most, whatever the message says that it lacks.
 const READ_LEN_MAX: usize = 1 << 20;
 
-/// Methods that work through a whole table before they answer: they take as long as they take.
-const UNHURRIED: [&str; 3] = ["majorCompact", "eskerRebuildIndexes", "eskerAlterTable"];
+/// Methods that work through a whole table before they answer, or through all regions of one: they take as long as they take.
+const UNHURRIED: [&str; 7] = [
+    "createTable",
+    "deleteTable",
+    "disableTable",
+    "enableTable",
+    "eskerAlterTable",
+    "eskerRebuildIndexes",
+    "majorCompact",
+];
 
 /// A longer message's memory is not kept.
 const MEMORY_KEPT: usize = 4 << 20;

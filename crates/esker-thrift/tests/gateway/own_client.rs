@@ -331,40 +331,53 @@ fn calls_for_many_timestamps_are_done_by_several_clients() {
     let call = |number: i64| {
         let change = Change { column: b"f:q".to_vec(), value: Some(number.to_string().into_bytes()) };
         let row = format!("{:03}", number % 100).into_bytes();
-        (Some(number), vec![RowChanges { row, changes: vec![change] }])
+        (number, vec![RowChanges { row, changes: vec![change] }])
     };
-    let mut latest = BTreeMap::new();
-    // Fewer calls than clients, as many, and more; and none.
-    for (count, from) in [(0, 1), (1, 1), (2, 7), (5, 7), (7, 7), (8, 7), (1_000, 7), (3, 1)] {
-        let mut clients: Vec<Client> = (0..from).map(|_| connect(&serving)).collect();
-        let calls: Vec<_> = (1..=count).map(call).collect();
-        Client::mutate_rows_of_each(&mut clients, b"t", &calls).unwrap();
-        assert!(clients.iter().all(|client| !client.is_broken()));
-        for number in 1..=count {
-            let latest = latest.entry(format!("{:03}", number % 100)).or_insert(number);
-            *latest = number.max(*latest);
-        }
+    let found = |client: &mut Client| -> BTreeMap<String, i64> {
         let id = client.open_scanner(b"t", &ScanRequest::default()).unwrap();
         let rows = client.next_rows(id, 1_000).unwrap();
         client.close_scanner(id).unwrap();
-        let found: BTreeMap<String, i64> = rows
-            .iter()
-            .map(|row| {
-                let (row, value) = shown(row);
-                (row, String::from_utf8(value).unwrap().parse().unwrap())
-            })
-            .collect();
-        assert_eq!(found, latest, "{count} calls by {from} clients");
+        let number = |value: Vec<u8>| String::from_utf8(value).unwrap().parse().unwrap();
+        rows.iter().map(shown).map(|(row, value)| (row, number(value))).collect()
+    };
+    let mut latest = BTreeMap::new();
+    let mut next = 1;
+    // Fewer calls than clients, as many, and more; and none.
+    for (count, others) in [(0, 1), (1, 0), (2, 7), (5, 0), (7, 6), (8, 6), (1_000, 6), (3, 1)] {
+        let mut others: Vec<Client> = (0..others).map(|_| connect(&serving)).collect();
+        let calls: Vec<_> = (next..next + count).map(call).collect();
+        client.mutate_rows_of_each(&mut others, b"t", &calls).unwrap();
+        assert!(others.iter().all(|client| !client.is_broken()));
+        latest.extend((next..next + count).map(|number| (format!("{:03}", number % 100), number)));
+        next += count;
+        assert_eq!(found(&mut client), latest, "{count} calls");
     }
     assert_eq!(latest.len(), 100);
-    assert!(Client::mutate_rows_of_each(&mut [], b"t", &[call(1)]).is_err());
-    // A call that fails ends it, and is told.
+    // What others do not do, since their connections end or nobody answers, the client does.
+    for _ in 0..3 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut others: Vec<Client> = (0..3).map(|_| Client::connect("127.0.0.1", port).unwrap()).collect();
+        others[0].set_patience(Some(Duration::from_millis(50))).unwrap();
+        let kept = listener.accept().unwrap();
+        drop((listener.accept().unwrap(), listener.accept().unwrap()));
+        others.insert(1, connect(&serving));
+        let calls: Vec<_> = (next..next + 40).map(call).collect();
+        client.mutate_rows_of_each(&mut others, b"t", &calls).unwrap();
+        latest.extend((next..next + 40).map(|number| (format!("{:03}", number % 100), number)));
+        next += 40;
+        assert_eq!(found(&mut client), latest);
+        assert_eq!(others.iter().filter(|client| client.is_broken()).count(), 3);
+        drop(kept);
+    }
+    // A call that the server refuses ends it, and is told. All clients are of use.
     let bad = Change { column: b"none:".to_vec(), value: Some(Vec::new()) };
     for place in 0..4 {
-        let mut clients: Vec<Client> = (0..2).map(|_| connect(&serving)).collect();
+        let mut others = [connect(&serving)];
         let mut calls: Vec<_> = (1..=3).map(call).collect();
-        calls.insert(place, (Some(5), vec![RowChanges { row: b"r".to_vec(), changes: vec![bad.clone()] }]));
-        let failed = Client::mutate_rows_of_each(&mut clients, b"t", &calls);
+        calls.insert(place, (5, vec![RowChanges { row: b"r".to_vec(), changes: vec![bad.clone()] }]));
+        let failed = client.mutate_rows_of_each(&mut others, b"t", &calls);
         assert!(matches!(failed, Err(CallError::Thrown { .. })), "{failed:?}");
+        assert!(!client.is_broken() && !others[0].is_broken());
     }
 }
