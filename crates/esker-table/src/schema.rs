@@ -28,6 +28,9 @@ const NO_GROUP: GroupId = 0;
 /// The most column families that a table has or ever had.
 const FAMILIES_MAX: usize = 10_000;
 
+/// How many access groups a table has at most. Each is a tree, which a delete of a row writes to and a scan of all families opens.
+const GROUPS_MAX: usize = 1_000;
+
 /// What a table is made of.
 ///
 /// A table has access groups, and each column family is in one of them. The cells of an access group lie together, apart
@@ -272,7 +275,7 @@ impl Family {
 /// When a schema is changed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
-    /// All writes before have lower sequence numbers, and no other has.
+    /// All writes before the moment have lower sequence numbers, and no other has. (Not while a change is only tried.)
     pub(crate) sequence: u64,
     /// The time, in milliseconds since 1970: no earlier than that of any merge by the rules before.
     pub(crate) now_ms: i64,
@@ -606,8 +609,8 @@ impl Schema {
         if self.families().count() > FAMILIES_MAX {
             return Err(Error::schema(format!("a table has {FAMILIES_MAX} column families at most")));
         }
-        if self.groups.len() > FAMILIES_MAX {
-            return Err(Error::schema(format!("a table has {FAMILIES_MAX} access groups at most")));
+        if self.groups.len() > GROUPS_MAX {
+            return Err(Error::schema(format!("a table has {GROUPS_MAX} access groups at most")));
         }
         for group in self.groups.iter() {
             check_name("an access group", &group.name).map_err(|error| Error::schema(error.to_string()))?;

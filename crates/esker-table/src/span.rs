@@ -80,13 +80,7 @@ impl Span {
     pub fn prefix(prefix: impl AsRef<[u8]>) -> Span {
         let mut from = cell::row_prefix(prefix.as_ref());
         from.truncate(from.len() - 2);
-        let mut to = from.clone();
-        while to.last() == Some(&0xff) {
-            to.pop();
-        }
-        if let Some(last) = to.last_mut() {
-            *last += 1;
-        }
+        let to = esker::keys::prefix_end(&from).unwrap_or_default();
         Span::between(from, to)
     }
 

@@ -7,8 +7,8 @@
 //! tree "table 7.2"     the cells of the table with the number 7 in its access group 2
 //! tree "table 7.2.1"   those from the row of that part on                (parts)
 //! ```
-//! A table exists while the catalog names it. Its trees are made before and dropped after, while nobody waits for that but other
-//! changes of tables; an opening drops those that no table has, which a crash has left.
+//! A table exists while the catalog names it. Its trees are made before that and dropped after it; only other changes of tables
+//! wait for it. An opening drops trees that no table has, which a crash has left.
 
 use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,7 +108,7 @@ struct Inner {
     /// Held from the beginning to the end of a change of tables or namespaces, and taken before all other locks: names, groups and
     /// indexes stay what they were at its beginning. Writes do not take it, so trees are made and dropped while only it is held.
     altering: Mutex<()>,
-    /// Held while the catalog changes, and taken behind the locks of rows: the first delete of a version waits for it.
+    /// Held while the catalog changes, and locked after the locks of rows: the first delete of a version waits for it.
     changing: Mutex<()>,
     /// A row's lock is held from its sequence number to the end of its write: numbers of one row become visible in their
     /// order. All are held while a table changes: every write is by the shape of its table that is in force.
@@ -675,8 +675,11 @@ impl Inner {
         let state = self.find(name)?;
         let before = state.shape();
         let (_, schema) = make(&before, self.moment(&before)?)?;
+        // Nothing is made for a schema that is too long.
+        schema.to_xml()?;
         let made = self.make_trees(&schema, Some(&before))?;
-        // If this fails, the catalog may name the trees all the same. An opening tells, or the next change that makes them.
+        // If the catalog cannot be written, the store takes no more writes, and the next opening decides. After another error, the
+        // next change makes these trees anew.
         let left = self.put_in_force(state, make, made)?;
         left.iter().try_for_each(|tree| self.db.drop_tree(tree.name()).map(drop))?;
         Ok(())
@@ -720,8 +723,8 @@ impl Inner {
         Ok(Moment { sequence, now_ms: shape.now_ms() })
     }
 
-    /// Makes the trees that a table of this schema has, and has not had since `old`: those of its groups, and of its indexes. If it
-    /// cannot make one, none is left.
+    /// Makes the trees that a table of this schema needs, and `old` lacks: those of its groups, and of its indexes. After an error it
+    /// drops those that it has made; what it cannot drop, the next opening does.
     fn make_trees(&self, schema: &Schema, old: Option<&Shape>) -> Result<BTreeMap<u16, Parts>> {
         let known = old.map(Shape::parts).unwrap_or_default();
         let groups = schema.groups().iter().map(|group| group.id);
@@ -733,7 +736,7 @@ impl Inner {
             match create_tree(&self.db, &tree_name(schema.table, group)) {
                 Ok(parts) => drop(made.insert(group, parts)),
                 Err(error) => {
-                    // What stays, the next opening drops.
+                    drop(drop_left(&self.db, &tree_name(schema.table, group)));
                     let trees = made.values().flat_map(Parts::trees);
                     trees.for_each(|tree| drop(self.db.drop_tree(tree.name())));
                     return Err(error);
@@ -1231,7 +1234,6 @@ impl Table {
         let Inner { db, catalog, sequences, .. } = &*self.tables;
         shape.check_enabled()?;
         check_rows_once(mutations)?;
-        check_row_deletes(&shape.schema, mutations)?;
         if let Some(mutation) = mutations.first() {
             let view = Row { db, state: &self.state, row: mutation.row() };
             for check in checks {
@@ -1241,6 +1243,7 @@ impl Table {
             }
         }
         let schema = &shape.schema;
+        check_row_deletes(schema, mutations)?;
         let steps = mutations.iter().map(RowMutation::steps).sum();
         let first = sequences.take(db, catalog, steps)?;
         let mut stamp = Stamp { now_ms: shape.now_ms(), sequence: first };

@@ -269,7 +269,8 @@ pub(crate) fn check_row_deletes(schema: &Schema, mutations: &[RowMutation]) -> R
     for mutation in mutations {
         let deletes = mutation.row_deletes();
         count += deletes;
-        len = len.saturating_add(deletes * (groups - 1) * (mutation.row.len() as u64 + ROW_DELETE_LEN));
+        let row_len = if deletes > 0 { cell::row_prefix(&mutation.row).len() as u64 } else { 0 };
+        len = len.saturating_add(deletes.saturating_mul((groups - 1) * (row_len + ROW_DELETE_LEN)));
     }
     if count > 1 && len > ROW_DELETES_LEN_MAX {
         return Err(Error::invalid(format!(

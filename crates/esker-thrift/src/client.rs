@@ -61,7 +61,8 @@ impl fmt::Display for CallError {
         match self {
             CallError::Io(error) => write!(f, "the connection has failed: {error}"),
             CallError::Silent { method, waited } => {
-                write!(f, "{method}: the server is silent for {} s", waited.as_secs_f64())
+                let seconds = waited.as_secs_f64();
+                write!(f, "{method}: the server is silent for {seconds} s; it may still do the call")
             }
             CallError::Broken(message) => write!(f, "no reply to the call: {message}"),
             // HBase sends a stack trace; its first line says what is wrong.

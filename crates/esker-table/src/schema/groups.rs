@@ -20,7 +20,7 @@ const FEW: usize = 16;
 /// The place of a group, and of a family in it.
 type Place = (usize, usize);
 
-/// Access groups. Whoever changes them makes it forget where families were.
+/// Access groups. A mutable borrow discards the orders.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Groups {
     all: Vec<AccessGroup>,

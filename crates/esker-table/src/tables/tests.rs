@@ -908,7 +908,7 @@ fn many_deletes_of_rows_in_many_groups_are_not_done_at_once() {
     };
     let table = tables.create("t", with_groups(21)).unwrap();
     table.mutate(&row(0).put("f20", "q", "v")).unwrap();
-    // 20 groups more than one, and each entry takes 32,867 bytes: 102 deletes take less than 64 MiB, and 103 more.
+    // 20 groups more than one, and each entry takes 32,869 bytes: 102 deletes take less than 64 MiB, and 103 more.
     assert!(is_refused(table.mutate_rows(&deletes(103))));
     let of_one_row = (0..103).fold(row(1), RowMutation::delete_row_up_to);
     assert!(is_refused(table.mutate(&of_one_row)));
@@ -918,7 +918,15 @@ fn many_deletes_of_rows_in_many_groups_are_not_done_at_once() {
     // What takes no more than the caller has sent has no limit, and one delete has none.
     let single = tables.create("single", with_groups(1)).unwrap();
     assert!(!is_refused(single.mutate_rows(&deletes(2100))));
-    let wide = tables.create("wide", with_groups(2100)).unwrap();
+    let wide = tables.create("wide", with_groups(1_000)).unwrap();
+    let zeros = |number: u8| RowMutation::new([&[0; 16_000][..], &[number]].concat()).delete_row();
     assert!(!is_refused(wide.mutate_rows(&[row(1).delete_row(), row(2).put("f7", "q", "v")])));
-    assert!(is_refused(wide.mutate_rows(&deletes(2))));
+    assert!(!is_refused(wide.mutate_rows(&[zeros(1), zeros(2)])));
+    assert!(is_refused(wide.mutate_rows(&[zeros(1), zeros(2), zeros(3)])));
+    assert!(is_refused(wide.mutate_rows(&deletes(3))));
+    // A condition that does not hold is told.
+    let checks = [Check::present("f0", "q")];
+    let mutation = (0..3).fold(row(1), RowMutation::delete_row_up_to);
+    assert!(!wide.check_and_mutate(&checks, &mutation).unwrap());
+    assert!(tables.create("wider", with_groups(1_001)).is_err());
 }

@@ -16,14 +16,19 @@ const READ_LEN: usize = 64 << 10;
 /// How many bytes a read asks for at most, whatever the message says that it lacks.
 const READ_LEN_MAX: usize = 1 << 20;
 
-/// Methods that work through a whole table before they answer, or through all regions of one: they take as long as they take.
-const UNHURRIED: [&str; 7] = [
+/// Methods that work through a whole table before they answer, or wait for such a one: they take as long as they take.
+const UNHURRIED: [&str; 12] = [
     "createTable",
     "deleteTable",
     "disableTable",
     "enableTable",
     "eskerAlterTable",
+    "eskerCreateNamespace",
+    "eskerCreateTable",
+    "eskerDropNamespace",
+    "eskerDropTable",
     "eskerRebuildIndexes",
+    "eskerRenameTable",
     "majorCompact",
 ];
 
