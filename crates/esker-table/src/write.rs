@@ -250,7 +250,7 @@ impl RowMutation {
 pub const APPEND_LEN_MAX: u64 = 64 << 20;
 
 /// How many bytes the deletes of rows in one call write to other access groups than the first one. A client sends such a delete in a
-/// few bytes, and it takes memory in each of up to 10,000 groups.
+/// few bytes, and it takes memory in each of up to 1,000 groups.
 const ROW_DELETES_LEN_MAX: u64 = 64 << 20;
 
 /// What an entry of a delete takes in memory beside its row, in bytes: the rest of its key, and its places in lists.
