@@ -93,13 +93,13 @@ fn feed_lines(input: Input, keep_going: bool, sink: &mut impl Sink) -> Outcome<u
             if let Err(reason) = sink.part(block.bytes()) {
                 refused(number, reason)?;
             }
-        }
-        let lines = if block.is_part() { None } else { Some(block.lines(keeps_ends)) };
-        for line in lines.into_iter().flatten() {
-            interrupt::check()?;
-            number += u64::from(!std::mem::take(&mut is_within_line));
-            if let Err(reason) = sink.line(line) {
-                refused(number - sink.held(), reason)?;
+        } else {
+            for line in block.lines(keeps_ends) {
+                interrupt::check()?;
+                number += u64::from(!std::mem::take(&mut is_within_line));
+                if let Err(reason) = sink.line(line) {
+                    refused(number - sink.held(), reason)?;
+                }
             }
         }
         progress.add(block.bytes().len() as u64);

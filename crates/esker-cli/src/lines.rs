@@ -171,7 +171,6 @@ pub(crate) struct Block {
     /// The whole buffer is initialised. The lines are the first `len` bytes.
     buffer: Vec<u8>,
     len: usize,
-    /// Whether it is a part of a line, which goes on in the next block. If none follows, the input ended there.
     is_part: bool,
 }
 

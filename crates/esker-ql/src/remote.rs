@@ -32,10 +32,10 @@ use rows::RemoteCells;
 /// The name of the one access group that tables of a server have.
 const GROUP: &str = "default";
 
-/// How many calls an HBase cluster does at a time for one `INSERT`: it takes a call for each timestamp, most of which it waits.
+/// How many calls an HBase cluster does at a time for one `INSERT`. It takes a call for each timestamp, and most of a call is waiting.
 const CALLS_AT_A_TIME: usize = 16;
 
-/// How long a call by another connection than the first one may take.
+/// How long the server may be silent in a call by another connection than the first one.
 const PATIENCE_OF_MORE: Duration = Duration::from_secs(10);
 
 /// The namespace of tables that name none.

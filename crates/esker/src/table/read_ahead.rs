@@ -73,22 +73,17 @@ impl ReadAhead {
     }
 
     /// Gets the block after `i` from the pool, if the cursor came to `i` from a neighbour, and to that from another
-    /// one. A seek and a few steps end before that block. The front of the block after that one is prefetched, and what finds
-    /// the one behind.
+    /// one: a seek and a few steps end before that block. Of the next two, the front of the first one is prefetched, and the
+    /// bucket in which the second one is found.
     fn look_ahead(&mut self, table: &TableReader, last: Option<usize>, i: usize) {
         let is_beside = last.is_some_and(|last| last.abs_diff(i) == 1);
         let was_beside = std::mem::replace(&mut self.beside, is_beside);
-        let step: isize = match last {
-            Some(last) if !(is_beside && was_beside) || last == i => 0,
-            Some(last) if last < i => 1,
-            Some(_) => -1,
-            None => 0,
-        };
+        if !(is_beside && was_beside) {
+            return;
+        }
+        let step: isize = if last < Some(i) { 1 } else { -1 };
         let ahead = |steps: isize| i.checked_add_signed(steps * step).filter(|at| *at < table.blocks());
-        self.ahead = match ahead(1) {
-            Some(next) if step != 0 => table.cached(next).map(|block| (next, block)),
-            _ => None,
-        };
+        self.ahead = ahead(1).and_then(|next| table.cached(next).map(|block| (next, block)));
         if self.ahead.is_some()
             && let (Some(soon), Some(later)) = (ahead(2), ahead(3))
         {
