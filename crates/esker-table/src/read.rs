@@ -287,6 +287,22 @@ impl<'a> CellValue<'a> {
         }
     }
 
+    /// Appends all bytes to `out`. A huge value is read to where it stands then, and allocates nothing if `out` has
+    /// the capacity.
+    ///
+    /// # Errors
+    /// As [`CellValue::bytes`]. Then `out` has what it had.
+    #[inline]
+    pub fn append_to(&self, out: &mut Vec<u8>) -> Result<()> {
+        match &self.shown {
+            Shown::Stored(value) => value.append_to(out)?,
+            Shown::Nothing => {}
+            Shown::Length(length) => out.extend_from_slice(length),
+            Shown::Cached(bytes, _) => out.extend_from_slice(bytes),
+        }
+        Ok(())
+    }
+
     /// One that the query cache has, and whether it is what the store has.
     pub(crate) fn cached(bytes: &'a [u8], is_stored: bool) -> CellValue<'a> {
         CellValue { shown: Shown::Cached(bytes, is_stored) }

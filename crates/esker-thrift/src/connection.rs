@@ -6,7 +6,8 @@
 //!                len(4) 80 | 82 ..  the same in frames, each with its length in front
 //! ```
 //! A connection may be idle for ever, but once a message has begun it must end within a time. Memory for a message grows with
-//! the bytes that have arrived, not with what they say of themselves, and all connections share a limit for it.
+//! the bytes that have arrived, not with what they say of themselves. All connections share a limit for messages, and one for
+//! calls and their answers.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 use crate::fail::{Thrown, UNKNOWN_METHOD, cut, shown};
 use crate::gateway::Gateway;
 use crate::idl::Request;
+use crate::memory::Share;
 use crate::stream::Stream;
 use crate::wire::{Fault, Head, Kind, Measure, Protocol, Purpose, Sink, Source};
 
@@ -24,8 +26,9 @@ const OWN_ROOM: usize = 16 << 10;
 /// How much more is asked for at once.
 const READ_MAX: usize = 256 << 10;
 
-/// A reply's memory is kept up to this size.
+/// A reply's memory is kept up to this size, and while there are scanners up to that one.
 const REPLY_KEPT: usize = 64 << 10;
+const SCAN_REPLY_KEPT: usize = 2 << 20;
 
 /// How long what a client still sends is thrown away after an error, so that the client can read of it.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -80,6 +83,8 @@ impl From<Fault> for End {
 pub(crate) struct Connection<'s> {
     stream: Stream<'s>,
     limits: &'s Limits,
+    /// What counts of the call that runs, of `reply`, and of what the scanners have read ahead.
+    share: &'s Share<'s>,
     gateway: Gateway<'s>,
     form: Option<Form>,
     /// The first `filled` bytes are there.
@@ -103,6 +108,7 @@ impl<'s> Connection<'s> {
         Connection {
             stream,
             limits,
+            share: gateway.limits.share,
             gateway,
             form: None,
             bytes: Vec::new(),
@@ -114,7 +120,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Answers calls until the client goes or sends what cannot be read. Then returns why.
+    /// Memory calls until the client goes or sends what cannot be read. Then returns why.
     pub(crate) fn run(&mut self) -> Option<String> {
         loop {
             match self.message() {
@@ -183,6 +189,7 @@ impl<'s> Connection<'s> {
                 Err(error) => match error.kind() {
                     ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut => {
                         self.gateway.scanners.end_leases();
+                        self.forget_reply();
                     }
                     _ => return Err(End::Gone),
                 },
@@ -266,9 +273,7 @@ impl<'s> Connection<'s> {
             (0, len)
         };
         self.due = None;
-        self.answer(form, start, end)?;
-        self.forget(end);
-        Ok(())
+        self.answer(form, start, end)
     }
 
     /// Drops the first `end` bytes, and memory that an ordinary message does not need.
@@ -282,12 +287,19 @@ impl<'s> Connection<'s> {
             self.bytes.shrink_to_fit();
             self.limits.room.fetch_add(old - kept, Ordering::Relaxed);
         }
-        if self.gateway.scanners.is_empty() && self.reply.capacity() > REPLY_KEPT {
-            self.reply = Vec::new();
-        }
     }
 
-    /// Answers the message at `start..end`.
+    /// Drops the last reply's memory, unless the next reply is likely to need it.
+    fn forget_reply(&mut self) {
+        let (capacity, scanners) = (self.reply.capacity(), &self.gateway.scanners);
+        let is_needed = !scanners.is_empty() && capacity <= SCAN_REPLY_KEPT && self.share.may_keep();
+        if capacity > REPLY_KEPT && !is_needed {
+            self.reply = Vec::new();
+        }
+        self.share.give_back(self.reply.capacity() + scanners.ahead_capacity());
+    }
+
+    /// Memory the message at `start..end`.
     fn answer(&mut self, form: Form, start: usize, end: usize) -> Result<(), End> {
         let mut sink = Sink::new(form.protocol, std::mem::take(&mut self.reply));
         sink.out.clear();
@@ -295,13 +307,18 @@ impl<'s> Connection<'s> {
             sink.out.extend_from_slice(&[0; 4]);
         }
         let is_answered = reply(&mut self.gateway, form.protocol, &self.bytes[start..end], &mut sink)?;
+        // Before the client has read the answer, which may take long.
+        self.forget(end);
+        let capacity = sink.out.capacity() + self.gateway.scanners.ahead_capacity();
+        self.share.end_call(capacity).map_err(|fail| End::Refused(fail.message))?;
         if is_answered {
             self.send(form, &mut sink)?;
         }
         self.reply = sink.out;
-        if self.filled == end {
+        if self.filled == 0 {
             self.gateway.read_ahead(form.protocol, &mut self.reply);
         }
+        self.forget_reply();
         Ok(())
     }
 
@@ -312,8 +329,14 @@ impl<'s> Connection<'s> {
             let len = (message.len() - 4) as u32;
             message[..4].copy_from_slice(&len.to_be_bytes());
         }
-        self.stream.write_all(message)?;
-        Ok(self.stream.flush()?)
+        self.share.begin_sending();
+        let sent = self.stream.write_all(message).and_then(|()| self.stream.flush());
+        sent.map_err(|error| {
+            if error.kind() == ErrorKind::TimedOut {
+                self.gateway.figures.slow_connections.fetch_add(1, Ordering::Relaxed);
+            }
+            End::Gone
+        })
     }
 
     /// Tells the client why the connection ends, if it is known how.
@@ -365,7 +388,7 @@ fn reply(
     message: &[u8],
     sink: &mut Sink,
 ) -> Result<bool, Fault> {
-    let mut source = Source::new(protocol, message);
+    let mut source = Source::new(protocol, message).counted(gateway.limits.share);
     let head = source.head()?;
     let wants_answer = head.purpose != Purpose::OneWay;
     if matches!(head.purpose, Purpose::Answer | Purpose::Exception) {

@@ -14,7 +14,7 @@ use esker_table::{
 use crate::access::{Access, Action};
 use crate::fail::{Fail, Outcome, Thrown, shown};
 use crate::idl::{Append, BatchMutation, Call, ColumnDescriptor, Increment, Mutation, Scan};
-use crate::rows::{Rows, write_cells};
+use crate::rows::{CELL_LEN, Rows, write_cells};
 use crate::scanners::{ReplyLimits, Scanners, no_scanner};
 use crate::server::Counters;
 use crate::wire::{Kind, Protocol, Sink};
@@ -40,7 +40,7 @@ pub(crate) struct Gateway<'s> {
     /// The address of the server, for regions.
     pub(crate) host: String,
     pub(crate) port: u16,
-    pub(crate) limits: ReplyLimits,
+    pub(crate) limits: ReplyLimits<'s>,
 }
 
 /// Which rows a scanner reads, and what of them.
@@ -538,6 +538,15 @@ impl Gateway<'_> {
             row = row.append(&family, qualifier, *value);
         }
         let cells = self.table(Action::Update, append.table)?.update(&row)?;
+        let len = cells.iter().map(|cell| cell.value.len() + CELL_LEN).sum();
+        let (len_max, share) = (self.limits.len_max, self.limits.share);
+        if len > len_max {
+            return Err(Fail::io(format!(
+                "the bytes are appended, but the values have more than {len_max} bytes"
+            )));
+        }
+        let roomy = share.make_room(&mut sink.out, len);
+        roomy.map_err(|fail| Fail::io(format!("the bytes are appended, but {}", fail.message)))?;
         sink.field(0, 0, Kind::List);
         let count = sink.list(Kind::Struct);
         for cell in &cells {

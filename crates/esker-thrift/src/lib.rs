@@ -17,6 +17,7 @@ mod fail;
 pub mod fuzzing;
 mod gateway;
 mod idl;
+mod memory;
 mod rows;
 mod scanners;
 mod server;

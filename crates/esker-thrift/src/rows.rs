@@ -1,11 +1,14 @@
 //! Cells of a scan, written as rows and cells of HBase's interface: each value goes from the store's memory into the reply.
 
-use esker_table::Scan;
+use esker_table::{CellValue, Scan};
 
 use crate::fail::{Fail, Outcome};
 use crate::idl::own::DELETE_KINDS;
 use crate::scanners::ReplyLimits;
-use crate::wire::{Kind, Sink};
+use crate::wire::{Count, Kind, Sink};
+
+/// A cell has fewer bytes than so many beside its column and value.
+pub(crate) const CELL_LEN: usize = 64;
 
 /// The rest of a scan.
 pub(crate) struct Rows {
@@ -17,33 +20,49 @@ pub(crate) struct Rows {
     sorts_columns: bool,
     /// How many rows it looks at for a cell that is shown.
     patience: u64,
+    /// The row of which a part is written.
+    begun: Option<Begun>,
 }
 
-/// Writes the cell that `scan` is at, as a `TCell`. A delete has no value.
-fn write_cell(scan: &Scan, sink: &mut Sink, limits: ReplyLimits) -> Outcome<()> {
-    let value = scan.value();
-    let ReplyLimits { len_max, others, .. } = limits;
+/// A row that is not written to its end.
+struct Begun {
+    /// Where its key begins in the memory of the sink.
+    row_at: usize,
+    row_len: usize,
+    /// That of its cells.
+    count: Count,
+    cells: u32,
+}
+
+/// Makes room in `sink` for the cell that `scan` is at, whose value has `value_len` bytes.
+#[inline]
+fn make_room(scan: &Scan, value_len: u64, sink: &mut Sink, limits: ReplyLimits<'_>) -> Outcome<()> {
+    let len_max = limits.len_max;
     // Rows and columns count too: a cell may have nothing else.
-    let room = (len_max + others).checked_sub(sink.len());
-    if room.is_none_or(|room| value.as_ref().is_some_and(|value| value.len() > room as u64)) {
+    if sink.len() as u64 + value_len > len_max as u64 {
         return Err(Fail::io(format!(
             "the result has more than {len_max} bytes: ask for fewer rows or columns, or give a scan a batch size"
         )));
     }
+    let more = scan.family().len() + scan.qualifier().len() + value_len as usize + CELL_LEN;
+    limits.share.make_room(&mut sink.out, more)
+}
+
+/// Writes a cell as a `TCell`, after [`make_room`]. A delete has no value.
+#[inline]
+fn write_cell(value: Option<CellValue<'_>>, value_len: u64, timestamp: i64, sink: &mut Sink) -> Outcome<()> {
     sink.field(0, 1, Kind::Bytes);
-    match value {
-        Some(value) => sink.bytes(&value.bytes()?),
-        None => sink.bytes(b""),
-    }
+    sink.bytes_by(value_len as usize, |out| value.map_or(Ok(()), |value| value.append_to(out)))?;
     sink.field(1, 2, Kind::I64);
-    sink.i64(scan.timestamp());
+    sink.i64(timestamp);
     sink.stop();
     Ok(())
 }
 
 impl Rows {
     pub(crate) fn new(scan: Scan) -> Rows {
-        Rows { scan, is_at_cell: false, cells_max: u32::MAX, sorts_columns: false, patience: u64::MAX }
+        let (cells_max, patience) = (u32::MAX, u64::MAX);
+        Rows { scan, is_at_cell: false, cells_max, sorts_columns: false, patience, begun: None }
     }
 
     /// Rows in parts of at most so many cells; 0: whole.
@@ -63,23 +82,47 @@ impl Rows {
         self.patience = rows;
     }
 
+    /// Whether the last row that was written lacks its end, which is written next. Until then nothing else may be written
+    /// behind it.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// Tells that the begun row was moved from one place to another, which may be in other memory.
+    pub(crate) fn moved(&mut self, from: usize, to: usize) {
+        if let Some(begun) = &mut self.begun {
+            begun.row_at = begun.row_at - from + to;
+            begun.count.moved(from, to);
+        }
+    }
+
     /// Writes up to `rows` elements `TRowResult`, and returns how many. It ends early when `sink` has so many bytes as
-    /// are enough, but not before the first.
-    pub(crate) fn write(&mut self, sink: &mut Sink, rows: u32, limits: ReplyLimits) -> Outcome<u32> {
+    /// are enough, but not before the first; and before a cell with which there would be more bytes than `limits` allow, also
+    /// within a row.
+    pub(crate) fn write(&mut self, sink: &mut Sink, rows: u32, limits: ReplyLimits<'_>) -> Outcome<u32> {
         let mut written = 0;
         while written < rows && (written == 0 || sink.len() < limits.rows_len) {
-            if !self.is_at_cell && self.scan.advance_within(self.patience)? != Some(true) {
+            let begun = match self.begun.take() {
+                Some(begun) => begun,
+                None => {
+                    if !self.is_at_cell && self.scan.advance_within(self.patience)? != Some(true) {
+                        break;
+                    }
+                    self.is_at_cell = true;
+                    self.begin_row(sink)
+                }
+            };
+            self.begun = self.write_row(begun, sink, limits)?;
+            if self.has_begun() {
                 break;
             }
-            self.is_at_cell = true;
-            self.write_row(sink, limits)?;
             written += 1;
         }
         Ok(written)
     }
 
-    /// Writes the cells from the one that the scan is at to the end of its row.
-    fn write_row(&mut self, sink: &mut Sink, limits: ReplyLimits) -> Outcome<()> {
+    /// Writes the beginning of the row that the scan is at.
+    fn begin_row(&self, sink: &mut Sink) -> Begun {
         sink.field(0, 1, Kind::Bytes);
         let row_len = self.scan.row().len();
         sink.bytes(self.scan.row());
@@ -91,8 +134,24 @@ impl Rows {
             sink.field(1, 2, Kind::Map);
             sink.map(Kind::Bytes, Kind::Struct)
         };
-        let mut cells = 0;
-        while cells < self.cells_max {
+        Begun { row_at, row_len, count, cells: 0 }
+    }
+
+    /// Writes the cells from the one that the scan is at to the end of its row. Returns the row if there is no room for that.
+    fn write_row(
+        &mut self,
+        mut begun: Begun,
+        sink: &mut Sink,
+        limits: ReplyLimits<'_>,
+    ) -> Outcome<Option<Begun>> {
+        let Begun { row_at, row_len, count, .. } = begun;
+        while begun.cells < self.cells_max {
+            let value = self.scan.value();
+            let value_len = value.map_or(0, |value| value.len());
+            if sink.len() as u64 + value_len > limits.pauses_at as u64 {
+                return Ok(Some(begun));
+            }
+            make_room(&self.scan, value_len, sink, limits)?;
             if self.sorts_columns {
                 sink.field(0, 1, Kind::Bytes);
             }
@@ -100,7 +159,7 @@ impl Rows {
             if self.sorts_columns {
                 sink.field(1, 2, Kind::Struct);
             }
-            write_cell(&self.scan, sink, limits)?;
+            write_cell(value, value_len, self.scan.timestamp(), sink)?;
             if self.sorts_columns {
                 // Of a scan by Esker's own method.
                 let delete = self.scan.delete();
@@ -110,23 +169,26 @@ impl Rows {
                 }
                 sink.stop();
             }
-            cells += 1;
+            begun.cells += 1;
             self.is_at_cell = self.scan.advance_within(self.patience)? == Some(true);
             if !self.is_at_cell || sink.out.get(row_at..row_at + row_len) != Some(self.scan.row()) {
                 break;
             }
         }
-        sink.close(count, cells);
+        sink.close(count, begun.cells);
         sink.stop();
-        Ok(())
+        Ok(None)
     }
 }
 
 /// Writes all cells of a scan as elements `TCell`, and returns how many.
-pub(crate) fn write_cells(mut scan: Scan, sink: &mut Sink, limits: ReplyLimits) -> Outcome<u32> {
+pub(crate) fn write_cells(mut scan: Scan, sink: &mut Sink, limits: ReplyLimits<'_>) -> Outcome<u32> {
     let mut written = 0;
     while scan.advance()? {
-        write_cell(&scan, sink, limits)?;
+        let value = scan.value();
+        let value_len = value.map_or(0, |value| value.len());
+        make_room(&scan, value_len, sink, limits)?;
+        write_cell(value, value_len, scan.timestamp(), sink)?;
         written += 1;
     }
     Ok(written)

@@ -10,11 +10,14 @@ use std::time::{Duration, Instant};
 use esker_table::Table;
 
 use crate::fail::{Fail, Outcome};
+use crate::memory::Share;
 use crate::rows::Rows;
 use crate::wire::{Count, Kind, Protocol, Sink};
 
-/// Reading ahead ends once it has so many bytes. Its last row is whole.
+/// Reading ahead ends once it has so many bytes, at the end of a row; and before it has that many, also within a row: a client
+/// holds them for as long as it likes.
 const AHEAD_LEN: usize = 256 << 10;
+const AHEAD_LEN_MAX: usize = 320 << 10;
 
 /// Rows are read ahead if as many took less time before, and for so long: the client might have another call.
 const AHEAD_TIME: Duration = Duration::from_millis(5);
@@ -29,14 +32,16 @@ const AHEAD_ROWS: usize = 16;
 const HEAD_ROOM: usize = 64;
 
 /// How long an answer may be.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ReplyLimits {
+#[derive(Clone, Copy)]
+pub(crate) struct ReplyLimits<'s> {
     /// The most bytes of a reply.
     pub(crate) len_max: usize,
     /// A list of rows ends early when it has so many bytes.
     pub(crate) rows_len: usize,
-    /// So many bytes of what is written belong to other answers, and do not count.
-    pub(crate) others: usize,
+    /// A row is left off before a cell with which there would be more bytes than so many.
+    pub(crate) pauses_at: usize,
+    /// What counts the memory.
+    pub(crate) share: &'s Share<'s>,
 }
 
 pub(crate) struct Scanners {
@@ -63,7 +68,8 @@ struct Leased {
 /// Rows of a scanner that nobody has asked for yet.
 struct Ahead {
     id: i32,
-    /// Elements `TRowResult`, behind [`HEAD_ROOM`] bytes. After `failed`, also a part of one.
+    /// Elements `TRowResult`, behind [`HEAD_ROOM`] bytes. The last one may lack its end: after `failed`, or since the scanner's
+    /// [`Rows`] have begun it.
     body: Sink,
     /// Where each row ends in `body`.
     ends: Vec<usize>,
@@ -90,6 +96,11 @@ impl Scanners {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
+    }
+
+    /// How much memory rows have that were read ahead.
+    pub(crate) fn ahead_capacity(&self) -> usize {
+        self.ahead.as_ref().map_or(0, |ahead| ahead.body.out.capacity())
     }
 
     /// Closes those that nobody asked for a time.
@@ -131,7 +142,7 @@ impl Scanners {
         &mut self,
         id: i32,
         wanted: u32,
-        limits: ReplyLimits,
+        limits: ReplyLimits<'_>,
         sink: &mut Sink,
     ) -> Outcome<()> {
         self.end_leases();
@@ -145,7 +156,7 @@ impl Scanners {
         let took_before = ahead.as_ref().map_or(Duration::ZERO, |ahead| ahead.took);
         let written = match ahead {
             None => leased.rows.write(sink, wanted, limits).inspect(|written| sink.close(list, *written)),
-            Some(mut ahead) if ahead.is_enough(wanted, limits) => {
+            Some(mut ahead) if ahead.is_enough(wanted, limits, leased.rows.has_begun()) => {
                 ahead.give(wanted, limits, list, sink);
                 self.ahead = Some(ahead);
                 return Ok(());
@@ -169,7 +180,7 @@ impl Scanners {
     }
 
     /// Writes the rows for which the client will ask next, if that is likely, into `memory`. If there are any, it keeps that.
-    pub(crate) fn read_ahead(&mut self, protocol: Protocol, limits: ReplyLimits, memory: &mut Vec<u8>) {
+    pub(crate) fn read_ahead(&mut self, protocol: Protocol, limits: ReplyLimits<'_>, memory: &mut Vec<u8>) {
         let Some((id, wanted)) = self.asked.take() else { return };
         let Some(leased) = self.open.get_mut(&id) else { return };
         if self.ahead.is_some() {
@@ -183,8 +194,9 @@ impl Scanners {
             if ends.len() % AHEAD_ROWS == AHEAD_ROWS - 1 && begun.elapsed() > self.ahead_time {
                 break;
             }
-            // A row alone may be as long as an answer.
-            let limits = ReplyLimits { others: body.len(), ..limits };
+            // A row alone may be as long as an answer. A longer one is an error only once the client asks for it.
+            let pauses_at = AHEAD_LEN_MAX.min(body.len() + limits.len_max);
+            let limits = ReplyLimits { len_max: usize::MAX, pauses_at, ..limits };
             match leased.rows.write(&mut body, 1, limits) {
                 Ok(0) => break,
                 Ok(_) => ends.push(body.out.len()),
@@ -213,14 +225,21 @@ impl Ahead {
         }
     }
 
-    /// Whether an answer is to have rows that it has, and it has something else for the next answer: rows, or an error.
-    fn is_enough(&self, wanted: u32, limits: ReplyLimits) -> bool {
+    /// Whether an answer is to have rows that it has, and it has something else for the next answer: rows, a row that has
+    /// begun, or an error.
+    fn is_enough(&self, wanted: u32, limits: ReplyLimits<'_>, has_begun: bool) -> bool {
         let count = self.fitting(wanted, limits);
-        count < self.left() || count == wanted as usize && self.failed.is_some()
+        let has_rest = has_begun || self.failed.is_some();
+        count < self.left() || has_rest && (count == wanted as usize || !self.has_room(limits))
+    }
+
+    /// Whether an answer with its rows may have more of them.
+    fn has_room(&self, limits: ReplyLimits<'_>) -> bool {
+        self.left() == 0 || self.body.len() < limits.rows_len
     }
 
     /// How many of its rows the next answer has: as many as are wanted and not too long together, but one at least.
-    fn fitting(&self, wanted: u32, limits: ReplyLimits) -> usize {
+    fn fitting(&self, wanted: u32, limits: ReplyLimits<'_>) -> usize {
         let (begin, wanted) = (self.at(), (wanted as usize).min(self.left()));
         let left = &self.ends[self.given..self.given + wanted];
         let fitting = left.partition_point(|end| end - begin <= limits.len_max);
@@ -228,7 +247,7 @@ impl Ahead {
     }
 
     /// Writes copies of rows that it has, which are the elements of `list`.
-    fn give(&mut self, wanted: u32, limits: ReplyLimits, list: Count, sink: &mut Sink) {
+    fn give(&mut self, wanted: u32, limits: ReplyLimits<'_>, list: Count, sink: &mut Sink) {
         let (begin, count) = (self.at(), self.fitting(wanted, limits));
         self.given += count;
         sink.out.extend_from_slice(&self.body.out[begin..self.at()]);
@@ -240,7 +259,7 @@ impl Ahead {
         mut self,
         rows: &mut Rows,
         wanted: u32,
-        limits: ReplyLimits,
+        limits: ReplyLimits<'_>,
         list: Count,
         sink: &mut Sink,
     ) -> Outcome<u32> {
@@ -248,10 +267,10 @@ impl Ahead {
             return Err(fail);
         }
         let left = self.left() as u32;
-        let has_room = left == 0 || self.body.len() < limits.rows_len;
-        let wanted = if has_room { wanted } else { left };
+        let wanted = if self.has_room(limits) { wanted } else { left };
         if self.given > 0 {
             // The rows that it has given must not count in the answer's length.
+            rows.moved(self.at(), sink.out.len());
             sink.out.extend_from_slice(&self.body.out[self.at()..]);
             let written = left + rows.write(sink, wanted - left, limits)?;
             sink.close(list, written);

@@ -12,6 +12,7 @@ use esker_table::Tables;
 use crate::access::{Access, Certificates};
 use crate::connection::{Connection, Limits};
 use crate::gateway::Gateway;
+use crate::memory::{Memory, Share};
 use crate::scanners::{ReplyLimits, Scanners};
 use crate::stream::Stream;
 
@@ -44,7 +45,12 @@ pub struct Config {
     pub message_len_max: usize,
     /// How many bytes all connections may have for messages together, each its first 16 KiB aside.
     pub messages_len_max: usize,
-    /// How long a message may take from its first byte to its last, and how long a client may take nothing of an answer.
+    /// How many bytes all connections may have for calls that run and for answers together, each its first 512 KiB aside. One
+    /// call may exceed it.
+    pub calls_len_max: usize,
+    /// How long a message may take from its first byte to its last, how long a client may take nothing of an answer, and how
+    /// long a call waits for memory. After a twentieth of it, clients that have memory for which others wait are closed unless
+    /// they take a MiB a second of their answers.
     pub message_time: Duration,
     /// The most open scanners of a connection.
     pub scanners_max: usize,
@@ -64,6 +70,7 @@ impl Default for Config {
             connections_max: 1000,
             message_len_max: 64 << 20,
             messages_len_max: 256 << 20,
+            calls_len_max: 256 << 20,
             message_time: Duration::from_secs(60),
             scanners_max: 1000,
             scanner_lease: Duration::from_secs(60),
@@ -148,6 +155,12 @@ pub struct Figures {
     pub failed_calls: u64,
     /// Those of them that the client's rights did not allow.
     pub denied_calls: u64,
+    /// How many bytes connections have for calls and answers, each its first 512 KiB aside.
+    pub calls_len: u64,
+    /// Calls that wait for memory.
+    pub waiting_calls: u64,
+    /// Connections closed because their clients took too little of an answer.
+    pub slow_connections: u64,
 }
 
 /// What is counted for [`Figures`].
@@ -159,12 +172,14 @@ pub(crate) struct Counters {
     pub(crate) calls: AtomicU64,
     pub(crate) failed_calls: AtomicU64,
     pub(crate) denied_calls: AtomicU64,
+    pub(crate) slow_connections: AtomicU64,
 }
 
 struct Shared {
     tables: Tables,
     config: Config,
     limits: Limits,
+    memory: Memory,
     figures: Counters,
     /// Lines about connections that clients have broken, that were too many, and that could not be had.
     broken: Lines,
@@ -209,9 +224,10 @@ impl Shared {
         }
         // Once it has gone, nobody knows.
         let client = socket.peer_addr().map_or_else(|_| "unknown".to_owned(), |client| client.to_string());
+        let (share, write_time) = (Share::new(&self.memory), self.config.message_time);
         let (stream, certificate) = match &self.config.certificates {
-            None => (Stream::plain(socket, self.config.message_time), None),
-            Some(certificates) => match Stream::tls(socket, self.config.message_time, &**certificates) {
+            None => (Stream::plain(socket, write_time, &share), None),
+            Some(certificates) => match Stream::tls(socket, write_time, &share, &**certificates) {
                 Ok(begun) => begun,
                 Err(error) => {
                     self.figures.failed_handshakes.fetch_add(1, Ordering::Relaxed);
@@ -236,7 +252,8 @@ impl Shared {
             limits: ReplyLimits {
                 len_max: self.config.message_len_max,
                 rows_len: (8 << 20).min(self.config.message_len_max / 2),
-                others: 0,
+                pauses_at: usize::MAX,
+                share: &share,
             },
         };
         if let Some(why) = Connection::new(stream, &self.limits, gateway).run()
@@ -300,10 +317,13 @@ impl Server {
             lease_check: (config.scanner_lease / 4).max(Duration::from_millis(10)),
             room: AtomicUsize::new(config.messages_len_max),
         };
+        let memory =
+            Memory::new(config.calls_len_max, config.message_len_max + (64 << 10), config.message_time);
         let shared = Shared {
             tables,
             config,
             limits,
+            memory,
             figures: Counters::default(),
             broken: Lines::default(),
             too_many: Lines::default(),
@@ -441,6 +461,9 @@ impl Stopper {
             calls: read(&counters.calls),
             failed_calls: read(&counters.failed_calls),
             denied_calls: read(&counters.denied_calls),
+            calls_len: self.shared.memory.taken(),
+            waiting_calls: self.shared.memory.waiting(),
+            slow_connections: read(&counters.slow_connections),
         }
     }
 

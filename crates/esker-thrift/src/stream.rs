@@ -14,9 +14,13 @@ use rustix::net::SendFlags;
 use rustls::ServerConnection;
 
 use crate::access::Certificates;
+use crate::memory::Share;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long a write waits at once: others may begin to wait for the answer's memory meanwhile.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// A write must not end the process if the other side has gone.
 #[cfg(not(target_vendor = "apple"))]
@@ -35,6 +39,7 @@ struct Socket<'s> {
     stream: &'s TcpStream,
     /// How long the other side may take nothing.
     write_time: Duration,
+    share: &'s Share<'s>,
 }
 
 impl Read for Socket<'_> {
@@ -51,14 +56,18 @@ impl Write for Socket<'_> {
             match rustix::net::send(self.stream, bytes, SEND) {
                 Err(Errno::AGAIN) => {}
                 Err(Errno::INTR) => continue,
-                sent => return Ok(sent?),
+                sent => {
+                    let sent = sent?;
+                    self.share.sent(sent);
+                    return Ok(sent);
+                }
             }
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || self.share.is_too_slow() {
                 return Err(ErrorKind::TimedOut.into());
             }
             let mut polled = [PollFd::new(self.stream, PollFlags::OUT)];
-            match rustix::event::poll(&mut polled, Timespec::try_from(left).ok().as_ref()) {
+            match rustix::event::poll(&mut polled, Timespec::try_from(left.min(LOOK)).ok().as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -93,9 +102,10 @@ fn receive(session: &mut ServerConnection, mut socket: Socket<'_>) -> io::Result
 }
 
 impl<'s> Stream<'s> {
-    /// A connection without TLS, whose client may take nothing of what is sent for as long as `write_time`.
-    pub(crate) fn plain(stream: &'s TcpStream, write_time: Duration) -> Stream<'s> {
-        Stream { socket: Socket { stream, write_time }, session: None }
+    /// A connection without TLS, whose client may take nothing of what is sent for as long as `write_time`, and less than that if
+    /// others wait for memory that the connection has in `share`.
+    pub(crate) fn plain(stream: &'s TcpStream, write_time: Duration, share: &'s Share<'s>) -> Stream<'s> {
+        Stream { socket: Socket { stream, write_time, share }, session: None }
     }
 
     /// Does the handshake of a connection with TLS. Returns the name in the client's certificate too, if it has shown one.
@@ -105,9 +115,10 @@ impl<'s> Stream<'s> {
     pub(crate) fn tls(
         stream: &'s TcpStream,
         write_time: Duration,
+        share: &'s Share<'s>,
         certificates: &dyn Certificates,
     ) -> io::Result<(Stream<'s>, Option<Vec<u8>>)> {
-        let socket = Socket { stream, write_time };
+        let socket = Socket { stream, write_time, share };
         let config = certificates.config().ok_or_else(|| io::Error::other("there is no certificate yet"))?;
         let mut session = ServerConnection::new(config).map_err(io::Error::other)?;
         let until = Instant::now() + HANDSHAKE;

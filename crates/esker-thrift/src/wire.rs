@@ -7,6 +7,8 @@
 //! What is read is borrowed from the message. No length is believed: bytes are there before they are lent, and a container
 //! has at most as many elements as the message has bytes left. Unknown fields are passed over without recursion.
 
+use crate::memory::Share;
+
 /// How deep values may be nested in fields that no method has. The methods' own go three deep.
 const DEPTH_MAX: usize = 64;
 
@@ -150,6 +152,8 @@ pub(crate) struct Source<'a> {
     told: Option<bool>,
     /// How many elements lists may still have.
     elements: usize,
+    /// What counts the memory that they take.
+    share: Option<&'a Share<'a>>,
 }
 
 impl<'a> Source<'a> {
@@ -159,7 +163,12 @@ impl<'a> Source<'a> {
 
     /// Goes on at a byte where an earlier source has been between two values.
     pub(crate) fn resumed(protocol: Protocol, bytes: &'a [u8], at: usize) -> Source<'a> {
-        Source { protocol, bytes, at, told: None, elements: ELEMENTS_MAX }
+        Source { protocol, bytes, at, told: None, elements: ELEMENTS_MAX, share: None }
+    }
+
+    /// With `share` counting the memory that elements of lists take.
+    pub(crate) fn counted(self, share: &'a Share<'a>) -> Source<'a> {
+        Source { share: Some(share), ..self }
     }
 
     /// How many bytes were read.
@@ -335,6 +344,11 @@ impl<'a> Source<'a> {
         }
         let room = self.elements.checked_sub(count);
         self.elements = room.ok_or(Fault::Bad("a message has more than 1,048,576 elements of lists"))?;
+        if let Some(share) = self.share
+            && share.count_elements(count).is_err()
+        {
+            return Err(Fault::Bad("the calls of all connections take too much memory now"));
+        }
         Ok((kind, count))
     }
 
@@ -471,6 +485,13 @@ pub(crate) struct Count {
     at: usize,
 }
 
+impl Count {
+    /// Tells that what was written at `from` is at `to` now.
+    pub(crate) fn moved(&mut self, from: usize, to: usize) {
+        self.at = self.at - from + to;
+    }
+}
+
 /// A message that is written.
 pub(crate) struct Sink {
     protocol: Protocol,
@@ -536,6 +557,16 @@ impl Sink {
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.count(bytes.len());
         self.out.extend_from_slice(bytes);
+    }
+
+    /// `len` bytes that `write` appends.
+    pub(crate) fn bytes_by<E>(
+        &mut self,
+        len: usize,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.count(len);
+        write(&mut self.out)
     }
 
     /// Bytes of two parts with `between` in between.

@@ -253,6 +253,11 @@ impl Value {
         }
     }
 
+    /// Appends all bytes to `buf`.
+    pub(crate) fn append_to(&self, buf: &mut Vec<u8>) -> Result<()> {
+        self.append_part(0, self.len(), buf)
+    }
+
     /// `len` bytes from `offset` on, all inside the value.
     fn read_part(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         let mut buf = Vec::new();
@@ -275,7 +280,7 @@ impl Value {
     /// As [`Value::bytes`].
     pub fn read_into(&self, buf: &mut Vec<u8>) -> Result<()> {
         buf.clear();
-        self.append_part(0, self.len(), buf)
+        self.append_to(buf)
     }
 
     /// The bytes in `range`, cut off at the end of the value; none if the range begins after it.

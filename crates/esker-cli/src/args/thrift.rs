@@ -23,6 +23,9 @@ pub(crate) struct Thrift {
     /// The most memory for the messages of all connections that have not been answered
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
     pub(crate) max_messages_memory: usize,
+    /// The most memory for all calls that run and their answers, until those are sent; one call may exceed it
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
+    pub(crate) max_calls_memory: usize,
     /// Close a scanner that was not asked for so long: a number with s, m, h or d
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) scanner_lease: Duration,

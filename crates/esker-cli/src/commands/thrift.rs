@@ -40,6 +40,7 @@ fn config(args: &Thrift) -> Config {
         connections_max: args.max_connections,
         message_len_max: args.max_message,
         messages_len_max: args.max_messages_memory,
+        calls_len_max: args.max_calls_memory,
         scanners_max: args.max_scanners,
         scanner_lease: args.scanner_lease,
         ..Config::default()

@@ -21,7 +21,7 @@ use super::{Gateway, LATEST, given, read_of, text};
 use crate::access::Action;
 use crate::fail::{Fail, Outcome, shown};
 use crate::idl::own::{self, Call, Condition, Mutation};
-use crate::rows::Rows;
+use crate::rows::{CELL_LEN, Rows};
 use crate::wire::{Kind, Sink};
 
 /// Each condition is a read while others wait for the row.
@@ -275,6 +275,7 @@ impl Gateway<'_> {
         if xml.len() > len_max {
             return Err(Fail::io(format!("the schema has more than {len_max} bytes")));
         }
+        self.limits.share.make_room(&mut sink.out, xml.len() + CELL_LEN)?;
         sink.field(0, 0, Kind::Bytes);
         sink.bytes(xml.as_bytes());
         Ok(())

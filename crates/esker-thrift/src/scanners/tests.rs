@@ -1,15 +1,34 @@
 use esker_table::{Family, Read, RowMutation, Schema, Tables};
 
 use super::*;
+use crate::memory::Memory;
 
-const LIMITS: ReplyLimits = ReplyLimits { len_max: 64 << 20, rows_len: 8 << 20, others: 0 };
+/// Limits of answers for a connection that needs to wait for nobody.
+fn limits(len_max: usize, rows_len: usize) -> ReplyLimits<'static> {
+    let memory = Box::leak(Box::new(Memory::new(usize::MAX, len_max, Duration::ZERO)));
+    let share = Box::leak(Box::new(Share::new(memory)));
+    ReplyLimits { len_max, rows_len, pauses_at: usize::MAX, share }
+}
+
+/// Those of a server that is not told otherwise.
+fn usual_limits() -> ReplyLimits<'static> {
+    limits(64 << 20, 8 << 20)
+}
 
 /// A table with a cell of each of these lengths, each in its row.
 fn table(lens: &[usize]) -> Table {
+    table_of(lens.iter().map(|len| vec![*len]))
+}
+
+/// A table with cells of these lengths in each row.
+fn table_of(rows: impl IntoIterator<Item = Vec<usize>>) -> Table {
     let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
     let table = tables.create("t", Schema::new().group("g", [Family::new("f")])).unwrap();
-    for (row, len) in lens.iter().enumerate() {
-        let row = RowMutation::new(format!("{row:05}")).put_at("f", b"q", 1, vec![row as u8; *len]);
+    for (row, lens) in rows.into_iter().enumerate() {
+        let begun = RowMutation::new(format!("{row:05}"));
+        let row = lens.into_iter().enumerate().fold(begun, |begun, (cell, len)| {
+            begun.put_at("f", format!("q{cell:03}"), 1, vec![row as u8; len])
+        });
         table.mutate(&row).unwrap();
     }
     table
@@ -33,7 +52,7 @@ fn next(
     scanners: &mut Scanners,
     id: i32,
     wanted: u32,
-    limits: ReplyLimits,
+    limits: ReplyLimits<'_>,
     protocol: Protocol,
 ) -> Outcome<Vec<u8>> {
     let mut sink = Sink::new(protocol, b"head".to_vec());
@@ -50,37 +69,55 @@ fn rows_that_were_read_ahead_are_those_that_others_get() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below
     };
-    for round in 0..60 {
-        let len_max = [10, 3_000, 100_000][round % 3];
-        let lens: Vec<usize> = (0..random(300)).map(|_| random(len_max)).collect();
-        let table = table(&lens);
+    let mut parts = 0;
+    for round in 0..80 {
+        // In the last form, what is read ahead ends within most rows.
+        let (rows, cells, len_max) =
+            [(300, 1, 10), (300, 1, 3_000), (300, 1, 100_000), (40, 60, 30_000)][round % 4];
+        let lens: Vec<Vec<usize>> =
+            (0..random(rows)).map(|_| (0..1 + random(cells)).map(|_| random(len_max)).collect()).collect();
+        let table = table_of(lens.clone());
         for protocol in [Protocol::Binary, Protocol::Compact] {
-            let (mut plain, ahead) = (open(&table), open(&table));
-            let (mut ahead, id) = ahead;
+            let in_parts = random(3) as u32 * 7;
+            let open = |ahead_time| {
+                let mut scanners = Scanners::new(10, Duration::from_secs(3600));
+                scanners.ahead_time = ahead_time;
+                let rows = Rows::new(table.scan(b"", b"", &Read::all()).unwrap());
+                let rows = rows.in_parts(in_parts).sorted(in_parts > 7);
+                let id = scanners.add(table.clone(), rows).unwrap();
+                (scanners, id)
+            };
+            let (mut plain, (mut ahead, id)) = (open(Duration::ZERO), open(Duration::MAX));
             let mut usual = 1 + random(40);
-            let mut taken = 0;
+            let (mut taken, mut paused) = (0, 0);
             loop {
                 let wanted = if random(4) == 0 { random(60) } else { usual } as u32;
                 if random(20) == 0 {
                     usual = 1 + random(40);
                 }
-                let expected = next(&mut plain.0, plain.1, wanted, LIMITS, protocol);
+                let expected = next(&mut plain.0, plain.1, wanted, usual_limits(), protocol);
                 assert!(
-                    next(&mut ahead, id, wanted, LIMITS, protocol) == expected,
+                    next(&mut ahead, id, wanted, usual_limits(), protocol) == expected,
                     "round {round}, {wanted} rows"
                 );
                 if random(5) != 0 {
                     let mut memory = vec![1; 100];
-                    ahead.read_ahead(protocol, LIMITS, &mut memory);
+                    ahead.read_ahead(protocol, usual_limits(), &mut memory);
                     taken += usize::from(memory.is_empty());
+                    assert!(
+                        ahead.ahead.as_ref().is_none_or(|ahead| ahead.body.out.len() < AHEAD_LEN_MAX + 100)
+                    );
+                    paused += usize::from(ahead.open.values().any(|leased| leased.rows.has_begun()));
                 }
                 if expected.unwrap().len() < 20 && wanted > 0 {
                     break;
                 }
             }
             assert!(taken > 0 || lens.len() < 200, "round {round}: nothing was read ahead");
+            parts += paused;
         }
     }
+    assert!(parts > 10, "{parts} rows were read ahead in part");
 }
 
 #[test]
@@ -89,9 +126,9 @@ fn a_client_that_has_asked_twice_is_read_ahead_for_and_one_scanner_at_a_time() {
     let (mut scanners, one) = open(&table);
     let other = add(&mut scanners, &table);
     let is_read_ahead = |scanners: &mut Scanners, id: i32, wanted: u32| {
-        next(scanners, id, wanted, LIMITS, Protocol::Binary).unwrap();
+        next(scanners, id, wanted, usual_limits(), Protocol::Binary).unwrap();
         let mut memory = vec![1];
-        scanners.read_ahead(Protocol::Binary, LIMITS, &mut memory);
+        scanners.read_ahead(Protocol::Binary, usual_limits(), &mut memory);
         memory.is_empty()
     };
     assert!(!is_read_ahead(&mut scanners, one, 5));
@@ -112,9 +149,9 @@ fn little_is_read_ahead_and_it_goes_with_its_scanner() {
     let table = table(&[50_000; 100]);
     let (mut scanners, id) = open(&table);
     for _ in 0..2 {
-        next(&mut scanners, id, 20, LIMITS, Protocol::Compact).unwrap();
+        next(&mut scanners, id, 20, usual_limits(), Protocol::Compact).unwrap();
     }
-    scanners.read_ahead(Protocol::Compact, LIMITS, &mut Vec::new());
+    scanners.read_ahead(Protocol::Compact, usual_limits(), &mut Vec::new());
     let ahead = scanners.ahead.as_ref().unwrap();
     assert_eq!(ahead.left(), AHEAD_LEN / 50_000 + 1);
     assert!(ahead.body.out.len() < AHEAD_LEN + 51_000);
@@ -127,7 +164,7 @@ fn little_is_read_ahead_and_it_goes_with_its_scanner() {
 fn an_error_comes_where_its_row_does() {
     // The seventh row is longer than answers may be.
     let table = table(&[10, 10, 10, 10, 10, 10, 2_000, 10]);
-    let limits = ReplyLimits { len_max: 1_000, rows_len: 500, others: 0 };
+    let limits = limits(1_000, 500);
     let (mut scanners, id) = open(&table);
     for _ in 0..2 {
         next(&mut scanners, id, 2, limits, Protocol::Binary).unwrap();
@@ -135,7 +172,7 @@ fn an_error_comes_where_its_row_does() {
     scanners.asked = Some((id, 4));
     scanners.read_ahead(Protocol::Binary, limits, &mut Vec::new());
     let ahead = scanners.ahead.as_ref().unwrap();
-    assert!(ahead.left() == 2 && ahead.failed.is_some());
+    assert!(ahead.left() == 2 && scanners.open[&id].rows.has_begun());
     // Two rows are before it.
     let (mut plain, other) = open(&table);
     next(&mut plain, other, 4, limits, Protocol::Binary).unwrap();
@@ -153,7 +190,7 @@ fn an_error_comes_where_its_row_does() {
 fn limits_of_answers_hold_for_rows_that_were_read_ahead() {
     let lens: Vec<usize> = (0..500).map(|row| row * 7 % 400).collect();
     let table = table(&lens);
-    let limits = ReplyLimits { len_max: 1_000, rows_len: 500, others: 0 };
+    let limits = limits(1_000, 500);
     for usual in 1..20 {
         let (mut scanners, id) = open(&table);
         let (mut rows, mut calls) = (0, 0);
@@ -181,15 +218,15 @@ fn what_takes_long_is_not_read_ahead() {
     let table = table(&[10; 100]);
     let (mut scanners, id) = open(&table);
     for _ in 0..2 {
-        next(&mut scanners, id, 5, LIMITS, Protocol::Binary).unwrap();
+        next(&mut scanners, id, 5, usual_limits(), Protocol::Binary).unwrap();
     }
-    scanners.read_ahead(Protocol::Binary, LIMITS, &mut Vec::new());
+    scanners.read_ahead(Protocol::Binary, usual_limits(), &mut Vec::new());
     let ahead = scanners.ahead.as_mut().unwrap();
     ahead.took = Duration::from_secs(1);
     scanners.ahead_time = Duration::from_millis(900);
     // These were there, but took long.
-    next(&mut scanners, id, 5, LIMITS, Protocol::Binary).unwrap();
-    scanners.read_ahead(Protocol::Binary, LIMITS, &mut Vec::new());
+    next(&mut scanners, id, 5, usual_limits(), Protocol::Binary).unwrap();
+    scanners.read_ahead(Protocol::Binary, usual_limits(), &mut Vec::new());
     assert!(scanners.ahead.is_none());
 }
 
@@ -198,7 +235,7 @@ fn rows_too_long_for_one_answer_come_in_several() {
     // As many as fit, though more were wanted; without reading ahead, such a call is an error.
     let lens = [10, 10, 10, 10, 300, 900, 10, 10];
     let table = table(&lens);
-    let limits = ReplyLimits { len_max: 1_000, rows_len: 1_000, others: 0 };
+    let limits = limits(1_000, 1_000);
     for wanted in [1, 2, 4] {
         let (mut scanners, id) = open(&table);
         for _ in 0..2 {
@@ -231,14 +268,14 @@ fn what_is_far_is_not_read_ahead_and_the_lease_begins_anew() {
     scanners.ahead_time = Duration::MAX;
     let id = scanners.add(far.clone(), rows).unwrap();
     for _ in 0..2 {
-        next(&mut scanners, id, 5, LIMITS, Protocol::Binary).unwrap();
+        next(&mut scanners, id, 5, usual_limits(), Protocol::Binary).unwrap();
     }
     let used = scanners.open[&id].used;
-    scanners.read_ahead(Protocol::Binary, LIMITS, &mut Vec::new());
+    scanners.read_ahead(Protocol::Binary, usual_limits(), &mut Vec::new());
     assert_eq!(scanners.ahead.as_ref().unwrap().left(), 1, "it has looked at all rows");
     assert!(scanners.open[&id].used > used);
     // The client gets what is there when it asks.
-    let reply = next(&mut scanners, id, 5, LIMITS, Protocol::Binary).unwrap();
+    let reply = next(&mut scanners, id, 5, usual_limits(), Protocol::Binary).unwrap();
     assert_eq!(reply[11], 2);
-    assert_eq!(next(&mut scanners, id, 5, LIMITS, Protocol::Binary).unwrap()[11], 0);
+    assert_eq!(next(&mut scanners, id, 5, usual_limits(), Protocol::Binary).unwrap()[11], 0);
 }

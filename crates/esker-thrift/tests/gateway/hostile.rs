@@ -279,6 +279,100 @@ fn a_client_that_takes_nothing_is_closed() {
     assert!(begun.elapsed() >= limit, "not before its time");
 }
 
+/// Asks for the first row of the table of [`fill`].
+fn ask_for_row(client: &mut Client) {
+    client.stream.write_all(&message(FORM, "getRow", 1, &[(1, text("t")), (2, text("00000"))])).unwrap();
+}
+
+/// A client that reads slowly decides how long its answer is in memory, but not for how many others that is none.
+#[test]
+fn answers_share_a_limit_also_if_nobody_reads_them() {
+    // More than the system has room for on the way.
+    const LEN: usize = 24 << 20;
+    let config = Config {
+        message_len_max: 32 << 20,
+        calls_len_max: 64 << 20,
+        message_time: Duration::from_secs(12),
+        ..Config::default()
+    };
+    let serving = serve_with(&config);
+    let mut client = Client::new(serving.address, FORM);
+    fill(&mut client, 1, LEN);
+    let figures = || serving.stopper.figures();
+    let mut slow: Vec<Client> = (0..20).map(|_| Client::new(serving.address, FORM)).collect();
+    slow.iter_mut().for_each(ask_for_row);
+    let mut most = 0;
+    let mut until = |is_so: &dyn Fn() -> bool, what: &str| {
+        let begun = Instant::now();
+        while !is_so() {
+            most = most.max(figures().calls_len);
+            assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+            std::thread::yield_now();
+        }
+    };
+    until(&|| figures().waiting_calls > 10, "calls wait for memory");
+    // What is small waits for nobody.
+    assert!(client.call("getTableNames", &[]).is_ok());
+    // Those that have the memory go, and whoever reads gets what it asks for.
+    until(&|| figures().slow_connections > 0, "slow clients are closed");
+    ask_for_row(&mut client);
+    client.stream.read_exact(&mut vec![0; LEN]).unwrap();
+    drop((client, slow));
+    until(&|| figures().calls_len == 0 && figures().waiting_calls == 0, "the memory is given back");
+    // One may exceed the limit.
+    assert!((64 << 20..(64 + 32 + 1) << 20).contains(&most), "{most} bytes");
+}
+
+/// Ten that each want a large cell get it, though there is memory for two at once.
+#[test]
+fn answers_wait_for_memory_that_others_have() {
+    let config = Config { message_len_max: 3 << 20, calls_len_max: 4 << 20, ..Config::default() };
+    let serving = serve_with(&config);
+    fill(&mut Client::new(serving.address, FORM), 1, 2 << 20);
+    std::thread::scope(|scope| {
+        for form in FORMS.iter().cycle().take(10) {
+            let address = serving.address;
+            scope.spawn(move || {
+                for _ in 0..3 {
+                    let mut client = Client::new(address, *form);
+                    let row = client.call("getRow", &[(1, text("t")), (2, text("00000"))]);
+                    assert!(matches!(row, Ok(Some(Value::List(rows))) if rows.len() == 1));
+                }
+            });
+        }
+    });
+    assert_eq!(serving.stopper.figures().slow_connections, 0);
+}
+
+/// A list's element may have a byte or a few, and takes far more while its call runs.
+#[test]
+fn calls_with_many_elements_wait_for_each_other() {
+    const ROWS: usize = 150_000;
+    let serving = serve_with(&Config { calls_len_max: 32 << 20, ..Config::default() });
+    fill(&mut Client::new(serving.address, FORM), 1, 10);
+    let rows = Value::List(vec![text("r"); ROWS]);
+    let wanted = message(FORM, "getRows", 1, &[(1, text("t")), (2, rows)]);
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::new(serving.address, FORM)).collect();
+    clients.iter_mut().for_each(|client| client.stream.write_all(&wanted).unwrap());
+    let (mut most, mut most_waiting) = (0, 0);
+    std::thread::scope(|scope| {
+        let answered = scope.spawn(|| {
+            for client in &mut clients {
+                assert_eq!(client.reply("getRows", 1), Ok(Some(Value::List(Vec::new()))));
+            }
+        });
+        while !answered.is_finished() {
+            let figures = serving.stopper.figures();
+            (most, most_waiting) = (most.max(figures.calls_len), most_waiting.max(figures.waiting_calls));
+            std::thread::yield_now();
+        }
+    });
+    // Of 512 bytes each, but for 512 KiB; and one call exceeds the limit.
+    let one = ROWS as u64 * 512 - (512 << 10);
+    assert!((one..(32 << 20) + one + (1 << 20)).contains(&most), "{most} bytes");
+    assert!(most_waiting >= 2, "{most_waiting} calls waited");
+}
+
 #[test]
 fn a_busy_client_does_not_keep_scanners_beyond_their_lease() {
     let lease = Duration::from_millis(400);

@@ -19,6 +19,9 @@ use crate::value::Value;
 /// let mut all = films.iter()?;
 /// while let Some((_, value)) = all.next_ref()? {
 ///     assert_eq!(value.len(), 1 << 20);
+///     let mut copy = Vec::new();
+///     value.append_to(&mut copy)?;
+///     assert_eq!(copy, [7; 1 << 20]);
 ///     let film = value.to_value()?; // to keep, or to read in part
 ///     assert_eq!(film.read_at(..2)?, [7, 7]);
 /// }
@@ -73,6 +76,16 @@ impl<'a> ValueRef<'a> {
     #[inline]
     pub fn bytes(&self) -> Result<Cow<'a, [u8]>> {
         self.scan.bytes()
+    }
+
+    /// Appends all bytes to `out`. A huge value is read to where it stands then, and allocates nothing if `out` has
+    /// the capacity.
+    ///
+    /// # Errors
+    /// As [`ValueRef::bytes`]. Then `out` has what it had.
+    #[inline]
+    pub fn append_to(&self, out: &mut Vec<u8>) -> Result<()> {
+        self.scan.append_to(out)
     }
 
     /// The value as [`Tree::get`](crate::Tree::get) returns it: to keep, or to read in part.

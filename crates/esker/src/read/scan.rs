@@ -278,6 +278,18 @@ impl Scan {
         }
     }
 
+    /// Appends what [`Scan::bytes`] gives to `out`: a huge value is read to its place there.
+    #[inline]
+    pub(super) fn append_to(&self, out: &mut Vec<u8>) -> Result<()> {
+        let entry = self.entry();
+        match (&self.loaded, entry.kind) {
+            (Some(bytes), _) => out.extend_from_slice(bytes),
+            (None, Kind::Blob | Kind::Merge) => self.handle()?.append_to(out)?,
+            (None, _) => out.extend_from_slice(entry.value),
+        }
+        Ok(())
+    }
+
     /// How many bytes [`Scan::value`] gives, without reading them.
     #[inline]
     pub fn value_len(&self) -> u64 {

@@ -234,6 +234,13 @@ fn figures(stopper: &Stopper, tables: &Tables) -> Vec<Figure> {
             "Such calls that the user's rights did not allow.",
             server.denied_calls,
         ),
+        figure("thrift_call_memory_bytes", "Memory of such calls and their answers.", server.calls_len),
+        figure("thrift_waiting_calls", "Such calls that wait for memory.", server.waiting_calls),
+        figure(
+            "thrift_slow_connections_total",
+            "Connections of HBase's clients closed because they took too little of an answer.",
+            server.slow_connections,
+        ),
         figure("tables", "Tables.", tables.names().len() as u64),
         figure("query_cache_queries_total", "Reads that asked the query cache.", cache.queries),
         figure("query_cache_hits_total", "Reads that it answered.", cache.hits),

@@ -1,0 +1,251 @@
+//! The memory of calls: what their messages are decoded to while they run, and their answers, which a client holds for as long as
+//! it takes to read them.
+//!
+//! All connections share a limit for it ([`Memory`]). A connection counts what it has as that grows ([`Share`]). If there is no
+//! more, it waits: those that need little first, and otherwise in the order in which they came. Several that wait might each
+//! have a part of what the others need. So an answer that becomes large counts as long as an answer may be until it is made, and
+//! one connection may exceed the limit until it has given enough back. While any waits, clients that read their answers too
+//! slowly lose their connections.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::fail::{Fail, Outcome};
+
+/// A connection has so many bytes for its calls, and what it reads ahead, that do not count.
+const OWN: usize = 512 << 10;
+
+/// How many bytes a second a client reads at least that holds memory for which others wait.
+const LEAST_SPEED: u64 = 1 << 20;
+
+/// An element of a list takes so many bytes at most while its call runs, with those of the change that it becomes.
+const ELEMENT_LEN: usize = 512;
+
+/// Elements are counted in steps of so many bytes: a call may have many lists.
+const STEP: usize = 256 << 10;
+
+/// An answer has room for so many bytes at least.
+const SHORT: usize = 4 << 10;
+
+/// What a connection has beyond this is much. The last quarter of the memory is for those that have less.
+const MUCH: usize = 2 << 20;
+
+/// What all connections share.
+pub(crate) struct Memory {
+    /// The most bytes that are taken, and the most of one answer.
+    len_max: usize,
+    answer_len_max: usize,
+    /// How long a connection waits.
+    wait_max: Duration,
+    /// For so long a client may read more slowly than it must.
+    grace: Duration,
+    state: Mutex<State>,
+    /// Notified when there is more, or another connection is the first that waits.
+    changed: Condvar,
+}
+
+struct State {
+    taken: usize,
+    /// Whether there is a connection that may exceed the limit.
+    is_exceeded: bool,
+    /// Those that wait: whether it is for much, and which one it is of those that came.
+    waiting: BTreeSet<(bool, u64)>,
+    came: u64,
+}
+
+impl Memory {
+    /// Memory of `len_max` bytes for calls whose answers have `answer_len_max` at most. A connection waits `wait_max` for it.
+    pub(crate) fn new(len_max: usize, answer_len_max: usize, wait_max: Duration) -> Memory {
+        let state = State { taken: 0, is_exceeded: false, waiting: BTreeSet::new(), came: 0 };
+        Memory {
+            len_max,
+            answer_len_max,
+            wait_max,
+            grace: wait_max / 20,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many bytes are taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.state().taken as u64
+    }
+
+    /// How many connections wait.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.state().waiting.len() as u64
+    }
+}
+
+/// What a connection has of the memory. Dropped, it gives that back.
+pub(crate) struct Share<'s> {
+    memory: &'s Memory,
+    /// What it has taken, beyond [`OWN`].
+    taken: Cell<usize>,
+    /// What the call takes that runs, without its answer.
+    call: Cell<usize>,
+    /// Whether it is the one that may exceed the limit.
+    exceeds: Cell<bool>,
+    /// Since when an answer is sent, and how many bytes the client has taken of it.
+    begun: Cell<Instant>,
+    sent: Cell<u64>,
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.give_back(0);
+    }
+}
+
+impl<'s> Share<'s> {
+    pub(crate) fn new(memory: &'s Memory) -> Share<'s> {
+        Share {
+            memory,
+            taken: Cell::new(0),
+            call: Cell::new(0),
+            exceeds: Cell::new(false),
+            begun: Cell::new(Instant::now()),
+            sent: Cell::new(0),
+        }
+    }
+
+    /// Counts elements of a list of the call's message.
+    ///
+    /// # Errors
+    /// As [`Share::make_room`].
+    pub(crate) fn count_elements(&self, elements: usize) -> Outcome<()> {
+        self.call.set(self.call.get() + elements * ELEMENT_LEN);
+        self.reach(self.call.get().saturating_sub(OWN).next_multiple_of(STEP))
+    }
+
+    /// Makes room for `more` bytes of an answer, and counts it.
+    ///
+    /// # Errors
+    /// When others have the memory for too long.
+    #[inline]
+    pub(crate) fn make_room(&self, answer: &mut Vec<u8>, more: usize) -> Outcome<()> {
+        let len = answer.len().saturating_add(more);
+        if len <= answer.capacity() { Ok(()) } else { self.grow(answer, len) }
+    }
+
+    #[cold]
+    fn grow(&self, answer: &mut Vec<u8>, len: usize) -> Outcome<()> {
+        // By half, so that few bytes are moved often.
+        let usual = (answer.capacity() + answer.capacity() / 2).max(SHORT);
+        let capacity = len.max(usual.min(self.memory.answer_len_max));
+        let is_large = capacity > MUCH;
+        self.count(if is_large { capacity.max(self.memory.answer_len_max) } else { capacity })?;
+        let more = capacity - answer.len();
+        answer.try_reserve_exact(more).map_err(|_| Fail::io(format!("out of memory for {more} bytes")))
+    }
+
+    /// Counts an answer that has this capacity.
+    ///
+    /// # Errors
+    /// As [`Share::make_room`].
+    pub(crate) fn count(&self, capacity: usize) -> Outcome<()> {
+        self.reach((self.call.get() + capacity).saturating_sub(OWN))
+    }
+
+    /// Takes what it lacks of `len` bytes.
+    fn reach(&self, len: usize) -> Outcome<()> {
+        let Some(more) = len.checked_sub(self.taken.get()).filter(|more| *more > 0) else { return Ok(()) };
+        let (memory, is_much) = (self.memory, len > MUCH);
+        let len_max = if is_much { memory.len_max - memory.len_max / 4 } else { memory.len_max };
+        let fits = |state: &State| state.taken.saturating_add(more) <= len_max;
+        let mut state = memory.state();
+        let is_next = state.waiting.range(..=(is_much, u64::MAX)).next().is_none();
+        if !(self.exceeds.get() || is_next && fits(&state)) {
+            let (ticket, until) = ((is_much, state.came), Instant::now() + memory.wait_max);
+            state.came += 1;
+            state.waiting.insert(ticket);
+            let is_served = loop {
+                if state.waiting.first() == Some(&ticket) {
+                    if fits(&state) {
+                        break true;
+                    }
+                    if !state.is_exceeded {
+                        state.is_exceeded = true;
+                        self.exceeds.set(true);
+                        break true;
+                    }
+                }
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break false;
+                }
+                let waited = memory.changed.wait_timeout(state, left);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            };
+            state.waiting.remove(&ticket);
+            memory.changed.notify_all();
+            if !is_served {
+                return Err(Fail::io("the calls of all connections take too much memory now"));
+            }
+        }
+        state.taken = state.taken.saturating_add(more);
+        self.taken.set(len);
+        Ok(())
+    }
+
+    /// The call that runs has been done, and its answer has this capacity.
+    ///
+    /// # Errors
+    /// As [`Share::make_room`].
+    pub(crate) fn end_call(&self, capacity: usize) -> Outcome<()> {
+        self.call.set(0);
+        self.give_back(capacity);
+        self.count(capacity)
+    }
+
+    /// Gives back what exceeds an answer of this capacity.
+    pub(crate) fn give_back(&self, capacity: usize) {
+        let kept = capacity.saturating_sub(OWN);
+        let Some(less) = self.taken.get().checked_sub(kept).filter(|less| *less > 0) else { return };
+        let mut state = self.memory.state();
+        state.taken = state.taken.saturating_sub(less);
+        self.taken.set(kept);
+        if self.exceeds.get() && (kept == 0 || state.taken <= self.memory.len_max) {
+            self.exceeds.set(false);
+            state.is_exceeded = false;
+        }
+        if !state.waiting.is_empty() {
+            self.memory.changed.notify_all();
+        }
+    }
+
+    /// Whether memory of an answer may be kept for the next one: not if others might wait for it.
+    pub(crate) fn may_keep(&self) -> bool {
+        let state = self.memory.state();
+        state.waiting.is_empty() && state.taken <= self.memory.len_max / 2
+    }
+
+    /// From now on, an answer is sent.
+    pub(crate) fn begin_sending(&self) {
+        self.begun.set(Instant::now());
+        self.sent.set(0);
+    }
+
+    /// The client has taken so many bytes.
+    pub(crate) fn sent(&self, len: usize) {
+        self.sent.set(self.sent.get() + len as u64);
+    }
+
+    /// Whether the client reads so slowly that others must not wait for it.
+    pub(crate) fn is_too_slow(&self) -> bool {
+        let late = self.begun.get().elapsed().saturating_sub(self.memory.grace);
+        self.taken.get() > 0
+            && u128::from(self.sent.get()) * 1_000_000 < u128::from(LEAST_SPEED) * late.as_micros()
+            && self.memory.waiting() > 0
+    }
+}
+
+#[cfg(test)]
+mod tests;
