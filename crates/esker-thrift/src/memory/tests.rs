@@ -117,7 +117,7 @@ fn waiting_ends() {
 
 #[test]
 fn a_slow_client_is_too_slow_only_while_others_wait() {
-    let memory = Memory::new(100, 100, Duration::from_millis(600));
+    let memory = Memory::new(100, 100, Duration::from_secs(4));
     let [first, second, third] = [(); 3].map(|()| Share::new(&memory));
     take(&first, 100).unwrap();
     take(&second, 50).unwrap();
