@@ -26,7 +26,7 @@ const OWN_ROOM: usize = 16 << 10;
 /// How much more is asked for at once.
 const READ_MAX: usize = 256 << 10;
 
-/// A reply's memory is kept up to this size, and while there are scanners up to that one.
+/// The memory of replies is kept up to this size, and while there are scanners up to [`SCAN_REPLY_KEPT`].
 const REPLY_KEPT: usize = 64 << 10;
 const SCAN_REPLY_KEPT: usize = 2 << 20;
 
@@ -83,8 +83,6 @@ impl From<Fault> for End {
 pub(crate) struct Connection<'s> {
     stream: Stream<'s>,
     limits: &'s Limits,
-    /// What counts of the call that runs, of `reply`, and of what the scanners have read ahead.
-    share: &'s Share<'s>,
     gateway: Gateway<'s>,
     form: Option<Form>,
     /// The first `filled` bytes are there.
@@ -108,7 +106,6 @@ impl<'s> Connection<'s> {
         Connection {
             stream,
             limits,
-            share: gateway.limits.share,
             gateway,
             form: None,
             bytes: Vec::new(),
@@ -120,7 +117,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Memory calls until the client goes or sends what cannot be read. Then returns why.
+    /// Answers calls until the client goes or sends what cannot be read. Then returns why.
     pub(crate) fn run(&mut self) -> Option<String> {
         loop {
             match self.message() {
@@ -132,6 +129,11 @@ impl<'s> Connection<'s> {
                 }
             }
         }
+    }
+
+    /// What counts the call that runs, `reply`, and what the scanners have read ahead.
+    fn share(&self) -> &'s Share<'s> {
+        self.gateway.limits.share
     }
 
     fn give_back(&self, len: usize) {
@@ -291,15 +293,19 @@ impl<'s> Connection<'s> {
 
     /// Drops the last reply's memory, unless the next reply is likely to need it.
     fn forget_reply(&mut self) {
-        let (capacity, scanners) = (self.reply.capacity(), &self.gateway.scanners);
-        let is_needed = !scanners.is_empty() && capacity <= SCAN_REPLY_KEPT && self.share.may_keep();
+        let (capacity, share) = (self.reply.capacity(), self.share());
+        let scanners = &mut self.gateway.scanners;
+        if !share.may_keep() {
+            scanners.shrink_ahead();
+        }
+        let is_needed = !scanners.is_empty() && capacity <= SCAN_REPLY_KEPT && share.may_keep();
         if capacity > REPLY_KEPT && !is_needed {
             self.reply = Vec::new();
         }
-        self.share.give_back(self.reply.capacity() + scanners.ahead_capacity());
+        share.give_back(self.reply.capacity() + scanners.ahead_capacity());
     }
 
-    /// Memory the message at `start..end`.
+    /// Answers the message at `start..end`.
     fn answer(&mut self, form: Form, start: usize, end: usize) -> Result<(), End> {
         let mut sink = Sink::new(form.protocol, std::mem::take(&mut self.reply));
         sink.out.clear();
@@ -309,16 +315,15 @@ impl<'s> Connection<'s> {
         let is_answered = reply(&mut self.gateway, form.protocol, &self.bytes[start..end], &mut sink)?;
         // Before the client has read the answer, which may take long.
         self.forget(end);
-        let capacity = sink.out.capacity() + self.gateway.scanners.ahead_capacity();
-        self.share.end_call(capacity).map_err(|fail| End::Refused(fail.message))?;
+        self.share().end_call(sink.out.capacity()).map_err(|fail| End::Refused(fail.message))?;
         if is_answered {
             self.send(form, &mut sink)?;
         }
         self.reply = sink.out;
+        self.forget_reply();
         if self.filled == 0 {
             self.gateway.read_ahead(form.protocol, &mut self.reply);
         }
-        self.forget_reply();
         Ok(())
     }
 
@@ -329,7 +334,7 @@ impl<'s> Connection<'s> {
             let len = (message.len() - 4) as u32;
             message[..4].copy_from_slice(&len.to_be_bytes());
         }
-        self.share.begin_sending();
+        self.share().begin_sending();
         let sent = self.stream.write_all(message).and_then(|()| self.stream.flush());
         sent.map_err(|error| {
             if error.kind() == ErrorKind::TimedOut {
@@ -360,6 +365,7 @@ impl<'s> Connection<'s> {
         // The others need not wait for the memory.
         self.give_back(self.bytes.len());
         self.bytes = Vec::new();
+        self.share().give_back(0);
         self.drain();
     }
 

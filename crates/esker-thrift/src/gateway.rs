@@ -25,6 +25,9 @@ const LATEST: i64 = i64::MAX;
 /// The name of the access group with the families of tables that HBase's clients make.
 const GROUP: &str = "default";
 
+/// What the delete of a row takes in an access group beside its key, in bytes.
+const ROW_DELETE_LEN: usize = 100;
+
 /// What `TRegionInfo` says about the layout of regions, as HBase 2 does.
 const REGION_VERSION: u8 = 1;
 
@@ -304,15 +307,8 @@ impl Gateway<'_> {
             Call::DeleteAllTs { table, row, column, timestamp } => Ok(self
                 .table(Action::Write, table)?
                 .mutate(&delete(RowMutation::new(row), column, timestamp)?)?),
-            Call::DeleteAllRow { table, row } => {
-                Ok(self.table(Action::Write, table)?.mutate(&RowMutation::new(row).delete_row())?)
-            }
-            Call::DeleteAllRowTs { table, row, timestamp } => {
-                let row = RowMutation::new(row);
-                let row =
-                    if timestamp == LATEST { row.delete_row() } else { row.delete_row_up_to(timestamp) };
-                Ok(self.table(Action::Write, table)?.mutate(&row)?)
-            }
+            Call::DeleteAllRow { table, row } => self.delete_row(table, row, LATEST),
+            Call::DeleteAllRowTs { table, row, timestamp } => self.delete_row(table, row, timestamp),
             Call::ScannerOpenWithScan { table, scan } => self.open_scan(table, &given(scan)?, sink),
             Call::ScannerOpen { table, start, columns } => {
                 let span = Span { start, stop: b"", columns: columns.as_deref(), timestamp: LATEST };
@@ -489,6 +485,23 @@ impl Gateway<'_> {
         }
         sink.close(results, count);
         Ok(())
+    }
+
+    /// Counts the memory that the delete of a row takes in the access groups of `table`.
+    fn count_row_delete(&self, table: &Table, row: &[u8]) -> Outcome<()> {
+        let others = table.schema().groups().len().saturating_sub(1);
+        self.limits.share.count_call(others * (2 * row.len() + ROW_DELETE_LEN))
+    }
+
+    fn delete_row(&self, table: &[u8], row: &[u8], timestamp: i64) -> Outcome<()> {
+        let table = self.table(Action::Write, table)?;
+        self.count_row_delete(&table, row)?;
+        let row = RowMutation::new(row);
+        Ok(table.mutate(&if timestamp == LATEST {
+            row.delete_row()
+        } else {
+            row.delete_row_up_to(timestamp)
+        })?)
     }
 
     /// Of one row, the deletes come first.

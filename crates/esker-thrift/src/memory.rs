@@ -20,7 +20,7 @@ const OWN: usize = 512 << 10;
 /// How many bytes a second a client reads at least that holds memory for which others wait.
 const LEAST_SPEED: u64 = 1 << 20;
 
-/// An element of a list takes so many bytes at most while its call runs, with those of the change that it becomes.
+/// An element of a list takes about so many bytes while its call runs, with those of the change that it becomes.
 const ELEMENT_LEN: usize = 512;
 
 /// Elements are counted in steps of so many bytes: a call may have many lists.
@@ -29,17 +29,21 @@ const STEP: usize = 256 << 10;
 /// An answer has room for so many bytes at least.
 const SHORT: usize = 4 << 10;
 
-/// What a connection has beyond this is much. The last quarter of the memory is for those that have less.
-const MUCH: usize = 2 << 20;
+/// A call is large if it needs more than this. The last quarter of the memory is for the others.
+const LARGE: usize = 2 << 20;
+
+/// Why a call fails that has waited too long.
+pub(crate) const NO_MEMORY: &str = "the calls of all connections take too much memory now";
 
 /// What all connections share.
 pub(crate) struct Memory {
-    /// The most bytes that are taken, and the most of one answer.
+    /// The most bytes that are taken.
     len_max: usize,
+    /// The most bytes of an answer.
     answer_len_max: usize,
     /// How long a connection waits.
     wait_max: Duration,
-    /// For so long a client may read more slowly than it must.
+    /// For this long after sending begins, no client is too slow.
     grace: Duration,
     state: Mutex<State>,
     /// Notified when there is more, or another connection is the first that waits.
@@ -50,15 +54,19 @@ struct State {
     taken: usize,
     /// Whether there is a connection that may exceed the limit.
     is_exceeded: bool,
-    /// Those that wait: whether it is for much, and which one it is of those that came.
+    /// Those that wait: whether the call is large, and a number that grows.
     waiting: BTreeSet<(bool, u64)>,
-    came: u64,
+    /// The next one's number.
+    next_ticket: u64,
+    /// How many have waited.
+    waited: u64,
 }
 
 impl Memory {
     /// Memory of `len_max` bytes for calls whose answers have `answer_len_max` at most. A connection waits `wait_max` for it.
     pub(crate) fn new(len_max: usize, answer_len_max: usize, wait_max: Duration) -> Memory {
-        let state = State { taken: 0, is_exceeded: false, waiting: BTreeSet::new(), came: 0 };
+        let state =
+            State { taken: 0, is_exceeded: false, waiting: BTreeSet::new(), next_ticket: 0, waited: 0 };
         Memory {
             len_max,
             answer_len_max,
@@ -76,6 +84,11 @@ impl Memory {
     /// How many bytes are taken.
     pub(crate) fn taken(&self) -> u64 {
         self.state().taken as u64
+    }
+
+    /// How many times a connection has waited.
+    pub(crate) fn waited(&self) -> u64 {
+        self.state().waited
     }
 
     /// How many connections wait.
@@ -121,8 +134,17 @@ impl<'s> Share<'s> {
     /// # Errors
     /// As [`Share::make_room`].
     pub(crate) fn count_elements(&self, elements: usize) -> Outcome<()> {
-        self.call.set(self.call.get() + elements * ELEMENT_LEN);
-        self.reach(self.call.get().saturating_sub(OWN).next_multiple_of(STEP))
+        self.count_call(elements.saturating_mul(ELEMENT_LEN))
+    }
+
+    /// Counts bytes that the call takes until it has ended.
+    ///
+    /// # Errors
+    /// As [`Share::make_room`].
+    pub(crate) fn count_call(&self, len: usize) -> Outcome<()> {
+        self.call.set(self.call.get().saturating_add(len));
+        let counted = self.call.get().saturating_sub(OWN);
+        self.reserve(counted.checked_next_multiple_of(STEP).unwrap_or(counted))
     }
 
     /// Makes room for `more` bytes of an answer, and counts it.
@@ -139,9 +161,13 @@ impl<'s> Share<'s> {
     fn grow(&self, answer: &mut Vec<u8>, len: usize) -> Outcome<()> {
         // By half, so that few bytes are moved often.
         let usual = (answer.capacity() + answer.capacity() / 2).max(SHORT);
-        let capacity = len.max(usual.min(self.memory.answer_len_max));
-        let is_large = capacity > MUCH;
-        self.count(if is_large { capacity.max(self.memory.answer_len_max) } else { capacity })?;
+        let answer_len_max = self.memory.answer_len_max;
+        // Not beyond a limit from which on it would have to wait.
+        let limits = [OWN, OWN + LARGE, answer_len_max];
+        let limit = limits.into_iter().find(|limit| len <= *limit).unwrap_or(answer_len_max);
+        let capacity = len.max(usual.min(limit));
+        let is_large = capacity > OWN + LARGE;
+        self.count(if is_large { capacity.max(answer_len_max) } else { capacity })?;
         let more = capacity - answer.len();
         answer.try_reserve_exact(more).map_err(|_| Fail::io(format!("out of memory for {more} bytes")))
     }
@@ -151,20 +177,21 @@ impl<'s> Share<'s> {
     /// # Errors
     /// As [`Share::make_room`].
     pub(crate) fn count(&self, capacity: usize) -> Outcome<()> {
-        self.reach((self.call.get() + capacity).saturating_sub(OWN))
+        self.reserve(self.call.get().saturating_add(capacity).saturating_sub(OWN))
     }
 
     /// Takes what it lacks of `len` bytes.
-    fn reach(&self, len: usize) -> Outcome<()> {
+    fn reserve(&self, len: usize) -> Outcome<()> {
         let Some(more) = len.checked_sub(self.taken.get()).filter(|more| *more > 0) else { return Ok(()) };
-        let (memory, is_much) = (self.memory, len > MUCH);
-        let len_max = if is_much { memory.len_max - memory.len_max / 4 } else { memory.len_max };
+        let (memory, is_large) = (self.memory, len > LARGE);
+        let len_max = if is_large { memory.len_max - memory.len_max / 4 } else { memory.len_max };
         let fits = |state: &State| state.taken.saturating_add(more) <= len_max;
         let mut state = memory.state();
-        let is_next = state.waiting.range(..=(is_much, u64::MAX)).next().is_none();
+        let is_next = state.waiting.range(..=(is_large, u64::MAX)).next().is_none();
         if !(self.exceeds.get() || is_next && fits(&state)) {
-            let (ticket, until) = ((is_much, state.came), Instant::now() + memory.wait_max);
-            state.came += 1;
+            let (ticket, until) = ((is_large, state.next_ticket), Instant::now() + memory.wait_max);
+            state.next_ticket += 1;
+            state.waited += 1;
             state.waiting.insert(ticket);
             let is_served = loop {
                 if state.waiting.first() == Some(&ticket) {
@@ -187,7 +214,7 @@ impl<'s> Share<'s> {
             state.waiting.remove(&ticket);
             memory.changed.notify_all();
             if !is_served {
-                return Err(Fail::io("the calls of all connections take too much memory now"));
+                return Err(Fail::io(NO_MEMORY));
             }
         }
         state.taken = state.taken.saturating_add(more);

@@ -7,7 +7,7 @@ use crate::idl::own::DELETE_KINDS;
 use crate::scanners::ReplyLimits;
 use crate::wire::{Count, Kind, Sink};
 
-/// A cell has fewer bytes than so many beside its column and value.
+/// A cell has fewer bytes than so many beside its column and value, and so has a row beside its key and cells.
 pub(crate) const CELL_LEN: usize = 64;
 
 /// The rest of a scan.
@@ -109,7 +109,7 @@ impl Rows {
                         break;
                     }
                     self.is_at_cell = true;
-                    self.begin_row(sink)
+                    self.begin_row(sink, limits)?
                 }
             };
             self.begun = self.write_row(begun, sink, limits)?;
@@ -122,9 +122,10 @@ impl Rows {
     }
 
     /// Writes the beginning of the row that the scan is at.
-    fn begin_row(&self, sink: &mut Sink) -> Begun {
-        sink.field(0, 1, Kind::Bytes);
+    fn begin_row(&self, sink: &mut Sink, limits: ReplyLimits<'_>) -> Outcome<Begun> {
         let row_len = self.scan.row().len();
+        limits.share.make_room(&mut sink.out, row_len + CELL_LEN)?;
+        sink.field(0, 1, Kind::Bytes);
         sink.bytes(self.scan.row());
         let row_at = sink.out.len() - row_len;
         let count = if self.sorts_columns {
@@ -134,7 +135,7 @@ impl Rows {
             sink.field(1, 2, Kind::Map);
             sink.map(Kind::Bytes, Kind::Struct)
         };
-        Begun { row_at, row_len, count, cells: 0 }
+        Ok(Begun { row_at, row_len, count, cells: 0 })
     }
 
     /// Writes the cells from the one that the scan is at to the end of its row. Returns the row if there is no room for that.

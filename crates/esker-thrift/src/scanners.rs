@@ -14,9 +14,10 @@ use crate::memory::Share;
 use crate::rows::Rows;
 use crate::wire::{Count, Kind, Protocol, Sink};
 
-/// Reading ahead ends once it has so many bytes, at the end of a row; and before it has that many, also within a row: a client
-/// holds them for as long as it likes.
+/// Reading ahead ends behind the row with which it has so many bytes.
 const AHEAD_LEN: usize = 256 << 10;
+
+/// It ends within a row before a cell with which it would have more bytes: a client holds them for as long as it likes.
 const AHEAD_LEN_MAX: usize = 320 << 10;
 
 /// Rows are read ahead if as many took less time before, and for so long: the client might have another call.
@@ -103,6 +104,13 @@ impl Scanners {
         self.ahead.as_ref().map_or(0, |ahead| ahead.body.out.capacity())
     }
 
+    /// Gives up memory of rows that were read ahead beyond their length.
+    pub(crate) fn shrink_ahead(&mut self) {
+        if let Some(ahead) = &mut self.ahead {
+            ahead.body.out.shrink_to_fit();
+        }
+    }
+
     /// Closes those that nobody asked for a time.
     pub(crate) fn end_leases(&mut self) {
         let (now, lease) = (Instant::now(), self.lease);
@@ -179,7 +187,7 @@ impl Scanners {
         }
     }
 
-    /// Writes the rows for which the client will ask next, if that is likely, into `memory`. If there are any, it keeps that.
+    /// Writes the rows for which the client will ask next into `memory`, and keeps that, if it is likely that it will.
     pub(crate) fn read_ahead(&mut self, protocol: Protocol, limits: ReplyLimits<'_>, memory: &mut Vec<u8>) {
         let Some((id, wanted)) = self.asked.take() else { return };
         let Some(leased) = self.open.get_mut(&id) else { return };

@@ -159,6 +159,8 @@ pub struct Figures {
     pub calls_len: u64,
     /// Calls that wait for memory.
     pub waiting_calls: u64,
+    /// How many times a call has waited for memory.
+    pub waited_calls: u64,
     /// Connections closed because their clients took too little of an answer.
     pub slow_connections: u64,
 }
@@ -463,6 +465,7 @@ impl Stopper {
             denied_calls: read(&counters.denied_calls),
             calls_len: self.shared.memory.taken(),
             waiting_calls: self.shared.memory.waiting(),
+            waited_calls: self.shared.memory.waited(),
             slow_connections: read(&counters.slow_connections),
         }
     }

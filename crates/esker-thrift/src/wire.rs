@@ -7,7 +7,7 @@
 //! What is read is borrowed from the message. No length is believed: bytes are there before they are lent, and a container
 //! has at most as many elements as the message has bytes left. Unknown fields are passed over without recursion.
 
-use crate::memory::Share;
+use crate::memory::{NO_MEMORY, Share};
 
 /// How deep values may be nested in fields that no method has. The methods' own go three deep.
 const DEPTH_MAX: usize = 64;
@@ -347,7 +347,7 @@ impl<'a> Source<'a> {
         if let Some(share) = self.share
             && share.count_elements(count).is_err()
         {
-            return Err(Fault::Bad("the calls of all connections take too much memory now"));
+            return Err(Fault::Bad(NO_MEMORY));
         }
         Ok((kind, count))
     }

@@ -253,9 +253,10 @@ impl Value {
         }
     }
 
-    /// Appends all bytes to `buf`.
+    /// Appends all bytes to `buf`. After an error it has what it had.
     pub(crate) fn append_to(&self, buf: &mut Vec<u8>) -> Result<()> {
-        self.append_part(0, self.len(), buf)
+        let len = buf.len();
+        self.append_part(0, self.len(), buf).inspect_err(|_| buf.truncate(len))
     }
 
     /// `len` bytes from `offset` on, all inside the value.

@@ -181,6 +181,7 @@ impl Gateway<'_> {
                 let mut changes = rows.iter().flat_map(|row| &row.mutations);
                 let action = if changes.any(reads) { Action::Update } else { Action::Write };
                 let table = self.table(action, table)?;
+                rows.iter().try_for_each(|row| self.count_row_deletes(&table, row.row, &row.mutations))?;
                 match cells_of(&rows)? {
                     Some(cells) => Ok(table.put_cells(&cells)?),
                     None => {
@@ -197,6 +198,7 @@ impl Gateway<'_> {
                         "a check has {CONDITIONS_MAX} conditions at most; this one has {count}"
                     )));
                 }
+                self.count_row_deletes(&table, row, &mutations)?;
                 let checks = conditions.iter().map(check_of).collect::<Outcome<Vec<_>>>()?;
                 let is_done = table.check_and_mutate(&checks, &mutation_of(row, &mutations)?)?;
                 sink.field_bool(0, 0, is_done);
@@ -206,6 +208,11 @@ impl Gateway<'_> {
             Call::ScannerGet { id, rows } => self.next_rows(id, rows, sink),
             Call::ScannerClose { id } => self.close(id),
         }
+    }
+
+    fn count_row_deletes(&self, table: &Table, row: &[u8], mutations: &[Mutation<'_>]) -> Outcome<()> {
+        let mut deletes = mutations.iter().filter(|mutation| mutation.kind == own::DELETE_ROW);
+        deletes.try_for_each(|_| self.count_row_delete(table, row))
     }
 
     fn open_own(&mut self, table: &[u8], scan: &own::Scan<'_>, sink: &mut Sink) -> Outcome<()> {

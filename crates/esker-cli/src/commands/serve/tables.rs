@@ -237,6 +237,11 @@ fn figures(stopper: &Stopper, tables: &Tables) -> Vec<Figure> {
         figure("thrift_call_memory_bytes", "Memory of such calls and their answers.", server.calls_len),
         figure("thrift_waiting_calls", "Such calls that wait for memory.", server.waiting_calls),
         figure(
+            "thrift_waited_calls_total",
+            "Times that such calls have waited for memory.",
+            server.waited_calls,
+        ),
+        figure(
             "thrift_slow_connections_total",
             "Connections of HBase's clients closed because they took too little of an answer.",
             server.slow_connections,
