@@ -318,6 +318,7 @@ impl<'s> Connection<'s> {
         self.share().end_call(sink.out.capacity()).map_err(|fail| End::Refused(fail.message))?;
         if is_answered {
             self.send(form, &mut sink)?;
+            self.gateway.scanners.renew();
         }
         self.reply = sink.out;
         self.forget_reply();

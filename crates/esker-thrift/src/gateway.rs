@@ -8,14 +8,15 @@ mod own;
 use std::time::Duration;
 
 use esker_table::{
-    AccessGroup, Check, Comparison, Family, Filter, ROW_LEN_MAX, Read, RowMutation, Schema, Table, Tables,
+    APPEND_LEN_MAX, AccessGroup, Check, Comparison, Family, Filter, ROW_LEN_MAX, Read, RowMutation, Schema,
+    Table, Tables,
 };
 
 use crate::access::{Access, Action};
 use crate::fail::{Fail, Outcome, Thrown, shown};
 use crate::idl::{Append, BatchMutation, Call, ColumnDescriptor, Increment, Mutation, Scan};
 use crate::rows::{CELL_LEN, Rows, write_cells};
-use crate::scanners::{ReplyLimits, Scanners, no_scanner};
+use crate::scanners::{ReplyLimits, Scanners, no_scanner, scanner_len};
 use crate::server::Counters;
 use crate::wire::{Kind, Protocol, Sink};
 
@@ -24,6 +25,12 @@ const LATEST: i64 = i64::MAX;
 
 /// The name of the access group with the families of tables that HBase's clients make.
 const GROUP: &str = "default";
+
+/// What the keys of the changes of a call may have together, in bytes.
+const KEYS_LEN_MAX: usize = 256 << 20;
+
+/// Shorter values that an append makes do not count.
+const APPENDED_LEN: usize = 64 << 10;
 
 /// What the delete of a row takes in an access group beside its key, in bytes.
 const ROW_DELETE_LEN: usize = 100;
@@ -215,16 +222,14 @@ impl Gateway<'_> {
             Call::GetTableNames {} => {
                 let mut names = self.tables.names();
                 names.retain(|name| self.may_read(name));
+                self.make_room_for(&names, sink)?;
                 sink.field(0, 0, Kind::List);
                 let count = sink.list(Kind::Bytes);
                 names.iter().for_each(|name| sink.bytes(name.as_bytes()));
                 sink.close(count, names.len() as u32);
                 Ok(())
             }
-            Call::GetTableNamesWithIsTableEnabled {} => {
-                self.table_states(sink);
-                Ok(())
-            }
+            Call::GetTableNamesWithIsTableEnabled {} => self.table_states(sink),
             Call::GetColumnDescriptors { table } => self.column_descriptors(table, sink),
             Call::GetTableRegions { table } => {
                 sink.field(0, 0, Kind::List);
@@ -359,13 +364,21 @@ impl Gateway<'_> {
         }
     }
 
-    fn table_states(&self, sink: &mut Sink) {
+    /// Makes room for a list of names.
+    fn make_room_for(&self, names: &[String], sink: &mut Sink) -> Outcome<()> {
+        let len = names.iter().map(|name| name.len() + CELL_LEN).sum();
+        self.limits.share.make_room(&mut sink.out, len)
+    }
+
+    fn table_states(&self, sink: &mut Sink) -> Outcome<()> {
         let names = self.tables.names();
+        self.make_room_for(&names, sink)?;
         let readable = names.iter().filter(|name| self.may_read(name));
         let tables: Vec<Table> = readable.filter_map(|name| self.tables.table(name).ok()).collect();
         sink.field(0, 0, Kind::Map);
         if tables.is_empty() {
-            return sink.no_pairs(Kind::Bytes, Kind::Bool);
+            sink.no_pairs(Kind::Bytes, Kind::Bool);
+            return Ok(());
         }
         let count = sink.map(Kind::Bytes, Kind::Bool);
         for table in &tables {
@@ -373,6 +386,7 @@ impl Gateway<'_> {
             sink.element_bool(table.is_enabled());
         }
         sink.close(count, tables.len() as u32);
+        Ok(())
     }
 
     fn column_descriptors(&self, table: &[u8], sink: &mut Sink) -> Outcome<()> {
@@ -385,6 +399,7 @@ impl Gateway<'_> {
         }
         let count = sink.map(Kind::Bytes, Kind::Struct);
         for family in &families {
+            self.limits.share.make_room(&mut sink.out, 2 * family.name().len() + 2 * CELL_LEN)?;
             let versions = family.kept_versions().and_then(|versions| i32::try_from(versions).ok());
             let ttl = family.time_to_live().and_then(|ttl| i32::try_from(ttl.as_secs()).ok());
             sink.joined(family.name().as_bytes(), b':', b"");
@@ -493,6 +508,35 @@ impl Gateway<'_> {
         self.limits.share.count_call(others * (2 * row.len() + ROW_DELETE_LEN))
     }
 
+    /// Counts the memory of the keys of changes: each has its row's key. `rows` has the length of each, and how many
+    /// changes.
+    fn count_keys(&self, rows: impl Iterator<Item = (usize, usize)>) -> Outcome<()> {
+        let len =
+            rows.map(|(row_len, changes)| row_len.saturating_mul(changes)).fold(0, usize::saturating_add);
+        if len > KEYS_LEN_MAX {
+            return Err(Fail::argument(format!(
+                "each change has the key of its row, and those of a call have {KEYS_LEN_MAX} bytes at most together; these have \
+                 {len}: send fewer changes in one call"
+            )));
+        }
+        self.limits.share.count_call(2 * len)
+    }
+
+    /// Counts the memory that an append takes: the value that there is, the longer one, and the answer.
+    fn count_append(
+        &self,
+        table: &Table,
+        row: &[u8],
+        family: &str,
+        qualifier: &[u8],
+        value: &[u8],
+    ) -> Outcome<()> {
+        let old = table.value(check_row(row)?, family, qualifier)?.map_or(0, |value| value.len());
+        // Longer values than that are refused before they are read.
+        let len = old.min(APPEND_LEN_MAX) as usize + value.len();
+        if len > APPENDED_LEN { self.limits.share.count_call(3 * len) } else { Ok(()) }
+    }
+
     fn delete_row(&self, table: &[u8], row: &[u8], timestamp: i64) -> Outcome<()> {
         let table = self.table(Action::Write, table)?;
         self.count_row_delete(&table, row)?;
@@ -512,12 +556,14 @@ impl Gateway<'_> {
         mutations: &[Mutation<'_>],
         timestamp: i64,
     ) -> Outcome<()> {
+        self.count_keys(std::iter::once((row.len(), mutations.len())))?;
         let deletes = add(RowMutation::new(row), mutations, true, timestamp)?;
         Ok(self.table(Action::Write, table)?.mutate(&add(deletes, mutations, false, timestamp)?)?)
     }
 
     /// Of several rows, the puts come first.
     fn mutate_rows(&self, table: &[u8], batches: &[BatchMutation<'_>], timestamp: i64) -> Outcome<()> {
+        self.count_keys(batches.iter().map(|batch| (batch.row.len(), batch.mutations.len())))?;
         let mut rows = Vec::with_capacity(batches.len());
         for deletes in [false, true] {
             for batch in batches {
@@ -545,21 +591,22 @@ impl Gateway<'_> {
             let (columns, values) = (append.columns.len(), append.values.len());
             return Err(Fail::argument(format!("there are {columns} columns and {values} values to append")));
         }
+        let table = self.table(Action::Update, append.table)?;
+        self.count_keys(std::iter::once((append.row.len(), append.columns.len())))?;
         let mut row = RowMutation::new(append.row);
         for (column, value) in append.columns.iter().zip(&append.values) {
             let (family, qualifier) = whole_column(column)?;
+            self.count_append(&table, append.row, &family, qualifier, value)?;
             row = row.append(&family, qualifier, *value);
         }
-        let cells = self.table(Action::Update, append.table)?.update(&row)?;
-        let len = cells.iter().map(|cell| cell.value.len() + CELL_LEN).sum();
-        let (len_max, share) = (self.limits.len_max, self.limits.share);
+        let cells = table.update(&row)?;
+        let len = cells.iter().map(|cell| cell.value.len() + CELL_LEN).sum::<usize>();
+        let len_max = self.limits.len_max;
         if len > len_max {
             return Err(Fail::io(format!(
                 "the bytes are appended, but the values have more than {len_max} bytes"
             )));
         }
-        let roomy = share.make_room(&mut sink.out, len);
-        roomy.map_err(|fail| Fail::io(format!("the bytes are appended, but {}", fail.message)))?;
         sink.field(0, 0, Kind::List);
         let count = sink.list(Kind::Struct);
         for cell in &cells {
@@ -577,7 +624,8 @@ impl Gateway<'_> {
         let read = read_of(span.columns, span.timestamp)?;
         let table = self.table(Action::Read, table)?;
         let scan = table.scan(span.start, span.stop, &read)?;
-        self.lease(&table, Rows::new(scan), sink)
+        let len = scanner_len(&table, span.columns, None);
+        self.lease(&table, Rows::new(scan), len, sink)
     }
 
     fn open_scan(&mut self, table: &[u8], scan: &Scan<'_>, sink: &mut Sink) -> Outcome<()> {
@@ -592,13 +640,12 @@ impl Gateway<'_> {
             table.scan(scan.start, scan.stop, &read)?
         };
         let in_parts = Rows::new(rows).in_parts(u32::try_from(scan.batch).unwrap_or(0));
-        self.lease(&table, in_parts.sorted(scan.sorts_columns), sink)
+        let len = scanner_len(&table, scan.columns.as_deref(), scan.filter);
+        self.lease(&table, in_parts.sorted(scan.sorts_columns), len, sink)
     }
 
-    fn lease(&mut self, table: &Table, rows: Rows, sink: &mut Sink) -> Outcome<()> {
-        let id = self.scanners.add(table.clone(), rows).ok_or_else(|| {
-            Fail::io("the connection has too many open scanners: close those that are read")
-        })?;
+    fn lease(&mut self, table: &Table, rows: Rows, len: usize, sink: &mut Sink) -> Outcome<()> {
+        let id = self.scanners.add(table.clone(), rows, len)?;
         sink.field(0, 0, Kind::I32);
         sink.i32(id);
         Ok(())

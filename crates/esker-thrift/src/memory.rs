@@ -60,13 +60,21 @@ struct State {
     next_ticket: u64,
     /// How many have waited.
     waited: u64,
+    /// Whether nobody may wait any more.
+    is_ending: bool,
 }
 
 impl Memory {
     /// Memory of `len_max` bytes for calls whose answers have `answer_len_max` at most. A connection waits `wait_max` for it.
     pub(crate) fn new(len_max: usize, answer_len_max: usize, wait_max: Duration) -> Memory {
-        let state =
-            State { taken: 0, is_exceeded: false, waiting: BTreeSet::new(), next_ticket: 0, waited: 0 };
+        let state = State {
+            taken: 0,
+            is_exceeded: false,
+            waiting: BTreeSet::new(),
+            next_ticket: 0,
+            waited: 0,
+            is_ending: false,
+        };
         Memory {
             len_max,
             answer_len_max,
@@ -84,6 +92,12 @@ impl Memory {
     /// How many bytes are taken.
     pub(crate) fn taken(&self) -> u64 {
         self.state().taken as u64
+    }
+
+    /// From now on, nobody waits.
+    pub(crate) fn end(&self) {
+        self.state().is_ending = true;
+        self.changed.notify_all();
     }
 
     /// How many times a connection has waited.
@@ -205,7 +219,7 @@ impl<'s> Share<'s> {
                     }
                 }
                 let left = until.saturating_duration_since(Instant::now());
-                if left.is_zero() {
+                if left.is_zero() || state.is_ending {
                     break false;
                 }
                 let waited = memory.changed.wait_timeout(state, left);
@@ -234,11 +248,15 @@ impl<'s> Share<'s> {
 
     /// Gives back what exceeds an answer of this capacity.
     pub(crate) fn give_back(&self, capacity: usize) {
-        let kept = capacity.saturating_sub(OWN);
-        let Some(less) = self.taken.get().checked_sub(kept).filter(|less| *less > 0) else { return };
+        let kept = capacity.saturating_sub(OWN).min(self.taken.get());
+        let less = self.taken.get() - kept;
+        if less == 0 && !self.exceeds.get() {
+            return;
+        }
         let mut state = self.memory.state();
         state.taken = state.taken.saturating_sub(less);
         self.taken.set(kept);
+        // Else each could exceed the limit by what it keeps.
         if self.exceeds.get() && (kept == 0 || state.taken <= self.memory.len_max) {
             self.exceeds.set(false);
             state.is_exceeded = false;
@@ -251,7 +269,7 @@ impl<'s> Share<'s> {
     /// Whether memory of an answer may be kept for the next one: not if others might wait for it.
     pub(crate) fn may_keep(&self) -> bool {
         let state = self.memory.state();
-        state.waiting.is_empty() && state.taken <= self.memory.len_max / 2
+        state.waiting.is_empty() && state.taken <= self.memory.len_max / 4
     }
 
     /// From now on, an answer is sent.

@@ -29,6 +29,25 @@ const AHEAD_PATIENCE: u64 = 64;
 /// How many rows are written between two looks at the clock.
 const AHEAD_ROWS: usize = 16;
 
+/// What a scanner takes for each access group, in bytes, and for each column beside its name.
+const GROUP_LEN: usize = 3 << 10;
+const COLUMN_LEN: usize = 64;
+
+/// What a filter takes for each byte of its text.
+const FILTER_LEN: usize = 16;
+
+/// What the open scanners of a connection may take, in bytes: a client holds them for as long as it likes.
+const OPEN_LEN_MAX: usize = 4 << 20;
+
+/// About how many bytes a scanner takes while it is open.
+pub(crate) fn scanner_len(table: &Table, columns: Option<&[&[u8]]>, filter: Option<&[u8]>) -> usize {
+    let groups = table.schema().groups().len();
+    // Without columns, it reads all.
+    let read = columns.map_or(groups, |columns| columns.len().clamp(1, groups.max(1)));
+    let columns = columns.unwrap_or_default().iter().map(|column| column.len() + COLUMN_LEN).sum::<usize>();
+    read * GROUP_LEN + columns + filter.map_or(0, <[u8]>::len) * FILTER_LEN
+}
+
 /// Room before rows that are read ahead, for what a message has before them.
 const HEAD_ROOM: usize = 64;
 
@@ -54,6 +73,8 @@ pub(crate) struct Scanners {
     ahead_time: Duration,
     /// Of one scanner only: a connection is to have little memory.
     ahead: Option<Ahead>,
+    /// The scanner that the last call has asked, until its answer is sent.
+    used: Option<i32>,
     /// The scanner that was asked last, and for how many rows, if the next ones can be read ahead.
     asked: Option<(i32, u32)>,
 }
@@ -62,6 +83,8 @@ struct Leased {
     table: Table,
     rows: Rows,
     used: Instant,
+    /// About how many bytes it takes.
+    len: usize,
     /// How often it was asked.
     calls: u64,
 }
@@ -91,6 +114,7 @@ impl Scanners {
             lease,
             ahead_time: AHEAD_TIME,
             ahead: None,
+            used: None,
             asked: None,
         }
     }
@@ -118,19 +142,36 @@ impl Scanners {
         self.ahead.take_if(|ahead| !self.open.contains_key(&ahead.id));
     }
 
-    /// Keeps a scanner of `table`, and gives it a number. `None`: there are too many.
-    pub(crate) fn add(&mut self, table: Table, rows: Rows) -> Option<i32> {
+    /// Begins the lease of the scanner anew that the last call has asked: its answer is sent.
+    pub(crate) fn renew(&mut self) {
+        if let Some(leased) = self.used.take().and_then(|id| self.open.get_mut(&id)) {
+            leased.used = Instant::now();
+        }
+    }
+
+    /// Keeps a scanner of `table`, which takes about `len` bytes, and gives it a number.
+    ///
+    /// # Errors
+    /// When the connection has too many, or they take too much memory.
+    pub(crate) fn add(&mut self, table: Table, rows: Rows, len: usize) -> Outcome<i32> {
         self.end_leases();
+        let open_len = self.open.values().map(|leased| leased.len).sum::<usize>();
         if self.open.len() >= self.open_max {
-            return None;
+            return Err(Fail::io("the connection has too many open scanners: close those that are read"));
+        }
+        if len > OPEN_LEN_MAX.saturating_sub(open_len) {
+            return Err(Fail::io(format!(
+                "the columns and filters of the connection's open scanners take more than {OPEN_LEN_MAX} bytes: name fewer columns, \
+                 or close scanners that are read"
+            )));
         }
         while self.open.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1) & i32::MAX;
         }
         let id = self.next;
         self.next = self.next.wrapping_add(1) & i32::MAX;
-        self.open.insert(id, Leased { table, rows, used: Instant::now(), calls: 0 });
-        Some(id)
+        self.open.insert(id, Leased { table, rows, used: Instant::now(), len, calls: 0 });
+        Ok(id)
     }
 
     /// The table of the scanner with this number.
@@ -158,6 +199,7 @@ impl Scanners {
         let begun = Instant::now();
         leased.used = begun;
         leased.calls += 1;
+        self.used = Some(id);
         sink.field(0, 0, Kind::List);
         let list = sink.list(Kind::Struct);
         let ahead = self.ahead.take_if(|ahead| ahead.id == id);

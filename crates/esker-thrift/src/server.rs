@@ -422,6 +422,7 @@ impl Server {
 
     /// Lets the connections answer what they have read.
     fn end(&self) {
+        self.shared.memory.end();
         let mut connections = self.shared.connections();
         for open in connections.values() {
             let _ = open.stream.shutdown(Shutdown::Read);

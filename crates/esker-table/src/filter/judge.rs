@@ -13,6 +13,8 @@
 //! What the filters of a list say is put together as HBase does it, since that is visible: one that counts cells sees what
 //! those before it let through.
 
+use std::sync::{Mutex, PoisonError};
+
 use esker::ValueRef;
 
 use crate::error::Result;
@@ -20,6 +22,11 @@ use crate::filter::{Column, Filter, Kind, Test};
 
 /// A value is read as a whole up to this length; of a longer one, only what decides.
 const WHOLE_LEN_MAX: u64 = 64 << 10;
+
+/// Values up to this length are read as a whole by any number of scans at once; a longer one by one scan at a time, which holds
+/// [`ONE_AT_A_TIME`].
+const SHARED_LEN_MAX: u64 = 1 << 20;
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A cell, as a filter sees it.
 #[derive(Debug, Clone, Copy)]
@@ -804,7 +811,12 @@ impl Test {
             Some(reach) if value.len() > WHOLE_LEN_MAX.max(reach as u64) => {
                 Ok(self.passes(&value.to_value()?.read_at(..reach as u64)?))
             }
-            _ => Ok(self.passes(&value.bytes()?)),
+            _ => {
+                // Else each of many scans at once could hold a huge value.
+                let _one = (value.len() > SHARED_LEN_MAX)
+                    .then(|| ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner));
+                Ok(self.passes(&value.bytes()?))
+            }
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::access::Action;
 use crate::fail::{Fail, Outcome, shown};
 use crate::idl::own::{self, Call, Condition, Mutation};
 use crate::rows::{CELL_LEN, Rows};
+use crate::scanners::scanner_len;
 use crate::wire::{Kind, Sink};
 
 /// Each condition is a read while others wait for the row.
@@ -181,7 +182,8 @@ impl Gateway<'_> {
                 let mut changes = rows.iter().flat_map(|row| &row.mutations);
                 let action = if changes.any(reads) { Action::Update } else { Action::Write };
                 let table = self.table(action, table)?;
-                rows.iter().try_for_each(|row| self.count_row_deletes(&table, row.row, &row.mutations))?;
+                self.count_keys(rows.iter().map(|row| (row.row.len(), row.mutations.len())))?;
+                rows.iter().try_for_each(|row| self.count_row(&table, row.row, &row.mutations))?;
                 match cells_of(&rows)? {
                     Some(cells) => Ok(table.put_cells(&cells)?),
                     None => {
@@ -198,7 +200,8 @@ impl Gateway<'_> {
                         "a check has {CONDITIONS_MAX} conditions at most; this one has {count}"
                     )));
                 }
-                self.count_row_deletes(&table, row, &mutations)?;
+                self.count_keys(std::iter::once((row.len(), mutations.len())))?;
+                self.count_row(&table, row, &mutations)?;
                 let checks = conditions.iter().map(check_of).collect::<Outcome<Vec<_>>>()?;
                 let is_done = table.check_and_mutate(&checks, &mutation_of(row, &mutations)?)?;
                 sink.field_bool(0, 0, is_done);
@@ -210,9 +213,19 @@ impl Gateway<'_> {
         }
     }
 
-    fn count_row_deletes(&self, table: &Table, row: &[u8], mutations: &[Mutation<'_>]) -> Outcome<()> {
-        let mut deletes = mutations.iter().filter(|mutation| mutation.kind == own::DELETE_ROW);
-        deletes.try_for_each(|_| self.count_row_delete(table, row))
+    /// Counts the memory of changes of a row that take far more than they have in the message.
+    fn count_row(&self, table: &Table, row: &[u8], mutations: &[Mutation<'_>]) -> Outcome<()> {
+        for Mutation { kind, family, qualifier, value, .. } in mutations {
+            match *kind {
+                own::DELETE_ROW => self.count_row_delete(table, row)?,
+                own::APPEND => {
+                    let (qualifier, value) = (qualifier.unwrap_or_default(), value.unwrap_or_default());
+                    self.count_append(table, row, family_name(*family)?, qualifier, value)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn open_own(&mut self, table: &[u8], scan: &own::Scan<'_>, sink: &mut Sink) -> Outcome<()> {
@@ -238,7 +251,8 @@ impl Gateway<'_> {
             table.scan(scan.start, scan.stop, &read)?
         };
         let in_parts = Rows::new(rows).in_parts(u32::try_from(scan.batch).unwrap_or(0));
-        self.lease(&table, in_parts.sorted(true), sink)
+        let len = scanner_len(&table, scan.columns.as_deref(), scan.filter);
+        self.lease(&table, in_parts.sorted(true), len, sink)
     }
 
     /// The one name of a table that the client may change, whether there is one or not.
@@ -270,6 +284,7 @@ impl Gateway<'_> {
                 name == DEFAULT_NAMESPACE || of_tables.contains(name) || self.may_read(&key_of(name))
             });
         }
+        self.make_room_for(&namespaces, sink)?;
         sink.field(0, 0, Kind::List);
         let count = sink.list(Kind::Bytes);
         namespaces.iter().for_each(|name| sink.bytes(name.as_bytes()));

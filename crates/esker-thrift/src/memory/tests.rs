@@ -106,6 +106,33 @@ fn who_exceeds_the_limit_does_so_until_it_no_longer_does() {
     assert_eq!(memory.taken(), 140);
 }
 
+/// Also if it gives back nothing: then others have done that.
+#[test]
+fn who_exceeded_the_limit_is_known_no_longer_to_do_so() {
+    let memory = Memory::new(100, 100, Duration::ZERO);
+    let [first, second, third] = [(); 3].map(|()| Share::new(&memory));
+    take(&first, 100).unwrap();
+    take(&second, 50).unwrap();
+    first.give_back(0);
+    assert!(take(&third, 100).is_err());
+    second.give_back(OWN + 50);
+    take(&third, 100).unwrap();
+}
+
+#[test]
+fn nobody_waits_for_a_server_that_ends() {
+    let memory = Memory::new(100, 100, MINUTE);
+    let [first, second, third] = [(); 3].map(|()| Share::new(&memory));
+    take(&first, 100).unwrap();
+    take(&second, 100).unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(move || take(&third, 1));
+        until_waiting(&memory, 1);
+        memory.end();
+        assert!(waits.join().unwrap().is_err());
+    });
+}
+
 #[test]
 fn waiting_ends() {
     let memory = Memory::new(100, 100, Duration::from_millis(50));

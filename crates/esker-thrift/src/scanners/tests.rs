@@ -45,7 +45,7 @@ fn open(table: &Table) -> (Scanners, i32) {
 
 fn add(scanners: &mut Scanners, table: &Table) -> i32 {
     let rows = Rows::new(table.scan(b"", b"", &Read::all()).unwrap());
-    scanners.add(table.clone(), rows).unwrap()
+    scanners.add(table.clone(), rows, 0).unwrap()
 }
 
 fn next(
@@ -84,7 +84,7 @@ fn rows_that_were_read_ahead_are_those_that_others_get() {
                 scanners.ahead_time = ahead_time;
                 let rows = Rows::new(table.scan(b"", b"", &Read::all()).unwrap());
                 let rows = rows.in_parts(in_parts).sorted(in_parts > 7);
-                let id = scanners.add(table.clone(), rows).unwrap();
+                let id = scanners.add(table.clone(), rows, 0).unwrap();
                 (scanners, id)
             };
             let (mut plain, (mut ahead, id)) = (open(Duration::ZERO), open(Duration::MAX));
@@ -266,7 +266,7 @@ fn what_is_far_is_not_read_ahead_and_the_lease_begins_anew() {
     let rows = Rows::new(far.scan(b"", b"", &Read::all().family_too("far")).unwrap());
     let mut scanners = Scanners::new(10, Duration::from_secs(3600));
     scanners.ahead_time = Duration::MAX;
-    let id = scanners.add(far.clone(), rows).unwrap();
+    let id = scanners.add(far.clone(), rows, 0).unwrap();
     for _ in 0..2 {
         next(&mut scanners, id, 5, usual_limits(), Protocol::Binary).unwrap();
     }

@@ -352,6 +352,70 @@ fn answers_wait_for_memory_that_others_have() {
     assert!(figures.waited_calls > 0 && figures.slow_connections == 0, "{figures:?}");
 }
 
+/// Calls come faster than their answers are read, and a scanner may be asked again: its rows are read ahead meanwhile.
+#[test]
+fn idle_clients_hold_little_memory() {
+    let config = Config { message_len_max: 4 << 20, calls_len_max: 8 << 20, ..Config::default() };
+    let serving = serve_with(&config);
+    let mut client = Client::new(serving.address, FORM);
+    fill(&mut client, 1, 3 << 20);
+    let small = Value::List(vec![Value::Struct(vec![(1, text("f"))])]);
+    assert_eq!(client.call("createTable", &[(1, text("s")), (2, small)]), Ok(None));
+    for row in 0..10 {
+        let put = Value::List(vec![Value::Struct(vec![(2, text("f:q")), (3, text("v"))])]);
+        assert_eq!(
+            client.call("mutateRow", &[(1, text("s")), (2, text(&row.to_string())), (3, put)]),
+            Ok(None)
+        );
+    }
+    let idle: Vec<Client> = (0..4)
+        .map(|_| {
+            let mut idle = Client::new(serving.address, FORM);
+            let id = idle.call("scannerOpen", &[(1, text("s"))]).unwrap().unwrap();
+            assert_eq!(count(&mut idle, &id, 1), Ok(1));
+            let next = message(FORM, "scannerGetList", 1, &[(1, id), (2, Value::I32(1))]);
+            let row = message(FORM, "getRow", 2, &[(1, text("t")), (2, text("00000"))]);
+            idle.stream.write_all(&[next, row].concat()).unwrap();
+            assert!(idle.reply("scannerGetList", 1).is_ok() && idle.reply("getRow", 2).is_ok());
+            idle
+        })
+        .collect();
+    // What they have asked for is sent; the server may still be about to give it back. It must not take until it looks at leases.
+    let until = Instant::now() + config.scanner_lease / 4;
+    while serving.stopper.figures().calls_len > 2 << 20 {
+        assert!(Instant::now() < until, "{:?}", serving.stopper.figures());
+        std::thread::yield_now();
+    }
+    ask_for_row(&mut client);
+    client.stream.read_exact(&mut vec![0; 3 << 20]).unwrap();
+    assert_eq!(serving.stopper.figures().slow_connections, 0);
+    drop(idle);
+}
+
+/// The key of a row has 32 KiB at most, and each change of the row has it in the store.
+#[test]
+fn what_takes_far_more_than_its_message_is_refused() {
+    let serving = serve();
+    let mut client = Client::new(serving.address, FORM);
+    fill(&mut client, 1, 10);
+    let row = text(&"r".repeat(30_000));
+    let puts = |count| Value::List(vec![Value::Struct(vec![(2, text("f:q")), (3, text("v"))]); count]);
+    let mut put = |count| client.call("mutateRow", &[(1, text("t")), (2, row.clone()), (3, puts(count))]);
+    let (_, message) = put(10_000).unwrap_err();
+    assert!(message.contains("these have 300000000: send fewer changes"), "{message}");
+    assert_eq!(put(1_000), Ok(None));
+
+    let columns = |count| Value::List(vec![text("f:q"); count]);
+    let arguments = |count| [(1, text("t")), (2, text("")), (3, columns(count))];
+    let mut client = Client::new(serving.address, FORM);
+    let (_, message) = client.call("scannerOpen", &arguments(100_000)).unwrap_err();
+    assert!(message.contains("open scanners take more than"), "{message}");
+    for _ in 0..3 {
+        assert!(client.call("scannerOpen", &arguments(18_000)).is_ok());
+    }
+    assert!(client.call("scannerOpen", &arguments(18_000)).is_err());
+}
+
 /// A list's element may have a byte or a few, and takes far more while its call runs.
 #[test]
 fn calls_with_many_elements_wait_for_each_other() {
