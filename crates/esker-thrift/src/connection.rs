@@ -295,12 +295,14 @@ impl<'s> Connection<'s> {
     fn forget_reply(&mut self) {
         let (capacity, share) = (self.reply.capacity(), self.share());
         let scanners = &mut self.gateway.scanners;
-        if !share.may_keep() {
-            scanners.shrink_ahead();
-        }
-        let is_needed = !scanners.is_empty() && capacity <= SCAN_REPLY_KEPT && share.may_keep();
-        if capacity > REPLY_KEPT && !is_needed {
-            self.reply = Vec::new();
+        if capacity.max(scanners.ahead_capacity()) > REPLY_KEPT {
+            let may_keep = share.may_keep();
+            if !may_keep {
+                scanners.shrink_ahead();
+            }
+            if !may_keep || scanners.is_empty() || capacity > SCAN_REPLY_KEPT {
+                self.reply = Vec::new();
+            }
         }
         share.give_back(self.reply.capacity() + scanners.ahead_capacity());
     }

@@ -29,9 +29,6 @@ const GROUP: &str = "default";
 /// What the keys of the changes of a call may have together, in bytes.
 const KEYS_LEN_MAX: usize = 256 << 20;
 
-/// Shorter values that an append makes do not count.
-const APPENDED_LEN: usize = 64 << 10;
-
 /// What the delete of a row takes in an access group beside its key, in bytes.
 const ROW_DELETE_LEN: usize = 100;
 
@@ -534,18 +531,15 @@ impl Gateway<'_> {
         let old = table.value(check_row(row)?, family, qualifier)?.map_or(0, |value| value.len());
         // Longer values than that are refused before they are read.
         let len = old.min(APPEND_LEN_MAX) as usize + value.len();
-        if len > APPENDED_LEN { self.limits.share.count_call(3 * len) } else { Ok(()) }
+        self.limits.share.count_call(3 * len)
     }
 
     fn delete_row(&self, table: &[u8], row: &[u8], timestamp: i64) -> Outcome<()> {
         let table = self.table(Action::Write, table)?;
         self.count_row_delete(&table, row)?;
         let row = RowMutation::new(row);
-        Ok(table.mutate(&if timestamp == LATEST {
-            row.delete_row()
-        } else {
-            row.delete_row_up_to(timestamp)
-        })?)
+        let row = if timestamp == LATEST { row.delete_row() } else { row.delete_row_up_to(timestamp) };
+        Ok(table.mutate(&row)?)
     }
 
     /// Of one row, the deletes come first.

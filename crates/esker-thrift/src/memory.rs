@@ -23,7 +23,7 @@ const LEAST_SPEED: u64 = 1 << 20;
 /// An element of a list takes about so many bytes while its call runs, with those of the change that it becomes.
 const ELEMENT_LEN: usize = 512;
 
-/// Elements are counted in steps of so many bytes: a call may have many lists.
+/// What a call takes is counted in steps of so many bytes: it may have many lists.
 const STEP: usize = 256 << 10;
 
 /// An answer has room for so many bytes at least.
@@ -58,7 +58,7 @@ struct State {
     waiting: BTreeSet<(bool, u64)>,
     /// The next one's number.
     next_ticket: u64,
-    /// How many have waited.
+    /// How many times there was no memory at once.
     waited: u64,
     /// Whether nobody may wait any more.
     is_ending: bool,
@@ -100,7 +100,7 @@ impl Memory {
         self.changed.notify_all();
     }
 
-    /// How many times a connection has waited.
+    /// How many times there was no memory at once.
     pub(crate) fn waited(&self) -> u64 {
         self.state().waited
     }

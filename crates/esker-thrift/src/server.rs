@@ -159,7 +159,7 @@ pub struct Figures {
     pub calls_len: u64,
     /// Calls that wait for memory.
     pub waiting_calls: u64,
-    /// How many times a call has waited for memory.
+    /// How many times there was no memory for a call at once.
     pub waited_calls: u64,
     /// Connections closed because their clients took too little of an answer.
     pub slow_connections: u64,

@@ -238,7 +238,7 @@ fn figures(stopper: &Stopper, tables: &Tables) -> Vec<Figure> {
         figure("thrift_waiting_calls", "Such calls that wait for memory.", server.waiting_calls),
         figure(
             "thrift_waited_calls_total",
-            "Times that such calls have waited for memory.",
+            "Times that there was no memory for such a call at once.",
             server.waited_calls,
         ),
         figure(
