@@ -37,7 +37,7 @@ const COLUMN_LEN: usize = 64;
 const FILTER_LEN: usize = 16;
 
 /// What the open scanners of a connection may take, in bytes: a client holds them for as long as it likes.
-const OPEN_LEN_MAX: usize = 4 << 20;
+const OPEN_LEN_MAX: usize = 8 << 20;
 
 /// About how many bytes a scanner takes while it is open.
 pub(crate) fn scanner_len(table: &Table, columns: Option<&[&[u8]]>, filter: Option<&[u8]>) -> usize {

@@ -409,12 +409,12 @@ fn what_takes_far_more_than_its_message_is_refused() {
     let columns = |count| Value::List(vec![text("f:q"); count]);
     let arguments = |count| [(1, text("t")), (2, text("")), (3, columns(count))];
     let mut client = Client::new(serving.address, FORM);
-    let (_, message) = client.call("scannerOpen", &arguments(100_000)).unwrap_err();
+    let (_, message) = client.call("scannerOpen", &arguments(200_000)).unwrap_err();
     assert!(message.contains("open scanners take more than"), "{message}");
     for _ in 0..3 {
-        assert!(client.call("scannerOpen", &arguments(18_000)).is_ok());
+        assert!(client.call("scannerOpen", &arguments(36_000)).is_ok());
     }
-    assert!(client.call("scannerOpen", &arguments(18_000)).is_err());
+    assert!(client.call("scannerOpen", &arguments(36_000)).is_err());
 }
 
 /// A list's element may have a byte or a few, and takes far more while its call runs.
