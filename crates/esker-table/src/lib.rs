@@ -43,7 +43,7 @@ pub use read::{Cell, CellValue, DeleteKind, IndexCounts, Read, Scan, ScanCounts,
 pub use schema::{AccessGroup, Family, NAME_LEN_MAX, Schema, VERSIONS_DEFAULT};
 pub use span::Span;
 pub use tables::{CellWriter, Table, Tables};
-pub use write::{APPEND_LEN_MAX, Check, RowMutation};
+pub use write::{APPEND_LEN_MAX, Check, ROW_DELETE_LEN, RowMutation};
 
 /// The example of `docs/tables.md`, compiled and run.
 #[cfg(doctest)]

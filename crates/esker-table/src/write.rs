@@ -253,8 +253,9 @@ pub const APPEND_LEN_MAX: u64 = 64 << 20;
 /// few bytes, and it takes memory in each of up to 1,000 groups.
 const ROW_DELETES_LEN_MAX: u64 = 64 << 20;
 
-/// What an entry of a delete takes in memory beside its row, in bytes: the rest of its key, and its places in lists.
-const ROW_DELETE_LEN: u64 = 100;
+/// About what the delete of a row takes in memory for each access group beside the row's key, in bytes: the rest of its own key, and
+/// its places in lists.
+pub const ROW_DELETE_LEN: usize = 100;
 
 /// Fails if `mutations` have several deletes of rows, which together would take too much memory. One is always possible.
 ///
@@ -270,7 +271,7 @@ pub(crate) fn check_row_deletes(schema: &Schema, mutations: &[RowMutation]) -> R
         let deletes = mutation.row_deletes();
         count += deletes;
         let row_len = if deletes > 0 { cell::row_prefix(&mutation.row).len() as u64 } else { 0 };
-        len = len.saturating_add(deletes.saturating_mul((groups - 1) * (row_len + ROW_DELETE_LEN)));
+        len = len.saturating_add(deletes.saturating_mul((groups - 1) * (row_len + ROW_DELETE_LEN as u64)));
     }
     if count > 1 && len > ROW_DELETES_LEN_MAX {
         return Err(Error::invalid(format!(

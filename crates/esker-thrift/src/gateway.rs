@@ -8,8 +8,8 @@ mod own;
 use std::time::Duration;
 
 use esker_table::{
-    APPEND_LEN_MAX, AccessGroup, Check, Comparison, Family, Filter, ROW_LEN_MAX, Read, RowMutation, Schema,
-    Table, Tables,
+    APPEND_LEN_MAX, AccessGroup, Check, Comparison, Family, Filter, ROW_DELETE_LEN, ROW_LEN_MAX, Read,
+    RowMutation, Schema, Table, Tables,
 };
 
 use crate::access::{Access, Action};
@@ -28,9 +28,6 @@ const GROUP: &str = "default";
 
 /// What the keys of the changes of a call may have together, in bytes.
 const KEYS_LEN_MAX: usize = 256 << 20;
-
-/// What the delete of a row takes in an access group beside its key, in bytes.
-const ROW_DELETE_LEN: usize = 100;
 
 /// What `TRegionInfo` says about the layout of regions, as HBase 2 does.
 const REGION_VERSION: u8 = 1;
@@ -502,6 +499,7 @@ impl Gateway<'_> {
     /// Counts the memory that the delete of a row takes in the access groups of `table`.
     fn count_row_delete(&self, table: &Table, row: &[u8]) -> Outcome<()> {
         let others = table.schema().groups().len().saturating_sub(1);
+        // A zero byte of a key takes two.
         self.limits.share.count_call(others * (2 * row.len() + ROW_DELETE_LEN))
     }
 

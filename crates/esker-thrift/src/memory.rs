@@ -256,7 +256,7 @@ impl<'s> Share<'s> {
         let mut state = self.memory.state();
         state.taken = state.taken.saturating_sub(less);
         self.taken.set(kept);
-        // Else each could exceed the limit by what it keeps.
+        // Not before: each of several could keep a part of what exceeds the limit.
         if self.exceeds.get() && (kept == 0 || state.taken <= self.memory.len_max) {
             self.exceeds.set(false);
             state.is_exceeded = false;

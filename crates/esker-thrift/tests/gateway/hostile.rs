@@ -382,7 +382,7 @@ fn idle_clients_hold_little_memory() {
         })
         .collect();
     // What they have asked for is sent; the server may still be about to give it back. It must not take until it looks at leases.
-    let until = Instant::now() + config.scanner_lease / 4;
+    let until = Instant::now() + config.scanner_lease / 8;
     while serving.stopper.figures().calls_len > 2 << 20 {
         assert!(Instant::now() < until, "{:?}", serving.stopper.figures());
         std::thread::yield_now();
