@@ -24,8 +24,6 @@ mod cursors;
 mod devices;
 mod direct_io;
 mod event_loop;
-#[cfg(feature = "tracing")]
-mod events;
 mod examples;
 mod expiry;
 mod export_import;

@@ -1,4 +1,13 @@
 //! The events that a subscriber of the crate `tracing` gets.
+//!
+//! They are a program of their own: `tracing` asks once whether anybody wants the events of a place in the code, and may ask the
+//! thread that came there first. Here each thread that comes to one has a subscriber.
+
+#![cfg(feature = "tracing")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+#[path = "../common/mod.rs"]
+mod common;
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
@@ -11,7 +20,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::common::world;
+use common::world;
 
 /// Collects events of this thread.
 #[derive(Clone, Default)]
