@@ -139,6 +139,7 @@ fn escaped_len(key: &[u8]) -> Option<(usize, bool)> {
 
 /// Where the end of the escaped text ends that begins at `from` in `key`, and whether its bytes are the text that they stand
 /// for.
+#[inline]
 pub(crate) fn text_end(key: &[u8], from: usize) -> Result<(usize, bool)> {
     let text = key.get(from..).and_then(escaped_len);
     text.map(|(len, is_plain)| (from + len, is_plain)).ok_or_else(|| damaged(key))

@@ -176,8 +176,12 @@ impl Span {
 
     /// Whether all places of the row are in the span, if one is.
     pub(crate) fn has_all_of(&self, row: &[u8]) -> bool {
-        self.from.as_slice() <= row
-            && (self.to.is_empty() || (self.to.as_slice() > row && !self.to.starts_with(row)))
+        self.from.as_slice() <= row && self.ends_behind(row)
+    }
+
+    /// Whether all places of the row are before the span's end.
+    pub(crate) fn ends_behind(&self, row: &[u8]) -> bool {
+        self.to.is_empty() || (self.to.as_slice() > row && !self.to.starts_with(row))
     }
 
     /// The least key of a row that the span may have.

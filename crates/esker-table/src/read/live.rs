@@ -292,7 +292,9 @@ impl Live {
             qualifiers.sort_unstable();
             qualifiers.dedup();
         }
-        let is_nothing = read.versions == 0 || time.is_empty() || wanted.is_empty();
+        let windows = [read.rows, read.cells, read.cells_of_row, read.cells_of_family];
+        let shows_nothing = read.versions == 0 || windows.iter().any(|window| window.limit == 0);
+        let is_nothing = shows_nothing || time.is_empty() || wanted.is_empty();
         let of_row_max = read.narrowing(&schema).map_or(u64::MAX, Filter::cells_of_row_max);
         let mut walk = Walk::new(snapshot, groups, wanted, time, now_ms);
         walk.over(spans, is_reversed);
@@ -461,7 +463,8 @@ impl Live {
                         self.at = At::Cell;
                         return Ok(Some(true));
                     }
-                    self.at = if self.end_row() { At::Rows } else { At::End };
+                    let goes_on = self.filter.is_none() || self.end_row();
+                    self.at = if goes_on { At::Rows } else { At::End };
                 }
             }
         }
@@ -469,20 +472,29 @@ impl Live {
 
     /// Goes to the next row that has a cell that counts and that the filter lets in. `false`: there is none.
     fn begin_row(&mut self) -> Result<bool> {
-        let Limits { rows, cells, of_row, of_family, .. } = &self.limits;
-        let is_all_read = self.rows >= rows.end() || self.cells >= cells.end();
-        if is_all_read || of_row.limit == 0 || of_family.limit == 0 || rows.limit == 0 || cells.limit == 0 {
-            return Ok(false);
+        if self.rows >= self.limits.rows.end() || self.cells >= self.limits.cells.end() {
+            Ok(false)
+        } else if self.filter.is_some() {
+            self.begin_filtered_row()
+        } else {
+            self.go_to_row()
         }
+    }
+
+    /// Goes to the next row. `false`: there is none.
+    fn go_to_row(&mut self) -> Result<bool> {
+        let is_there = self.walk.next_row()?;
+        (self.of_row, self.is_counted) = (0, false);
+        (self.is_again, self.skips_deletes) = (false, false);
+        self.begin_pass(Next::Cell);
+        Ok(is_there)
+    }
+
+    #[inline(never)]
+    fn begin_filtered_row(&mut self) -> Result<bool> {
         loop {
-            if self.filter.as_ref().is_some_and(|filter| filter.judge.is_over()) || !self.walk.next_row()? {
+            if self.filter.as_ref().is_some_and(|filter| filter.judge.is_over()) || !self.go_to_row()? {
                 return Ok(false);
-            }
-            (self.of_row, self.is_counted) = (0, false);
-            (self.is_again, self.skips_deletes) = (false, false);
-            self.begin_pass(Next::Cell);
-            if self.filter.is_none() {
-                return Ok(true);
             }
             // A row without cells that count is none: whether the filter sees it must not depend on garbage. A filter that
             // decides by columns keeps nothing of a row that a later one would show.
@@ -504,7 +516,8 @@ impl Live {
         }
     }
 
-    /// Ends the row. `false`: nothing is shown behind it.
+    /// Ends the row for the filter. `false`: nothing is shown behind it.
+    #[inline(never)]
     fn end_row(&mut self) -> bool {
         let Some(Pushed { judge, if_shown, if_not, .. }) = &mut self.filter else { return true };
         let has_cells = self.of_row > 0;
@@ -603,7 +616,7 @@ impl Live {
             if !self.next_included()? {
                 return Ok(false);
             }
-            if self.is_removed() {
+            if self.filter.is_some() && self.is_removed() {
                 self.cells_left_out += 1;
                 continue;
             }
@@ -632,6 +645,7 @@ impl Live {
     }
 
     /// Shows nothing more of the row. A filter that may end the scan in it sees the rest.
+    #[inline(never)]
     fn finish_row(&mut self) -> Result<()> {
         if self.filter.as_ref().is_some_and(|filter| filter.judge.may_end_in_row()) {
             while self.next_included()? {}
@@ -640,6 +654,7 @@ impl Live {
     }
 
     /// Whether the filter leaves out the cell, which it has let through, because of what the whole row has.
+    #[inline(never)]
     fn is_removed(&self) -> bool {
         let Some(Pushed { judge, .. }) = &self.filter else { return false };
         seen(&self.walk).is_some_and(|cell| judge.removes(&cell))
@@ -655,7 +670,7 @@ impl Live {
                 Next::Column => self.walk.leave_column()?,
                 Next::Family => self.walk.leave_family(),
             }
-            if next != Next::Here && !self.walk.next_cell()? {
+            if next != Next::Here && (self.walk.is_at_end() || !self.walk.next_cell()?) {
                 return Ok(false);
             }
             if self.is_watched {
@@ -672,13 +687,9 @@ impl Live {
                     (self.family, self.of_family) = (family, 0);
                 }
             }
-            let code = match &mut self.filter {
-                None => Code::Include,
-                Some(Pushed { judge, .. }) => {
-                    let Some(cell) = seen(&self.walk).filter(|_| !judge.is_over()) else { return Ok(false) };
-                    judge.cell(&cell)?
-                }
-            };
+            let has_filter = self.filter.is_some();
+            let code = if has_filter { self.judge()? } else { Some(Code::Include) };
+            let Some(code) = code else { return Ok(false) };
             match code {
                 Code::Include | Code::IncludeNextColumn => {
                     self.of_column += 1;
@@ -686,7 +697,6 @@ impl Live {
                         self.next = Next::Column;
                         continue;
                     }
-                    let has_filter = self.filter.is_some();
                     if code == Code::IncludeNextColumn
                         || (!has_filter && self.of_column == self.limits.versions)
                     {
@@ -713,7 +723,18 @@ impl Live {
         }
     }
 
+    /// What the filter says of the cell. `None`: it wants no more.
+    #[inline(never)]
+    fn judge(&mut self) -> Result<Option<Code>> {
+        let Some(Pushed { judge, .. }) = &mut self.filter else { return Ok(Some(Code::Include)) };
+        match seen(&self.walk).filter(|_| !judge.is_over()) {
+            Some(cell) => judge.cell(&cell).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Goes on where the filter says. Backward, HBase does not: filters that count cells would tell.
+    #[inline(never)]
     fn skip_to_hint(&mut self) -> Result<()> {
         let Some(Pushed { judge, .. }) = &self.filter else { return Ok(()) };
         match judge.hint() {

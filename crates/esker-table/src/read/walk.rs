@@ -52,6 +52,10 @@ impl Wanted {
     fn ranges(&self, is_deciding: bool) -> Option<&Ranges> {
         if is_deciding { Some(&self.deciding) } else { self.within.as_ref() }
     }
+
+    fn has_all_columns(&self, is_deciding: bool) -> bool {
+        self.qualifiers.is_none() && self.ranges(is_deciding).is_none()
+    }
 }
 
 /// What a walk has of an access group.
@@ -64,13 +68,27 @@ pub(super) struct Group {
     /// The cursor is at the first entry of the row that belongs to this family or a later one; `None`: the group has nothing
     /// of the row.
     at: Option<FamilyId>,
+    /// Forward: the cursor is known to be behind the row, at what comes next.
+    has_left: bool,
     /// Backward: the beginning of the keys of the greatest row before the last one; empty: there is none. `None`: not known.
     before: Option<Vec<u8>>,
 }
 
 impl Group {
     pub(super) fn new(cursor: Counted, place: usize) -> Group {
-        Group { cursor, place, heads: Heads::default(), at: None, before: None }
+        Group { cursor, place, heads: Heads::default(), at: None, has_left: false, before: None }
+    }
+
+    /// The beginning of the keys of the row at which the cursor is, and whether its bytes are the row. `None`: there is no more.
+    // A call of this would cost more than it does.
+    #[inline(always)]
+    fn row(&self) -> Result<Option<(&[u8], bool)>> {
+        let key = self.cursor.key();
+        if key.is_empty() {
+            return Ok(None);
+        }
+        let (len, is_plain) = cell::text_end(key, 0)?;
+        Ok(Some((&key[..len], is_plain)))
     }
 }
 
@@ -139,6 +157,10 @@ pub(super) struct Walk {
     is_reversed: bool,
     /// In their order, apart from each other.
     spans: Vec<Span>,
+    /// Forward: the place of the span that has the row, and whether the row begins behind the span's beginning, as do all rows
+    /// behind it.
+    span: usize,
+    is_behind_from: bool,
     has_begun: bool,
     at: At,
     /// How the keys of the row begin that is read; empty: none was read yet.
@@ -195,6 +217,8 @@ impl Walk {
             now_ms,
             is_reversed: false,
             spans: Vec::new(),
+            span: 0,
+            is_behind_from: false,
             has_begun: false,
             at: At::End,
             keys: Vec::new(),
@@ -307,39 +331,33 @@ impl Walk {
     fn find_row_behind(&mut self) -> Result<bool> {
         let Some(first) = self.spans.first() else { return Ok(false) };
         for group in &mut self.groups {
-            if self.has_begun {
-                leave(&mut group.cursor, &self.keys, &mut self.sought)?;
-            } else {
+            if !self.has_begun {
                 group.cursor.seek(first.first_key())?;
+            } else if !group.has_left {
+                leave(&mut group.cursor, &self.keys, &mut self.sought)?;
             }
         }
         self.has_begun = true;
         loop {
-            let mut least: Option<(&[u8], bool)> = None;
-            for group in &self.groups {
-                let key = group.cursor.key();
-                if key.is_empty() {
-                    continue;
-                }
-                let (len, is_plain) = cell::text_end(key, 0)?;
-                let row = &key[..len];
-                if least.is_none_or(|(least, _)| row < least) {
-                    least = Some((row, is_plain));
-                }
-            }
+            let least = match &self.groups[..] {
+                [group] => group.row()?,
+                groups => least_row(groups)?,
+            };
             let Some((row, is_plain)) = least else { return Ok(false) };
-            let place = self.spans.partition_point(|span| span.ends_before(row));
-            let Some(span) = self.spans.get(place) else { return Ok(false) };
-            if !span.begins_behind(row) {
-                self.is_whole = span.has_all_of(row);
+            while self.spans.get(self.span).is_some_and(|span| span.ends_before(row)) {
+                self.span += 1;
+                self.is_behind_from = false;
+            }
+            let Some(span) = self.spans.get(self.span) else { return Ok(false) };
+            if self.is_behind_from || !span.begins_behind(row) {
+                self.is_behind_from = self.is_behind_from || span.from.as_slice() <= row;
+                self.is_whole = self.is_behind_from && span.ends_behind(row);
                 self.keys.clear();
                 self.keys.extend_from_slice(row);
                 self.row.set(&self.keys, 0..self.keys.len(), is_plain);
                 return Ok(true);
             }
-            for group in &mut self.groups {
-                seek_on(&mut group.cursor, span.first_key())?;
-            }
+            self.groups.iter_mut().try_for_each(|group| seek_on(&mut group.cursor, span.first_key()))?;
         }
     }
 
@@ -396,15 +414,35 @@ impl Walk {
         Ok(true)
     }
 
-    /// Reads the deletes at the head of the row.
+    /// Begins the row. Most rows have no deletes at their head, and begin with the first family that is read.
     fn begin_row(&mut self) -> Result<()> {
+        if let ([group], Some(first)) = (&mut self.groups[..], self.wanted.first())
+            && first.has_all_columns(self.is_deciding)
+            && cell::is_of_family(group.cursor.key(), self.keys.len(), first.id)
+        {
+            self.heads.clear();
+            group.heads.clear();
+            self.above.clear();
+            (group.at, group.has_left) = (Some(first.id), false);
+            (self.family, self.asked, self.heads_shown) = (0, 0, 0);
+            self.column.clear();
+            self.at = At::First;
+            return Ok(());
+        }
+        self.read_heads()
+    }
+
+    /// Reads the deletes at the head of the row.
+    fn read_heads(&mut self) -> Result<()> {
         self.heads.clear();
+        let is_alone = self.groups.len() == 1;
         for group in &mut self.groups {
             group.heads.clear();
             if self.is_reversed && group.at.is_none() {
                 continue;
             }
-            let mut is_in_row = cell::begins_with(group.cursor.key(), &self.keys);
+            // The row is that of the least key, or of the greatest one backward: a group alone has it.
+            let mut is_in_row = is_alone || cell::begins_with(group.cursor.key(), &self.keys);
             while is_in_row && cell::is_head(group.cursor.key(), self.keys.len()) {
                 let (family, version) = cell::head(group.cursor.key(), self.keys.len())?;
                 group.heads.add(family, version);
@@ -448,6 +486,7 @@ impl Walk {
     }
 
     fn begin_again(&mut self) {
+        self.groups.iter_mut().for_each(|group| group.has_left = false);
         self.heads_shown = 0;
         self.go_to_family(0);
     }
@@ -470,7 +509,8 @@ impl Walk {
     }
 
     fn go_to_family(&mut self, family: usize) {
-        (self.family, self.asked, self.at) = (family, 0, At::Family);
+        (self.family, self.asked) = (family, 0);
+        self.at = if family < self.wanted.len() { At::Family } else { At::End };
         self.column.clear();
     }
 
@@ -490,8 +530,6 @@ impl Walk {
                 At::Family => {
                     if self.next_head() {
                         return Ok(true);
-                    } else if self.family == self.wanted.len() {
-                        self.at = At::End;
                     } else if self.begin_family()? {
                         self.at = At::First;
                     } else {
@@ -536,10 +574,27 @@ impl Walk {
 
     /// Leaves the column at one of whose entries the cursor is.
     pub(super) fn leave_column(&mut self) -> Result<()> {
-        self.at = At::Left;
         let group = self.wanted[self.family].group;
         let cursor = &mut self.groups[group].cursor;
-        for _ in 0..STEPS_BEFORE_SEEK {
+        cursor.next()?;
+        self.common = cell::common_len(cursor.key(), &self.column);
+        if self.common == self.column.len() {
+            self.leave_versions()?;
+        }
+        if self.common < self.keys.len() {
+            self.leave_row_of_group();
+        } else {
+            self.at = At::Left;
+        }
+        Ok(())
+    }
+
+    /// Leaves the versions of the column that are left.
+    #[inline(never)]
+    fn leave_versions(&mut self) -> Result<()> {
+        let group = self.wanted[self.family].group;
+        let cursor = &mut self.groups[group].cursor;
+        for _ in 1..STEPS_BEFORE_SEEK {
             cursor.next()?;
             self.common = cell::common_len(cursor.key(), &self.column);
             if self.common < self.column.len() {
@@ -550,6 +605,23 @@ impl Walk {
         cursor.seek(&self.sought)?;
         self.common = cell::common_len(cursor.key(), &self.column);
         Ok(())
+    }
+
+    /// The cursor of the family's group has come to another row.
+    fn leave_row_of_group(&mut self) {
+        let wanted = &self.wanted[self.family];
+        self.groups[wanted.group].has_left = true;
+        if self.family + 1 == self.wanted.len() {
+            // Columns that are asked for are in their order.
+            self.at = At::End;
+        } else {
+            self.leave_asked();
+        }
+    }
+
+    /// Whether it has come to the end of the row.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.at == At::End
     }
 
     /// Leaves the family of the cell.
@@ -623,6 +695,8 @@ impl Walk {
         // A column that is asked for has to be there; of a range, any column of the family may be.
         let common_len = if wanted.qualifiers.is_some() { self.sought.len() } else { family_len };
         if at > wanted.id {
+            // Back, if families do not lie in the order of their names.
+            group.has_left = false;
             group.cursor.seek(&self.sought)?;
         } else if cell::begins_with(group.cursor.key(), &self.sought) && at < wanted.id {
             // Nothing of the family has been passed: this is its first entry.
@@ -656,11 +730,16 @@ impl Walk {
         };
         let is_new = self.column.is_empty() || common < self.column.len();
         if is_new {
+            if common < self.keys.len() {
+                self.leave_row_of_group();
+                return Ok(());
+            }
             if common < family_len || (wanted.qualifiers.is_some() && !self.column.is_empty()) {
                 self.leave_asked();
                 return Ok(());
             }
-            let column_len = self.qualifier.read(key, family_len)?;
+            let (column_len, is_plain) = cell::text_end(key, family_len)?;
+            self.qualifier.set(key, family_len..column_len, is_plain);
             let known = common.min(self.column.len());
             self.column.truncate(known);
             self.column.extend_from_slice(&key[known..column_len]);
@@ -668,7 +747,8 @@ impl Walk {
             self.state.begin();
         }
         let (kind, version) = cell::entry_of_column(key, self.column.len())?;
-        if is_new && ((!self.is_whole && !self.is_in_span()?) || !self.is_in_range()?) {
+        let may_be_outside = !self.is_whole || wanted.ranges(self.is_deciding).is_some();
+        if is_new && may_be_outside && (!self.is_in_span()? || !self.is_in_range()?) {
             return Ok(());
         }
         let Wanted { rules, group, .. } = &self.wanted[self.family];
@@ -685,9 +765,7 @@ impl Walk {
             return Ok(());
         }
         if self.state.needs_replay(rules) {
-            let puts = puts_of(cursor, &self.column)?;
-            self.state.replay(puts.into_iter(), &self.above, rules);
-            cursor.seek(cell::entry_prefix(&self.column, Kind::Put))?;
+            replay(&mut self.state, cursor, &self.column, &self.above, rules)?;
         }
         match self.state.judge(version, &self.above, rules, rules.expired_below(self.now_ms)) {
             Verdict::NoneBehind => self.leave_column(),
@@ -702,6 +780,7 @@ impl Walk {
     }
 
     /// Whether the column that has just begun is one of those that are read; if not, the walk goes on at the next one.
+    #[inline(never)]
     fn is_in_range(&mut self) -> Result<bool> {
         let wanted = &self.wanted[self.family];
         // Columns that are asked for one by one were chosen before.
@@ -722,7 +801,11 @@ impl Walk {
     }
 
     /// Whether the column that has just begun is in a span; if not, the walk goes on at the next span.
+    #[inline(never)]
     fn is_in_span(&mut self) -> Result<bool> {
+        if self.is_whole {
+            return Ok(true);
+        }
         let wanted = &self.wanted[self.family];
         let mut place = self.keys.clone();
         cell::push_escaped(&mut place, wanted.name.as_bytes());
@@ -748,7 +831,22 @@ impl Walk {
     }
 }
 
+/// The least of the rows at which the groups are: [`Group::row`].
+#[inline(never)]
+fn least_row(groups: &[Group]) -> Result<Option<(&[u8], bool)>> {
+    let mut least: Option<(&[u8], bool)> = None;
+    for group in groups {
+        if let Some(row) = group.row()?
+            && least.is_none_or(|least| row.0 < least.0)
+        {
+            least = Some(row);
+        }
+    }
+    Ok(least)
+}
+
 /// Moves a cursor that is at a key, or behind the last one, on to the first key that is not below `to`.
+#[inline(never)]
 fn seek_on(cursor: &mut Counted, to: &[u8]) -> Result<()> {
     for _ in 0..STEPS_BEFORE_SEEK {
         if cursor.key().is_empty() || cursor.key() >= to {
@@ -763,6 +861,7 @@ fn seek_on(cursor: &mut Counted, to: &[u8]) -> Result<()> {
 }
 
 /// Moves a cursor on, behind the keys that begin with `prefix`, which ends with the end of an escaped text.
+#[inline(never)]
 fn leave(cursor: &mut Counted, prefix: &[u8], sought: &mut Vec<u8>) -> Result<()> {
     for _ in 0..STEPS_BEFORE_SEEK {
         if !cell::begins_with(cursor.key(), prefix) {
@@ -775,6 +874,20 @@ fn leave(cursor: &mut Counted, prefix: &[u8], sought: &mut Vec<u8>) -> Result<()
         cursor.seek(&*sought)?;
     }
     Ok(())
+}
+
+/// Finds out which puts of the column count, from what all of them are. The cursor goes there and back.
+#[inline(never)]
+fn replay(
+    state: &mut Column,
+    cursor: &mut Counted,
+    column: &[u8],
+    above: &Deletes,
+    rules: &Rules,
+) -> Result<()> {
+    let puts = puts_of(cursor, column)?;
+    state.replay(puts.into_iter(), above, rules);
+    cursor.seek(cell::entry_prefix(column, Kind::Put)).map(drop)
 }
 
 /// The puts of the column whose keys begin with `column`, from the cursor's on.
