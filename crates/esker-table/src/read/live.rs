@@ -470,7 +470,8 @@ impl Live {
         }
     }
 
-    /// Goes to the next row that has a cell that counts and that the filter lets in. `false`: there is none.
+    /// Goes to the next row; with a filter, to the next one that has a cell that counts and that the filter lets in. `false`:
+    /// there is none.
     fn begin_row(&mut self) -> Result<bool> {
         if self.rows >= self.limits.rows.end() || self.cells >= self.limits.cells.end() {
             Ok(false)

@@ -53,8 +53,9 @@ impl Wanted {
         if is_deciding { Some(&self.deciding) } else { self.within.as_ref() }
     }
 
-    fn has_all_columns(&self, is_deciding: bool) -> bool {
-        self.qualifiers.is_none() && self.ranges(is_deciding).is_none()
+    /// Whether all columns are read.
+    fn has_all_columns(&self) -> bool {
+        self.qualifiers.is_none() && self.within.is_none()
     }
 }
 
@@ -68,7 +69,7 @@ pub(super) struct Group {
     /// The cursor is at the first entry of the row that belongs to this family or a later one; `None`: the group has nothing
     /// of the row.
     at: Option<FamilyId>,
-    /// Forward: the cursor is known to be behind the row, at what comes next.
+    /// Forward: the cursor is behind the row, at what comes next; `false`: not known. Backward nobody asks.
     has_left: bool,
     /// Backward: the beginning of the keys of the greatest row before the last one; empty: there is none. `None`: not known.
     before: Option<Vec<u8>>,
@@ -80,7 +81,7 @@ impl Group {
     }
 
     /// The beginning of the keys of the row at which the cursor is, and whether its bytes are the row. `None`: there is no more.
-    // A call of this would cost more than it does.
+    // Inlined: a call would cost more than the work.
     #[inline(always)]
     fn row(&self) -> Result<Option<(&[u8], bool)>> {
         let key = self.cursor.key();
@@ -157,9 +158,9 @@ pub(super) struct Walk {
     is_reversed: bool,
     /// In their order, apart from each other.
     spans: Vec<Span>,
-    /// Forward: the place of the span that has the row, and whether the row begins behind the span's beginning, as do all rows
-    /// behind it.
+    /// Forward: the first span that does not end before the row.
     span: usize,
+    /// Forward: whether that span begins at the row or before it. Then it does so for all later rows.
     is_behind_from: bool,
     has_begun: bool,
     at: At,
@@ -414,10 +415,11 @@ impl Walk {
         Ok(true)
     }
 
-    /// Begins the row. Most rows have no deletes at their head, and begin with the first family that is read.
+    /// Begins the row. Most rows have no deletes at their head, and begin with the first family that is read: then it goes there
+    /// at once. The head lies before all families, so a row has none whose first entry is of a family.
     fn begin_row(&mut self) -> Result<()> {
         if let ([group], Some(first)) = (&mut self.groups[..], self.wanted.first())
-            && first.has_all_columns(self.is_deciding)
+            && first.has_all_columns()
             && cell::is_of_family(group.cursor.key(), self.keys.len(), first.id)
         {
             self.heads.clear();
@@ -432,7 +434,7 @@ impl Walk {
         self.read_heads()
     }
 
-    /// Reads the deletes at the head of the row.
+    /// Reads the deletes at the head of the row, and goes before the first family.
     fn read_heads(&mut self) -> Result<()> {
         self.heads.clear();
         let is_alone = self.groups.len() == 1;
@@ -491,9 +493,14 @@ impl Walk {
         self.go_to_family(0);
     }
 
-    /// From the beginning of the next row on, reads only the columns that decide about a row; `false`: all again.
+    /// Reads only the columns that decide about the row, from where the walk is; `false`: all again.
     pub(super) fn read_deciding(&mut self, is_deciding: bool) {
         self.is_deciding = is_deciding;
+        if is_deciding && self.at == At::First {
+            // The row has just begun, in its only group. Its first family may have nothing that decides.
+            self.groups.iter_mut().for_each(|group| group.at = Some(NO_FAMILY));
+            self.at = At::Family;
+        }
     }
 
     /// Begins the row anew.
@@ -574,6 +581,7 @@ impl Walk {
 
     /// Leaves the column at one of whose entries the cursor is.
     pub(super) fn leave_column(&mut self) -> Result<()> {
+        self.at = At::Left;
         let group = self.wanted[self.family].group;
         let cursor = &mut self.groups[group].cursor;
         cursor.next()?;
@@ -583,13 +591,11 @@ impl Walk {
         }
         if self.common < self.keys.len() {
             self.leave_row_of_group();
-        } else {
-            self.at = At::Left;
         }
         Ok(())
     }
 
-    /// Leaves the versions of the column that are left.
+    /// Steps over the other versions of the column.
     #[inline(never)]
     fn leave_versions(&mut self) -> Result<()> {
         let group = self.wanted[self.family].group;
@@ -607,12 +613,12 @@ impl Walk {
         Ok(())
     }
 
-    /// The cursor of the family's group has come to another row.
+    /// The cursor of the family's group has left the row.
     fn leave_row_of_group(&mut self) {
         let wanted = &self.wanted[self.family];
         self.groups[wanted.group].has_left = true;
         if self.family + 1 == self.wanted.len() {
-            // Columns that are asked for are in their order.
+            // Columns that are asked for are sorted: the others of the family would lie before the cursor.
             self.at = At::End;
         } else {
             self.leave_asked();
