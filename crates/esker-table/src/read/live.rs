@@ -491,6 +491,8 @@ impl Live {
         Ok(is_there)
     }
 
+    /// Goes to the next row that has a cell that counts and that the filter lets in. `false`: there is none.
+    // Not inlined, as all that only filters need: scans without one are faster.
     #[inline(never)]
     fn begin_filtered_row(&mut self) -> Result<bool> {
         loop {

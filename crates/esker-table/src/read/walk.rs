@@ -11,6 +11,8 @@
 //! row anew. It holds one cursor for each access group that it reads, over the parts of its spans. Only of a column that has to
 //! be replayed it holds the timestamps and sequence numbers of all puts. It allocates nothing for a cell or row once its buffers
 //! have grown.
+//!
+//! What few rows need is in functions that are not inlined: their code and registers would slow down each row.
 
 use core::cmp::Reverse;
 use core::ops::Range;
@@ -123,13 +125,6 @@ struct Text {
 }
 
 impl Text {
-    /// Reads the text that begins at `from` in the key. Returns where its end ends.
-    fn read(&mut self, key: &[u8], from: usize) -> Result<usize> {
-        let (end, is_plain) = cell::text_end(key, from)?;
-        self.set(key, from..end, is_plain);
-        Ok(end)
-    }
-
     /// The text is at `place` in the key, with its end.
     fn set(&mut self, key: &[u8], place: Range<usize>, is_plain: bool) {
         if is_plain {
@@ -394,7 +389,8 @@ impl Walk {
                 self.is_whole = span.has_all_of(row);
                 self.keys.clear();
                 self.keys.extend_from_slice(row);
-                self.row.read(&self.keys, 0)?;
+                let (len, is_plain) = cell::text_end(&self.keys, 0)?;
+                self.row.set(&self.keys, 0..len, is_plain);
                 break;
             }
             // The row is behind the span before.

@@ -1,7 +1,7 @@
 //! The events that a subscriber of the crate `tracing` gets.
 //!
-//! They are a program of their own: `tracing` asks once whether anybody wants the events of a place in the code, and may ask the
-//! thread that came there first. Here each thread that comes to one has a subscriber.
+//! They are a program of their own. `tracing` asks once whether anybody wants the events of a place in the code, and may ask only
+//! the thread that comes there first. Here each thread that comes to one has a subscriber.
 
 #![cfg(feature = "tracing")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
