@@ -85,8 +85,9 @@ pub(crate) struct Global {
     /// The store's directory
     #[arg(long, global = true, value_name = "PATH", env = "ESKER_DB", default_value = DB, value_parser = PathParser)]
     pub(crate) db: PathBuf,
-    /// Work on a database of a server instead of a directory: redis://[USER:PASSWORD@]HOST[:PORT][/DB] or
-    /// unix:PATH[?db=DB]. For the shell and commands that read or write entries [env: ESKER_URL]
+    /// Work on a server instead of a directory. The shell and commands that read or write entries take a database of it:
+    /// redis://[USER:PASSWORD@]HOST[:PORT][/DB] or unix:PATH[?db=DB]. ql and bench pe take its tables: thrift://HOST:PORT
+    /// [env: ESKER_URL]
     #[arg(long, global = true, value_name = "URL", value_parser = UrlParser)]
     pub(crate) url: Option<Url>,
     /// The tree (keyspace) to work on

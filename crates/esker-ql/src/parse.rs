@@ -7,6 +7,7 @@
 //! [`STATEMENT_LEN_MAX`](crate::STATEMENT_LEN_MAX) bytes and [`ELEMENTS_MAX`] elements at most.
 
 mod data;
+mod defaults;
 mod query;
 mod schema;
 mod time;
@@ -29,7 +30,7 @@ const LATER: [(&str, &str); 8] = [
     ("REVOKE", "users"),
     ("BACKUP", "backups of tables"),
     ("RESTORE", "backups of tables"),
-    ("STATUS", "servers of tables"),
+    ("STATUS", "clusters"),
 ];
 
 /// The statements of a text, one after the other. Behind an error there are none.

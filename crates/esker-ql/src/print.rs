@@ -11,7 +11,7 @@ use crate::statement::{
 };
 
 /// The words of the language that may stand where a name may, or that a shell completes.
-pub const KEYWORDS: [&str; 101] = [
+pub const KEYWORDS: [&str; 102] = [
     "ABSENT",
     "ACCESS",
     "ADD",
@@ -112,6 +112,7 @@ pub const KEYWORDS: [&str; 101] = [
     "REPLICATION",
     "COMPRESSOR",
     "BLOOMFILTER",
+    "GROUP_COMMIT_INTERVAL",
     "X",
 ];
 

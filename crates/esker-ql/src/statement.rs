@@ -248,7 +248,7 @@ pub enum SchemaItem {
     /// `ACCESS GROUP g (cf, ...)`
     Group {
         /// Its name.
-        name: String,
+        name: Placed<String>,
         /// Its families: names of such as are listed elsewhere, or definitions.
         families: Vec<FamilyItem>,
     },
@@ -297,7 +297,7 @@ pub enum Change {
         /// The name that it has.
         from: Placed<String>,
         /// The name that it gets.
-        to: String,
+        to: Placed<String>,
     },
 }
 

@@ -81,7 +81,9 @@ pub(crate) struct Scanners {
 
 struct Leased {
     table: Table,
-    rows: Rows,
+    /// `None`: it has failed, and lost its place. Until its client closes it or its lease ends, its number is known: happybase closes
+    /// a scanner that has failed, and would tell of an unknown number instead of why the scanner has failed.
+    rows: Option<Rows>,
     used: Instant,
     /// About how many bytes it takes.
     len: usize,
@@ -170,7 +172,7 @@ impl Scanners {
         }
         let id = self.next;
         self.next = self.next.wrapping_add(1) & i32::MAX;
-        self.open.insert(id, Leased { table, rows, used: Instant::now(), len, calls: 0 });
+        self.open.insert(id, Leased { table, rows: Some(rows), used: Instant::now(), len, calls: 0 });
         Ok(id)
     }
 
@@ -200,18 +202,21 @@ impl Scanners {
         leased.used = begun;
         leased.calls += 1;
         self.used = Some(id);
+        let rows = leased.rows.as_mut().ok_or_else(|| {
+            Fail::io(format!("the scanner {id} has failed, and lost its place: open another one"))
+        })?;
         sink.field(0, 0, Kind::List);
         let list = sink.list(Kind::Struct);
         let ahead = self.ahead.take_if(|ahead| ahead.id == id);
         let took_before = ahead.as_ref().map_or(Duration::ZERO, |ahead| ahead.took);
         let written = match ahead {
-            None => leased.rows.write(sink, wanted, limits).inspect(|written| sink.close(list, *written)),
-            Some(mut ahead) if ahead.is_enough(wanted, limits, leased.rows.has_begun()) => {
+            None => rows.write(sink, wanted, limits).inspect(|written| sink.close(list, *written)),
+            Some(mut ahead) if ahead.is_enough(wanted, limits, rows.has_begun()) => {
                 ahead.give(wanted, limits, list, sink);
                 self.ahead = Some(ahead);
                 return Ok(());
             }
-            Some(ahead) => ahead.give_with_more(&mut leased.rows, wanted, limits, list, sink),
+            Some(ahead) => ahead.give_with_more(rows, wanted, limits, list, sink),
         };
         match written {
             Ok(written) => {
@@ -222,8 +227,7 @@ impl Scanners {
                 Ok(())
             }
             Err(fail) => {
-                // It has lost its place.
-                self.open.remove(&id);
+                leased.rows = None;
                 Err(fail)
             }
         }
@@ -233,13 +237,11 @@ impl Scanners {
     pub(crate) fn read_ahead(&mut self, protocol: Protocol, limits: ReplyLimits<'_>, memory: &mut Vec<u8>) {
         let Some((id, wanted)) = self.asked.take() else { return };
         let Some(leased) = self.open.get_mut(&id) else { return };
-        if self.ahead.is_some() {
-            return;
-        }
+        let Some(rows) = leased.rows.as_mut().filter(|_| self.ahead.is_none()) else { return };
         let (begun, wanted) = (Instant::now(), wanted as usize);
         let mut body = Sink::part(protocol, std::mem::take(memory), HEAD_ROOM);
         let (mut ends, mut failed) = (Vec::with_capacity(wanted.min(1 << 10)), None);
-        leased.rows.set_patience(AHEAD_PATIENCE);
+        rows.set_patience(AHEAD_PATIENCE);
         while ends.len() < wanted && body.len() < AHEAD_LEN.min(limits.rows_len) {
             if ends.len() % AHEAD_ROWS == AHEAD_ROWS - 1 && begun.elapsed() > self.ahead_time {
                 break;
@@ -247,7 +249,7 @@ impl Scanners {
             // A row alone may be as long as an answer. A longer one is an error only once the client asks for it.
             let pauses_at = AHEAD_LEN_MAX.min(body.len() + limits.len_max);
             let limits = ReplyLimits { len_max: usize::MAX, pauses_at, ..limits };
-            match leased.rows.write(&mut body, 1, limits) {
+            match rows.write(&mut body, 1, limits) {
                 Ok(0) => break,
                 Ok(_) => ends.push(body.out.len()),
                 Err(fail) => {
@@ -256,7 +258,7 @@ impl Scanners {
                 }
             }
         }
-        leased.rows.set_patience(u64::MAX);
+        rows.set_patience(u64::MAX);
         leased.used = Instant::now();
         self.ahead = Some(Ahead { id, body, ends, given: 0, failed, took: begun.elapsed() });
     }

@@ -335,15 +335,20 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// Fails if fewer bytes are left than `values` values take at least: one each. So nobody waits for values that cannot all come.
+    fn need(&self, values: usize) -> Read<()> {
+        let left = self.bytes.len().saturating_sub(self.at);
+        if values > left { Err(Fault::Missing(values - left)) } else { Ok(()) }
+    }
+
     /// As [`Source::elements`], for a list that is kept in memory.
     pub(crate) fn list(&mut self) -> Read<(Kind, usize)> {
         let (kind, count) = self.elements()?;
-        let left = self.bytes.len().saturating_sub(self.at);
-        if count > left {
-            return Err(Fault::Missing(count - left));
-        }
+        // First, so that nobody waits for elements that are refused once they are there.
         let room = self.elements.checked_sub(count);
-        self.elements = room.ok_or(Fault::Bad("a message has more than 1,048,576 elements of lists"))?;
+        let room = room.ok_or(Fault::Bad("a message has more than 1,048,576 elements of lists"))?;
+        self.need(count)?;
+        self.elements = room;
         if let Some(share) = self.share
             && share.count_elements(count).is_err()
         {
@@ -385,10 +390,12 @@ impl<'a> Source<'a> {
             Kind::Struct => return Ok(Some(Open::Struct)),
             Kind::Set | Kind::List => {
                 let (kind, left) = self.elements()?;
+                self.need(left)?;
                 return Ok(Some(Open::List { kind, left }));
             }
             Kind::Map => {
                 let (key, value, count) = self.pairs()?;
+                self.need(count * 2)?;
                 return Ok(Some(Open::Map { kinds: (key, value), left: count * 2 }));
             }
         }

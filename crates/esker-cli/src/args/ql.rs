@@ -7,7 +7,7 @@ pub(crate) struct Ql {
     /// Run these statements, and end
     #[arg(short = 'e', long, value_name = "STATEMENTS")]
     pub(crate) execute: Option<String>,
-    /// How cells are printed (default: table at a terminal, otherwise tsv)
+    /// How cells are printed (default: jsonl with --json, table at a terminal, otherwise tsv)
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) format: Option<QlFormat>,
     /// With --url: fail when the server is silent for this long within a call; 0: wait for ever

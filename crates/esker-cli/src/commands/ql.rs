@@ -9,6 +9,12 @@ use crate::exit::{Failure, Outcome};
 use crate::{ql, store};
 
 pub(crate) fn run(global: &Global, args: &Ql) -> Outcome {
+    let is_of_trees = global.keys.is_some() || global.values.is_some() || global.escapes;
+    if is_of_trees || global.tree != "default" {
+        return Err(Failure::usage(
+            "`esker ql` has tables: --tree, --keys, --values and --escapes are about keys and values of trees",
+        ));
+    }
     if let Some(url) = &global.url {
         let Some((host, port)) = url.thrift() else {
             return Err(Failure::usage(

@@ -29,7 +29,9 @@ pub(crate) fn run(global: &Global, args: &Thrift) -> Outcome {
 
 fn failure(error: Error) -> Failure {
     match error {
-        Error::Address(message) => Failure::usage(message),
+        Error::Address(message) => Failure::usage(format!(
+            "{message}, or use `esker serve --thrift`, which knows users (--thrift-user) and certificates"
+        )),
         error => Failure::store(error.to_string()),
     }
 }

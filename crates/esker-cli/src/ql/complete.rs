@@ -1,5 +1,7 @@
 //! Completion of words, tables, columns and files, and where a statement ends.
 
+use std::collections::BTreeMap;
+
 use esker_ql::{Error, KEYWORDS, Session, statements};
 use esker_thrift::CallError;
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
@@ -14,9 +16,33 @@ const NAMES_MAX: usize = 1000;
 
 /// Completes statements about the tables that there are.
 pub(super) struct Completion {
-    names: Vec<String>,
+    names: Names,
     files: FilenameCompleter,
 }
+
+/// The names that there are, in their order.
+#[derive(Default)]
+struct Names {
+    /// Of the namespace in use, and those of all others with their namespaces.
+    tables: Vec<String>,
+    namespaces: Vec<String>,
+    /// The families of each of the tables.
+    families: BTreeMap<String, Vec<String>>,
+}
+
+/// What can stand at a place of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Table,
+    Namespace,
+    /// A column of the table that the statement names, or of any.
+    Column,
+    Condition,
+    Anything,
+}
+
+/// The first words of conditions that are about no column.
+const CONDITIONS: [&str; 4] = ["CELL", "ROW", "TIMESTAMP", "VALUE"];
 
 /// Whether `text` is this word, which is no statement.
 pub(super) fn is_command(text: &str, word: &str) -> bool {
@@ -24,14 +50,24 @@ pub(super) fn is_command(text: &str, word: &str) -> bool {
 }
 
 /// The names of tables, namespaces and families. A server that does not answer is asked once.
-fn names(session: &Session) -> esker_ql::Result<Vec<String>> {
-    let (mut names, tables) = (session.names()?, session.tables());
-    names.extend(tables.namespaces()?);
-    for table in tables.names()?.iter().take(NAMES_MAX) {
+fn names(session: &Session) -> esker_ql::Result<Names> {
+    let tables = session.tables();
+    let mut names = Names { namespaces: tables.namespaces()?, ..Names::default() };
+    let own = session.names()?;
+    let whole = tables.names()?;
+    names.tables.extend(own.iter().chain(whole.iter().filter(|name| name.contains(':'))).cloned());
+    names.tables.sort_unstable();
+    names.namespaces.sort_unstable();
+    for table in whole.iter().take(NAMES_MAX) {
         match tables.schema(table) {
             Ok(schema) => {
                 let families = schema.groups().iter().flat_map(esker_table::AccessGroup::families);
-                names.extend(families.map(|family| family.name().to_owned()));
+                let families: Vec<String> = families.map(|family| family.name().to_owned()).collect();
+                let name = table.strip_prefix(&format!("{}:", session.namespace()));
+                if let Some(name) = name.filter(|name| own.iter().any(|other| other == name)) {
+                    names.families.insert(name.to_owned(), families.clone());
+                }
+                names.families.insert(table.clone(), families);
             }
             Err(
                 error @ Error::Remote(CallError::Io(_) | CallError::Silent { .. } | CallError::Broken(_)),
@@ -47,25 +83,83 @@ fn names(session: &Session) -> esker_ql::Result<Vec<String>> {
 
 impl Completion {
     pub(super) fn new(session: &Session) -> Completion {
-        let mut names = names(session).unwrap_or_default();
-        names.sort_unstable();
-        names.dedup();
-        Completion { names, files: FilenameCompleter::new() }
+        Completion { names: names(session).unwrap_or_default(), files: FilenameCompleter::new() }
     }
 
-    /// What a word that begins with `typed` may be.
-    fn candidates(&self, typed: &str) -> Vec<String> {
-        let is_lower = typed.chars().any(char::is_lowercase);
-        let words = FIRST.iter().chain(KEYWORDS.iter().filter(|word| **word != "X"));
-        let fitting = words
-            .filter(|word| word.get(..typed.len()).is_some_and(|start| start.eq_ignore_ascii_case(typed)));
-        let words = fitting.map(|word| if is_lower { word.to_lowercase() } else { (*word).to_owned() });
-        let names = self.names.iter().filter(|name| name.starts_with(typed)).cloned();
-        let mut all: Vec<String> = if typed.is_empty() { Vec::new() } else { words.collect() };
-        all.extend(names);
+    /// What a word that begins with `typed` may be behind `before`, the part of the statement in front of it. If no name fits that
+    /// can stand there, it may be any word of the language.
+    fn candidates(&self, before: &str, typed: &str) -> Vec<String> {
+        let wanted = wanted(before);
+        let names: Vec<&String> = match wanted {
+            Wanted::Table => self.names.tables.iter().chain(&self.names.namespaces).collect(),
+            Wanted::Namespace => self.names.namespaces.iter().collect(),
+            Wanted::Column | Wanted::Condition => self.columns(before),
+            Wanted::Anything if typed.is_empty() => Vec::new(),
+            Wanted::Anything => {
+                self.names.tables.iter().chain(&self.names.namespaces).chain(self.columns(before)).collect()
+            }
+        };
+        let mut all: Vec<String> =
+            names.into_iter().filter(|name| name.starts_with(typed)).cloned().collect();
+        if wanted == Wanted::Condition {
+            all.extend(fitting(&CONDITIONS, typed));
+        }
+        if !typed.is_empty() && (wanted == Wanted::Anything || all.is_empty()) {
+            all.extend(fitting(&FIRST, typed).chain(fitting(&KEYWORDS, typed).filter(|word| word != "X")));
+        }
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// The families of the table of which `before` selects, or of all tables.
+    fn columns(&self, before: &str) -> Vec<&String> {
+        let mut words = words(before).skip_while(|word| !word.eq_ignore_ascii_case("FROM")).skip(1);
+        match words.next().and_then(|table| self.names.families.get(table)) {
+            Some(families) => families.iter().collect(),
+            None => self.names.families.values().flatten().collect(),
+        }
+    }
+}
+
+/// Those of `words` that begin with `typed`, in its case.
+fn fitting<'w>(words: &'w [&'w str], typed: &'w str) -> impl Iterator<Item = String> + 'w {
+    let is_lower = typed.chars().any(char::is_lowercase);
+    let begins =
+        move |word: &&&str| word.get(..typed.len()).is_some_and(|start| start.eq_ignore_ascii_case(typed));
+    words
+        .iter()
+        .filter(begins)
+        .map(move |word| if is_lower { word.to_lowercase() } else { (*word).to_owned() })
+}
+
+fn is_part(letter: char) -> bool {
+    letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.')
+}
+
+/// The words of a text; a table's name may have its namespace.
+fn words(text: &str) -> impl DoubleEndedIterator<Item = &str> {
+    text.split(|letter: char| !is_part(letter) && letter != ':').filter(|word| !word.is_empty())
+}
+
+/// What can stand behind `before`, the beginning of a statement.
+fn wanted(before: &str) -> Wanted {
+    let before = before.trim_end();
+    let is_list = before.ends_with(',');
+    let is_begun = |word: &str| words(before).any(|other| other.eq_ignore_ascii_case(word));
+    let last = words(before).next_back().unwrap_or_default().to_ascii_uppercase();
+    match last.as_str() {
+        _ if is_list && is_begun("SELECT") && !is_begun("FROM") => Wanted::Column,
+        _ if is_list && is_begun("DELETE") && !is_begun("FROM") => Wanted::Column,
+        // What ends with a sign has no word there, but for a parenthesis.
+        _ if !before.ends_with(is_part) && !before.ends_with('(') => Wanted::Anything,
+        "DELETE" | "INCREMENT" | "APPEND" if is_begun("THEN") => Wanted::Column,
+        "FROM" | "INTO" | "LIKE" | "INCREMENT" | "APPEND" | "CHECK" | "INDICES" | "COMPACT" => Wanted::Table,
+        "TABLE" if !is_begun("CREATE") || is_begun("SHOW") => Wanted::Table,
+        "USE" | "NAMESPACE" => Wanted::Namespace,
+        "SELECT" | "CELLS" | "DELETE" | "COLUMN" | "COLUMNS" => Wanted::Column,
+        "WHERE" | "AND" | "OR" => Wanted::Condition,
+        _ => Wanted::Anything,
     }
 }
 
@@ -86,9 +180,10 @@ impl Completer for Completion {
             }
             return Ok((at, Vec::new()));
         }
-        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
         let start = before.trim_end_matches(is_part).len();
-        let candidates = self.candidates(before.get(start..).unwrap_or_default()).into_iter();
+        let (before, typed) = before.split_at_checked(start).unwrap_or_default();
+        let statement = before.rsplit(';').next().unwrap_or_default();
+        let candidates = self.candidates(statement, typed).into_iter();
         let pairs = candidates.map(|word| Pair { replacement: format!("{word} "), display: word });
         Ok((start, pairs.collect()))
     }
@@ -123,7 +218,9 @@ mod tests {
     fn completed(line: &str) -> Vec<String> {
         let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
         let mut session = Session::new(tables);
-        for statement in statements(b"CREATE TABLE photos (title, ACCESS GROUP g (original))") {
+        for statement in
+            statements(b"CREATE TABLE photos (title, ACCESS GROUP g (original)); CREATE TABLE notes (by)")
+        {
             session.execute(statement.unwrap().statement).unwrap();
         }
         let history = MemHistory::new();
@@ -136,9 +233,27 @@ mod tests {
     fn words_tables_and_columns_are_completed() {
         assert_eq!(completed("SEL"), ["SELECT"]);
         assert_eq!(completed("sel"), ["select"]);
-        assert_eq!(completed("SELECT ti"), ["time_order", "timestamp", "timestamp_column", "title"]);
+        assert_eq!(completed("SELECT ti"), ["title"]);
+        assert_eq!(
+            completed("SELECT ce"),
+            ["cell", "cell_limit", "cell_limit_per_family", "cell_offset", "cell_offset_per_family", "cells"]
+        );
+        assert_eq!(completed("select "), ["by", "original", "title"]);
+        assert_eq!(completed("SELECT title, "), ["by", "original", "title"]);
         assert_eq!(completed("SELECT * FROM pho"), ["photos"]);
-        assert_eq!(completed("SELECT * FROM "), ["default", "original", "photos", "title"]);
+        assert_eq!(completed("SHOW TABLES; SELECT * FROM "), ["default", "notes", "photos"]);
+        assert_eq!(completed("SELECT * FROM notes "), [""; 0]);
+        assert_eq!(completed("SELECT * FROM notes w"), ["weeks", "where", "with"]);
+        assert_eq!(completed("SELECT * FROM notes WHERE "), ["CELL", "ROW", "TIMESTAMP", "VALUE", "by"]);
+        assert_eq!(
+            completed("SELECT * FROM notes WHERE by = 'x' AND ("),
+            CONDITIONS.iter().chain(&["by"]).copied().collect::<Vec<_>>()
+        );
+        assert_eq!(completed("SELECT * FROM notes WHERE by = 'x' and r"), ["row"]);
+        assert_eq!(completed("INCREMENT "), ["default", "notes", "photos"]);
+        assert_eq!(completed("CHECK notes ROW 'r' (by:a = 'x') THEN INCREMENT b"), ["by"]);
+        assert_eq!(completed("CREATE TABLE "), [""; 0]);
+        assert_eq!(completed("USE d"), ["default"]);
         assert_eq!(completed("SELECT * FROM t WHERE ROW = 'pho"), [""; 0]);
     }
 }

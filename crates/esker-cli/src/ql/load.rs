@@ -253,7 +253,13 @@ impl Loading<'_> {
                     false => self.load.timestamp,
                 };
                 let (row, value) = (self.fields.get(from), self.fields.get(from + 2));
-                let (family, is_counter, qualifier) = self.column(self.fields.get(from + 1))?;
+                let (family, is_counter, qualifier) = match self.column(self.fields.get(from + 1)) {
+                    Ok(column) => column,
+                    Err(_) if self.load.ignore_unknown_columns => return Ok(()),
+                    Err(reason) => {
+                        return Err(format!("{reason}; IGNORE_UNKNOWN_COLUMNS leaves such cells out"));
+                    }
+                };
                 let value = &stored(family, is_counter, value)?;
                 let cell = PutCell { row, family, qualifier, timestamp, value };
                 cell.check().map_err(|error| error.to_string())?;
@@ -324,8 +330,13 @@ impl Loading<'_> {
             true => Some(timestamp(self.fields.get(0)).map_err(Refused::Malformed)?),
             false => self.load.timestamp,
         };
-        let found = self.column(self.fields.get(from + 1)).map_err(Refused::Malformed)?;
-        let (family, is_counter, qualifier) = (found.0.to_owned(), found.1, found.2.to_vec());
+        let found = match self.column(self.fields.get(from + 1)) {
+            Ok((family, is_counter, qualifier)) => (family.to_owned(), is_counter, qualifier.to_vec()),
+            Err(_) if self.load.ignore_unknown_columns => return Ok((Long::Skipped, 0)),
+            // The whole line has the same error.
+            Err(_) => return whole,
+        };
+        let (family, is_counter, qualifier) = found;
         if is_counter {
             return whole;
         }
@@ -478,7 +489,7 @@ fn timestamp(field: &[u8]) -> Result<i64, String> {
     let found = number.or_else(|| milliseconds(field));
     found.filter(|timestamp| (0..=TIMESTAMP_MAX).contains(timestamp)).ok_or_else(|| {
         format!(
-            "{:?} is no timestamp: expected milliseconds since 1970, or YYYY-MM-DD hh:mm:ss.mmm in UTC",
+            "{:?} is no timestamp: expected milliseconds since 1970, from 0 to 2^63 - 2, or YYYY-MM-DD hh:mm:ss.mmm in UTC",
             String::from_utf8_lossy(field)
         )
     })

@@ -26,7 +26,11 @@ use runner::Runner;
 
 pub(crate) fn run(global: &Global, session: Session, args: &Ql) -> Outcome {
     let is_shown = io::stdout().is_terminal();
-    let format = args.format.unwrap_or(if is_shown { QlFormat::Table } else { QlFormat::Tsv });
+    let format = args.format.unwrap_or(match (global.json, is_shown) {
+        (true, _) => QlFormat::Jsonl,
+        (false, true) => QlFormat::Table,
+        (false, false) => QlFormat::Tsv,
+    });
     let mut runner = Runner::new(global, session, format);
     match &args.execute {
         Some(text) if is_command(text, "help") => Out::stdout()?.with(|out| out.line(terminal::HELP)),

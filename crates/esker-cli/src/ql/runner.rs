@@ -178,7 +178,13 @@ impl Runner {
             Answer::Source(file) => self.source(&file),
             Answer::ReadSchema { file, change } => {
                 let text = files::read_schema(&file)?;
-                self.session.change_schema(&change, &text).map(drop).map_err(refused)
+                let failed = |error: Error| match error {
+                    Error::Table(esker_table::Error::Schema { message, at }) => {
+                        Failure::usage(wrong_schema(&file, &text, &message, at))
+                    }
+                    error => refused(error),
+                };
+                self.session.change_schema(&change, &text).map(drop).map_err(failed)
             }
             Answer::WriteSchema { file, text } => files::write_schema(&self.global, &file, &text),
             _ => Ok(()),
@@ -200,8 +206,7 @@ impl Runner {
         let path = files::path(file);
         if self.sources == SOURCES_MAX {
             return Err(Failure::usage(format!(
-                "{}: SOURCE in files that SOURCE reads goes {SOURCES_MAX} files deep at most",
-                path.display()
+                "SOURCE in files that SOURCE reads goes {SOURCES_MAX} files deep at most"
             )));
         }
         let opened = File::open(path).map_err(|error| Failure::io("read", path, &error))?;
@@ -214,6 +219,16 @@ impl Runner {
 
 fn newlines(text: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', text).count()
+}
+
+/// What is wrong with the schema `text` of a file, and in which line.
+fn wrong_schema(file: &[u8], text: &str, message: &str, at: Option<u64>) -> String {
+    let name = files::path(file).display();
+    let before = at.and_then(|at| text.as_bytes().get(..usize::try_from(at).ok()?));
+    match before {
+        Some(before) => format!("{name}:{}: {message}", newlines(before) + 1),
+        None => format!("{name}: {message}"),
+    }
 }
 
 /// The failure of a statement that was read.

@@ -341,8 +341,17 @@ fn schemas_go_to_files_and_come_from_them() {
     assert_eq!(prints(dir.path(), "DESCRIBE TABLE t"), text);
     assert_eq!(prints(dir.path(), "SELECT * FROM t"), "r\ta:x\tv\n");
     fails(&ql(dir.path(), &alter("nothing")), 2, "there is no table \"nothing\"");
-    for (wrong, why) in [(&b"<Schema>"[..], "schema"), (b"\xff", "a schema is XML in UTF-8"), (b"", "schema")]
-    {
+    for (wrong, why) in [
+        (&b"<Schema>"[..], "t.xml:1: the text ends before </Schema>"),
+        (b"\xff", "a schema is XML in UTF-8"),
+        (b"", "t.xml:1: the text ends before </Schema>"),
+        (
+            b"<Schema>\n<AccessGroup name='g'>\n<ColumnFamily name='f' maxVersions='-1'/>",
+            "t.xml:3: maxVersions=\"-1\": expected a whole number",
+        ),
+        (b"<Schema disabled='maybe'/>", "t.xml:1: disabled=\"maybe\": expected \"true\" or \"false\""),
+        (b"<Schema/>", "t.xml: a table has one column family at least"),
+    ] {
         fs::write(&file, wrong).unwrap();
         fails(&ql(dir.path(), &alter("t")), 2, why);
     }
@@ -922,6 +931,62 @@ fn a_server_is_asked_by_its_url() {
     );
     // The store is the server's.
     fails(&ql(dir.path(), "SHOW TABLES"), 3, "esker.db");
+}
+
+/// The examples of the language reference, one after the other, with the files that they read.
+#[test]
+fn every_example_of_the_reference_runs() {
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/eskerql.md")).unwrap();
+    let blocks = text.split("```sql\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let statements: String = blocks.collect();
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    write("photos.tsv", "city\tid\tdate\ttitle:en\tcamera\noslo\t7\t2026-11-27\tA harbour\tbox\n");
+    write("cells.tsv", "#row\tcolumn\tvalue\nrose.jpg\ttitle:fr\tUne rose\n");
+    write("photos.csv", "HBASE_ROW_KEY,title:en\nrome 1,A fountain\n");
+    write("statements.ql", "SHOW TABLES;\n");
+    let mut command = esker_in(dir.path());
+    command.arg("ql").current_dir(dir.path());
+    let done = run(command, statements.as_bytes());
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    for name in ["more.xml", "titles.tsv", "photos.dump.zst"] {
+        assert!(dir.path().join(name).exists(), "{name}");
+    }
+    let titles = prints(dir.path(), "SELECT title FROM shop:photos WHERE VALUE REGEXP '^A [hf]'");
+    assert_eq!(titles, "oslo 7\ttitle:en\tA harbour\nrome 1\ttitle:en\tA fountain\n");
+}
+
+#[test]
+fn cells_of_unknown_families_may_be_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    prints(dir.path(), "CREATE TABLE t (f)");
+    let file = dir.path().join("cells.tsv");
+    // One of them is so long that it comes in parts.
+    let long = "v".repeat(6 << 20);
+    let text = format!("#row\tcolumn\tvalue\na\tf:q\t1\nb\tg:q\t2\nb\tg:q\t{long}\nc\tf:q\t3\n");
+    fs::write(&file, text).unwrap();
+    let load = |option: &str| format!("LOAD DATA INFILE {option} '{}' INTO TABLE t", file.display());
+    let done = ql(dir.path(), &load(""));
+    fails(
+        &done,
+        2,
+        "cells.tsv:3: the table \"t\" has no column family \"g\"; IGNORE_UNKNOWN_COLUMNS leaves such cells out",
+    );
+    prints(dir.path(), &load("IGNORE_UNKNOWN_COLUMNS"));
+    assert_eq!(prints(dir.path(), "SELECT * FROM t MAX_VERSIONS 1"), "a\tf:q\t1\nc\tf:q\t3\n");
+}
+
+#[test]
+fn options_of_all_commands_do_what_they_say_or_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    prints(dir.path(), SAMPLE);
+    let shows = |options: &[&str]| ql_with(dir.path(), options, "SELECT f:q FROM t");
+    let [json, jsonl] = [&["--json"][..], &["--format", "jsonl"]].map(|options| shows(options).stdout());
+    assert!(json.starts_with("{\"row\":\"row\"") && json == jsonl, "{json}");
+    assert_eq!(shows(&["--json", "--format", "tsv"]).stdout(), "row\tf:q\tvalue\n");
+    for options in [&["--keys", "hex"][..], &["--values", "u64"], &["--escapes"], &["--tree", "t"]] {
+        fails(&shows(options), 2, "`esker ql` has tables");
+    }
 }
 
 /// The commands of `docs/command-line.md`, as they stand there.

@@ -98,9 +98,8 @@ impl Parser<'_> {
             PartKind::String(bytes) => milliseconds(&bytes),
             PartKind::Column(_) => None,
         };
-        let expected = "expected a timestamp (milliseconds since 1970, or 'YYYY-MM-DD hh:mm:ss.mmm' in UTC)";
         let value = value.filter(|value| *value <= esker_table::TIMESTAMP_MAX);
-        value.ok_or_else(|| self.lexer.wrong(part.at, expected))
+        value.ok_or_else(|| self.lexer.wrong(part.at, format!("expected {}", super::time::EXPECTED)))
     }
 
     fn part_bytes(&self, part: Part, what: &str) -> Result<Placed<Vec<u8>>> {
@@ -261,7 +260,17 @@ impl Parser<'_> {
     }
 
     fn condition(&mut self) -> Result<Condition> {
-        let column = self.column()?;
+        let at = self.peek()?.start;
+        let Columns { family, qualifiers } = self.columns()?;
+        // `SELECT` and `DELETE` take a family for all its columns. Who means that here must not get an answer about another one.
+        let Qualifiers::Exactly(qualifier) = qualifiers else {
+            let message = format!(
+                "expected a single column, such as `{0}:q`, or `{0}:` for that with the empty qualifier",
+                *family
+            );
+            return Err(self.lexer.wrong(at, message));
+        };
+        let column = Column { family, qualifier };
         if self.eat("IS")? {
             return self.need(&["ABSENT"]).map(|()| Condition::Absent(column));
         }

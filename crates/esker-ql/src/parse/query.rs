@@ -74,6 +74,7 @@ impl Parser<'_> {
             ];
             for (word, option) in numbers {
                 if self.eat(word)? {
+                    self.eat_sign("=")?;
                     let number = self.number("a number")?;
                     if option.replace(number).is_some() {
                         return Err(self.lexer.wrong(at, "the option is there twice"));
@@ -329,9 +330,7 @@ impl Parser<'_> {
             (Kind::String(bytes), None) => milliseconds(bytes),
             _ => None,
         };
-        let expected = "expected a timestamp (milliseconds since 1970, or 'YYYY-MM-DD hh:mm:ss.mmm' in UTC)";
-        value
-            .filter(|value| *value <= esker_table::TIMESTAMP_MAX)
-            .ok_or_else(|| self.lexer.wrong(literal.at, expected))
+        let value = value.filter(|value| *value <= esker_table::TIMESTAMP_MAX);
+        value.ok_or_else(|| self.lexer.wrong(literal.at, format!("expected {}", super::time::EXPECTED)))
     }
 }

@@ -1,6 +1,6 @@
 //! Statements about namespaces, tables and schemas.
 
-use super::Parser;
+use super::{Parser, defaults};
 use crate::error::Result;
 use crate::lex::Kind;
 use crate::statement::{Change, FamilyItem, Placed, SchemaItem, Statement};
@@ -17,7 +17,8 @@ const UNITS: [(&str, u64); 7] = [
 ];
 
 /// Options of HQL's access groups and tables that Esker does not need.
-const UNKNOWN_OPTIONS: [&str; 5] = ["IN_MEMORY", "BLOCKSIZE", "REPLICATION", "COMPRESSOR", "BLOOMFILTER"];
+const UNKNOWN_OPTIONS: [&str; 6] =
+    ["IN_MEMORY", "BLOCKSIZE", "REPLICATION", "COMPRESSOR", "BLOOMFILTER", "GROUP_COMMIT_INTERVAL"];
 
 impl Parser<'_> {
     /// `CREATE ...`
@@ -50,8 +51,10 @@ impl Parser<'_> {
         if self.eat("FROM")? {
             return Ok(Statement::CreateTableFromFile { table, file: self.file()?, if_not_exists });
         }
-        let items = self.schema_items()?;
-        self.refuse_option()?;
+        let mut items = self.schema_items()?;
+        let mut options = FamilyItem::default();
+        self.family_options(&mut options)?;
+        defaults::of_table(&mut items, &options);
         Ok(Statement::CreateTable { table, items, if_not_exists })
     }
 
@@ -80,22 +83,28 @@ impl Parser<'_> {
         if !self.eat_sign("(")? {
             return Err(self.expected("`(` and the column families, `LIKE` or `FROM FILE`"));
         }
-        let mut items = Vec::new();
+        let (mut items, mut of_groups) = (Vec::new(), Vec::new());
         loop {
             self.element()?;
-            items.push(self.schema_item()?);
+            let mut options = FamilyItem::default();
+            items.push(self.schema_item(&mut options)?);
+            if options != FamilyItem::default() {
+                of_groups.push((items.len() - 1, options));
+            }
             if !self.eat_sign(",")? {
                 self.need_sign(")")?;
+                defaults::of_groups(&mut items, &of_groups);
                 return Ok(items);
             }
         }
     }
 
-    fn schema_item(&mut self) -> Result<SchemaItem> {
+    /// One of them; `options` become those of an access group.
+    fn schema_item(&mut self, options: &mut FamilyItem) -> Result<SchemaItem> {
         if self.eat("ACCESS")? {
             self.need(&["GROUP"])?;
-            let name = self.name("an access group's name")?;
-            self.refuse_option()?;
+            let name = self.placed_name("an access group's name")?;
+            self.family_options(options)?;
             self.need_sign("(")?;
             let mut families = Vec::new();
             if !self.eat_sign(")")? {
@@ -108,7 +117,7 @@ impl Parser<'_> {
                     }
                 }
             }
-            self.refuse_option()?;
+            self.family_options(options)?;
             return Ok(SchemaItem::Group { name, families });
         }
         if let Some((of_qualifiers, family)) = self.index()? {
@@ -132,15 +141,24 @@ impl Parser<'_> {
     fn family_item(&mut self) -> Result<FamilyItem> {
         let name = self.placed_name("a column family's name, `ACCESS GROUP` or `INDEX`")?;
         let mut family = FamilyItem { name, ..FamilyItem::default() };
+        self.family_options(&mut family)?;
+        Ok(family)
+    }
+
+    /// What follows the name of a family, or is said for all those of an access group or table.
+    fn family_options(&mut self, family: &mut FamilyItem) -> Result<()> {
         loop {
             let at = self.peek()?.start;
             let again = if self.eat("MAX_VERSIONS")? {
+                self.eat_sign("=")?;
                 let versions = if self.eat("ALL")? { 0 } else { self.versions()? };
                 family.max_versions.replace(versions).is_some()
             } else if self.eat("TTL")? {
+                self.eat_sign("=")?;
                 let ttl_ms = self.duration()?;
                 family.ttl_ms.replace(ttl_ms).is_some()
             } else if self.eat("TIME_ORDER")? {
+                self.eat_sign("=")?;
                 let is_ascending = self.eat("ASC")?;
                 if !is_ascending {
                     self.need(&["DESC"])?;
@@ -149,8 +167,7 @@ impl Parser<'_> {
             } else if self.eat("COUNTER")? {
                 std::mem::replace(&mut family.is_counter, true)
             } else {
-                self.refuse_option()?;
-                return Ok(family);
+                return self.refuse_option();
             };
             if again {
                 return Err(self.lexer.wrong(at, "the option is there twice"));
@@ -217,7 +234,7 @@ impl Parser<'_> {
                 self.need_sign("(")?;
                 let from = self.placed_name("a column family's name")?;
                 self.need_sign(",")?;
-                let to = self.name("a column family's new name")?;
+                let to = self.placed_name("a column family's new name")?;
                 self.need_sign(")")?;
                 changes.push(Change::RenameFamily { from, to });
             } else if changes.is_empty() {

@@ -6,7 +6,9 @@ use super::Parser;
 use crate::error::Result;
 use crate::lex::Kind;
 
-const EXPECTED: &str = "a timestamp (milliseconds since 1970, or 'YYYY-MM-DD hh:mm:ss.mmm' in UTC)";
+/// What a timestamp is. It has at most `TIMESTAMP_MAX`.
+pub(super) const EXPECTED: &str =
+    "a timestamp (milliseconds since 1970, from 0 to 2^63 - 2, or 'YYYY-MM-DD hh:mm:ss.mmm' in UTC)";
 
 impl Parser<'_> {
     pub(super) fn timestamp(&mut self) -> Result<i64> {

@@ -296,9 +296,9 @@ impl Request {
         let mut lines = vec![match self.ranges.as_slice() {
             [] => "reads nothing: there is no such place".to_owned(),
             [range] if range.start.is_empty() && range.stop.is_none() => {
-                format!("scans the whole table{direction}")
+                format!("asks for the whole table{direction}")
             }
-            ranges => format!("scans {} ranges of rows{direction}", ranges.len()),
+            ranges => format!("asks for {} ranges of rows{direction}", ranges.len()),
         }];
         if !self.columns.is_empty() {
             let columns: Vec<_> = self.columns.iter().map(|column| quoted(column)).collect();
@@ -306,6 +306,11 @@ impl Request {
         }
         if let Some(filter) = &self.filter {
             lines.push(format!("the server's filter: {}", String::from_utf8_lossy(filter)));
+            if self.is_eskers {
+                lines.push(
+                    "the server may look rows up by an index; only EXPLAIN on its store tells".to_owned(),
+                );
+            }
         }
         if self.skipped.is_some() {
             lines.push("what the offsets leave out comes without values".to_owned());

@@ -14,6 +14,7 @@ const GROUP: &str = "default";
 
 /// The schema of a new table.
 pub(super) fn new(items: &[SchemaItem]) -> Result<Schema> {
+    check_names(items)?;
     let mut schema = Schema::new();
     for (group, families) in groups(items)? {
         schema = schema.group(group, families);
@@ -45,10 +46,16 @@ fn with_index(
 
 /// The schema after `changes`, one after the other.
 pub(super) fn changed(mut schema: Schema, changes: &[Change]) -> Result<Schema> {
-    let mut dropped = BTreeSet::new();
+    let (mut dropped, mut last_dropped) = (BTreeSet::new(), None);
     for change in changes {
         schema = match change {
             Change::Add(items) => {
+                check_names(items)?;
+                let present: BTreeSet<&str> = names(&schema).collect();
+                if let Some(family) = named(items).find(|name| present.contains(name.as_str())) {
+                    let message = format!("the table has a column family {:?} already", **family);
+                    return Err(Error::Impossible(message).at(family.at()));
+                }
                 if let Some(family) = named(items).find(|name| dropped.contains(name.as_str())) {
                     // A table knows its families by their names: it would be the same one, with its cells.
                     let message = format!(
@@ -64,21 +71,64 @@ pub(super) fn changed(mut schema: Schema, changes: &[Change]) -> Result<Schema> 
             }
             Change::Modify(families) => families.iter().try_fold(schema, modified)?,
             Change::DropIndex { of_qualifiers, family } => with_index(schema, *of_qualifiers, family, false)?,
-            Change::Drop(names) => {
-                for name in names {
+            Change::Drop(families) => {
+                for name in families {
                     need(&schema, name)?;
                     schema = schema.without_family(name);
                     dropped.insert(name.as_str());
+                    last_dropped = name.at();
                 }
                 schema
             }
             Change::RenameFamily { from, to } => {
                 need(&schema, from)?;
+                check_family(to)?;
+                if from != to && names(&schema).any(|name| name == to.as_str()) {
+                    let message = format!("the table has a column family {:?} already", **to);
+                    return Err(Error::Impossible(message).at(to.at()));
+                }
                 schema.with_family_renamed(from, to)
             }
         };
     }
+    if names(&schema).next().is_none() {
+        let message = "a table has one column family at least, and this drops the last one".to_owned();
+        return Err(Error::Impossible(message).at(last_dropped));
+    }
     Ok(schema)
+}
+
+/// Fails at the first name that no access group or family can have, or that two access groups have.
+fn check_names(items: &[SchemaItem]) -> Result<()> {
+    let mut groups = BTreeSet::new();
+    for item in items {
+        let families = match item {
+            SchemaItem::Family(family) => std::slice::from_ref(family),
+            SchemaItem::Group { name, families } => {
+                let alone = Schema::new().group(name.as_str(), [Family::new("f")]);
+                alone.to_xml().map_err(|error| Error::from(error).at(name.at()))?;
+                if !groups.insert(name.as_str()) {
+                    let message = format!("the access group {:?} is defined twice", **name);
+                    return Err(Error::Impossible(message).at(name.at()));
+                }
+                families
+            }
+            SchemaItem::Index { .. } => &[],
+        };
+        families.iter().try_for_each(|family| check_family(&family.name))?;
+    }
+    Ok(())
+}
+
+/// Fails at a name that no family can have.
+fn check_family(name: &Placed<String>) -> Result<()> {
+    let alone = Schema::new().group(GROUP, [Family::new(name.as_str())]);
+    alone.to_xml().map(drop).map_err(|error| Error::from(error).at(name.at()))
+}
+
+/// The names of the families of `schema`.
+fn names(schema: &Schema) -> impl Iterator<Item = &str> {
+    schema.groups().iter().flat_map(AccessGroup::families).map(Family::name)
 }
 
 /// The names of the families in `items`.
@@ -121,7 +171,10 @@ pub(super) fn items(schema: &Schema) -> Vec<SchemaItem> {
         if group.name() == GROUP {
             items.extend(families.map(SchemaItem::Family));
         } else {
-            items.push(SchemaItem::Group { name: group.name().to_owned(), families: families.collect() });
+            items.push(SchemaItem::Group {
+                name: group.name().to_owned().into(),
+                families: families.collect(),
+            });
         }
     }
     for family in schema.groups().iter().flat_map(AccessGroup::families) {
@@ -187,7 +240,7 @@ fn groups(items: &[SchemaItem]) -> Result<Vec<(String, Vec<Family>)>> {
             }
             members.push(self::family(definition)?);
         }
-        groups.push((name.clone(), members));
+        groups.push((name.to_string(), members));
     }
     let mut rest = Vec::new();
     for item in items {

@@ -162,7 +162,7 @@ fn statements_run_by_hbases_interface_alone() {
         };
         let expected = [
             "table u, by HBase's Thrift interface",
-            "scans 1 ranges of rows",
+            "asks for 1 ranges of rows",
             "columns 'a'",
             "what the server does not decide is decided here",
             "the server does not tell what it has read",

@@ -239,9 +239,13 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Reads a number, or `true` or `false`.
-    fn number<T: FromStr<Err: Display>>(&self, name: &str, value: &str) -> Result<T> {
-        value.parse().map_err(|error| self.wrong(format!("{name}={value:?}: {error}")))
+    fn number<T: FromStr>(&self, name: &str, value: &str) -> Result<T> {
+        let expected = "expected a whole number in digits, neither negative nor too large";
+        value.parse().map_err(|_| self.wrong(format!("{name}={value:?}: {expected}")))
+    }
+
+    fn truth(&self, name: &str, value: &str) -> Result<bool> {
+        value.parse().map_err(|_| self.wrong(format!("{name}={value:?}: expected \"true\" or \"false\"")))
     }
 
     /// Reads a limit of versions.
@@ -251,7 +255,7 @@ impl Reading<'_> {
 
     /// Reads whether a family has an index.
     fn index(&self, name: &str, value: &str) -> Result<Index> {
-        if value == BUILDING { Ok(Index::Building) } else { self.number(name, value).map(Index::wanted) }
+        if value == BUILDING { Ok(Index::Building) } else { self.truth(name, value).map(Index::wanted) }
     }
 
     fn schema(&self, start: &BytesStart<'_>, schema: &mut Schema) -> Result<()> {
@@ -261,7 +265,7 @@ impl Reading<'_> {
                 "version" => schema.version = self.number(name, value)?,
                 "nextFamily" => schema.next_family = self.number(name, value)?,
                 "nextGroup" => schema.next_group = self.number(name, value)?,
-                "disabled" => schema.is_disabled = self.number(name, value)?,
+                "disabled" => schema.is_disabled = self.truth(name, value)?,
                 _ => return Ok(false),
             }
             Ok(true)
@@ -313,10 +317,10 @@ impl Reading<'_> {
                 "name" => named = Some(value.to_owned()),
                 "maxVersions" => family.max_versions = self.versions(name, value)?,
                 "ttlMs" => family.ttl_ms = Some(self.number(name, value)?),
-                "counter" => family.is_counter = self.number(name, value)?,
+                "counter" => family.is_counter = self.truth(name, value)?,
                 INDEX => family.value_index = self.index(name, value)?,
                 QUALIFIER_INDEX => family.qualifier_index = self.index(name, value)?,
-                "versionsDeleted" => family.has_deleted_versions = self.number(name, value)?,
+                "versionsDeleted" => family.has_deleted_versions = self.truth(name, value)?,
                 _ => return Ok(false),
             }
             Ok(true)

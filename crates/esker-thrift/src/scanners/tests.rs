@@ -107,7 +107,8 @@ fn rows_that_were_read_ahead_are_those_that_others_get() {
                     assert!(
                         ahead.ahead.as_ref().is_none_or(|ahead| ahead.body.out.len() < AHEAD_LEN_MAX + 100)
                     );
-                    paused += usize::from(ahead.open.values().any(|leased| leased.rows.has_begun()));
+                    paused +=
+                        usize::from(ahead.open.values().flat_map(|leased| &leased.rows).any(Rows::has_begun));
                 }
                 if expected.unwrap().len() < 20 && wanted > 0 {
                     break;
@@ -172,7 +173,7 @@ fn an_error_comes_where_its_row_does() {
     scanners.asked = Some((id, 4));
     scanners.read_ahead(Protocol::Binary, limits, &mut Vec::new());
     let ahead = scanners.ahead.as_ref().unwrap();
-    assert!(ahead.left() == 2 && scanners.open[&id].rows.has_begun());
+    assert!(ahead.left() == 2 && scanners.open[&id].rows.as_ref().is_some_and(Rows::has_begun));
     // Two rows are before it.
     let (mut plain, other) = open(&table);
     next(&mut plain, other, 4, limits, Protocol::Binary).unwrap();
@@ -183,7 +184,10 @@ fn an_error_comes_where_its_row_does() {
     assert!(next(&mut scanners, id, 0, limits, Protocol::Binary).is_ok());
     let error = next(&mut scanners, id, 1, limits, Protocol::Binary).unwrap_err();
     assert_eq!(Err(error), next(&mut plain, other, 1, limits, Protocol::Binary));
-    assert!(scanners.is_empty() && scanners.ahead.is_none());
+    // It holds the moment of the store no more, and is there to be closed.
+    assert!(scanners.open[&id].rows.is_none() && scanners.ahead.is_none());
+    assert!(next(&mut scanners, id, 1, limits, Protocol::Binary).is_err());
+    assert!(scanners.close(id) && scanners.is_empty());
 }
 
 #[test]

@@ -66,7 +66,16 @@ fn what_is_no_message_ends_its_connection_and_says_why() {
         ("a negative length", vec![0x80, 1, 0, 1, 0xff, 0xff, 0xff, 0xff], "negative"),
         ("another version", vec![0x80, 2, 0, 1, 0, 0, 0, 0], "version"),
         ("a value of 2 GB", begun(binary, &[11, 0, 1, 0x7f, 0xff, 0xff, 0xff]), "more than 67108864 bytes"),
-        ("2^31 elements", begun(binary, &[15, 0, 3, 11, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0]), ""),
+        (
+            "2^31 elements",
+            begun(binary, &[15, 0, 3, 11, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0]),
+            "more than 67108864 bytes",
+        ),
+        (
+            "2^30 pairs",
+            begun(binary, &[13, 0, 9, 11, 11, 0x3f, 0xff, 0xff, 0xff, 0, 0, 0]),
+            "more than 67108864 bytes",
+        ),
         ("a type that is none", begun(binary, &[99, 0, 1]), "no type"),
         ("deep, binary", begun(binary, &[12, 0, 9].repeat(100_000)), "deeper"),
         ("deep, compact", begun(compact, &[0x1c].repeat(100_000)), "deeper"),
@@ -520,6 +529,21 @@ fn answers_are_limited() {
     let Err((1, error)) = client.call("getRows", &[(1, text("t")), (2, all)]) else { panic!() };
     assert!(error.contains("more than 1048576 bytes"), "{error}");
     assert!(client.call("getTableNames", &[]).is_ok());
+    // A scanner that has failed has a number until it is closed: happybase closes it before it shows the error.
+    for qualifier in ["f:a", "f:b", "f:c"] {
+        let put = Value::Struct(vec![(2, text(qualifier)), (3, Value::Bytes(vec![7; 400_000]))]);
+        let put = [(1, text("t")), (2, text("00010")), (3, Value::List(vec![put]))];
+        assert_eq!(client.call("mutateRow", &put), Ok(None));
+    }
+    let id = open(&mut client).unwrap();
+    assert_eq!(count(&mut client, &id, 10), Ok(6));
+    assert_eq!(count(&mut client, &id, 4), Ok(4));
+    for expected in ["more than 1048576 bytes", "has failed", "has failed"] {
+        let error = count(&mut client, &id, 1).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+    assert_eq!(client.call("scannerClose", &[(1, id.clone())]), Ok(None));
+    assert!(count(&mut client, &id, 1).unwrap_err().contains("scanner ID is invalid"));
 }
 
 #[test]

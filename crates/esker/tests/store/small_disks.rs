@@ -134,7 +134,13 @@ fn deletes_go_on_where_others_take_the_rest_of_a_small_disk() {
         let db = if threads { Db::open(STORE, with_threads.clone()).unwrap() } else { open(&disk, &clock) };
         let mut rng = Rng::new(7);
         for number in 0..rows {
-            db.put(key(number), rng.bytes(1000)).unwrap();
+            let row = rng.bytes(1000);
+            // The store's own threads may be behind: there is room when they have done what is to be done.
+            if db.put(key(number), &row).is_err() {
+                assert!(threads);
+                db.compact().unwrap();
+                db.put(key(number), &row).unwrap();
+            }
         }
         disk.set_capacity(Some(disk.used()));
         for number in 0..rows {
