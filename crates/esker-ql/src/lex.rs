@@ -157,7 +157,9 @@ impl<'a> Lexer<'a> {
         if self.byte(0).is_some_and(is_word_start) {
             return Err(self.wrong(start, "a name that begins with a digit has to be in quotes"));
         }
-        value.map(Kind::Number).ok_or_else(|| self.wrong(start, "the number is too large: a timestamp is at most 2^63 - 2, and any other number at most 2^64 - 1"))
+        let too_large =
+            "the number is too large: a timestamp is at most 2^63 - 2, any other number at most 2^64 - 1";
+        value.map(Kind::Number).ok_or_else(|| self.wrong(start, too_large))
     }
 
     /// A string that begins with the quote `quote`.

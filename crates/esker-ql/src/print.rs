@@ -151,6 +151,11 @@ impl Display for Bytes<'_> {
     }
 }
 
+/// A name, in quotes if it needs them.
+pub(crate) fn name(name: &str) -> String {
+    Name(name).to_string()
+}
+
 /// `bytes` in quotes.
 pub(crate) fn quoted(bytes: &[u8]) -> String {
     Bytes(bytes).to_string()

@@ -242,7 +242,8 @@ impl Session {
                 Ok(Answer::Done)
             }
             Statement::CreateTable { table, items, if_not_exists } => {
-                self.create(&table, schemas::new(&items)?, if_not_exists)
+                let created = self.create(&table, schemas::new(&items)?, if_not_exists);
+                created.map_err(|error| places::of_schema(error, &items))
             }
             Statement::CreateTableLike { table, like, if_not_exists } => {
                 let schema = schemas::without_ids(&self.schema(&like)?);

@@ -159,6 +159,10 @@ impl Scanners {
         self.end_leases();
         let open_len = self.open.values().map(|leased| leased.len).sum::<usize>();
         if self.open.len() >= self.open_max {
+            // Failed ones make way: not all clients close them.
+            self.open.retain(|_, leased| leased.rows.is_some());
+        }
+        if self.open.len() >= self.open_max {
             return Err(Fail::io("the connection has too many open scanners: close those that are read"));
         }
         if len > OPEN_LEN_MAX.saturating_sub(open_len) {
@@ -198,13 +202,13 @@ impl Scanners {
     ) -> Outcome<()> {
         self.end_leases();
         let leased = self.open.get_mut(&id).ok_or_else(|| no_scanner(id))?;
+        let rows = leased.rows.as_mut().ok_or_else(|| {
+            Fail::io(format!("the scanner {id} has failed, and lost its place: open another one"))
+        })?;
         let begun = Instant::now();
         leased.used = begun;
         leased.calls += 1;
         self.used = Some(id);
-        let rows = leased.rows.as_mut().ok_or_else(|| {
-            Fail::io(format!("the scanner {id} has failed, and lost its place: open another one"))
-        })?;
         sink.field(0, 0, Kind::List);
         let list = sink.list(Kind::Struct);
         let ahead = self.ahead.take_if(|ahead| ahead.id == id);
@@ -227,7 +231,7 @@ impl Scanners {
                 Ok(())
             }
             Err(fail) => {
-                leased.rows = None;
+                (leased.rows, leased.len) = (None, 0);
                 Err(fail)
             }
         }

@@ -319,7 +319,7 @@ impl<'a> Source<'a> {
         Ok(Some(Field { id: *last, kind }))
     }
 
-    /// What a list or set is of, and how many elements it has. Each takes a byte at least.
+    /// What a list or set is of, and how many elements it has.
     pub(crate) fn elements(&mut self) -> Read<(Kind, usize)> {
         match self.protocol {
             Protocol::Binary => {
@@ -335,7 +335,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Fails if fewer bytes are left than `values` values take at least: one each. So nobody waits for values that cannot all come.
+    /// Fails if fewer bytes are left than `values` values take at least: one each. A reader that knows how long a message may be
+    /// does not wait for more values than that.
     fn need(&self, values: usize) -> Read<()> {
         let left = self.bytes.len().saturating_sub(self.at);
         if values > left { Err(Fault::Missing(values - left)) } else { Ok(()) }
@@ -344,11 +345,9 @@ impl<'a> Source<'a> {
     /// As [`Source::elements`], for a list that is kept in memory.
     pub(crate) fn list(&mut self) -> Read<(Kind, usize)> {
         let (kind, count) = self.elements()?;
-        // First, so that nobody waits for elements that are refused once they are there.
-        let room = self.elements.checked_sub(count);
-        let room = room.ok_or(Fault::Bad("a message has more than 1,048,576 elements of lists"))?;
         self.need(count)?;
-        self.elements = room;
+        let room = self.elements.checked_sub(count);
+        self.elements = room.ok_or(Fault::Bad("a message has more than 1,048,576 elements of lists"))?;
         if let Some(share) = self.share
             && share.count_elements(count).is_err()
         {

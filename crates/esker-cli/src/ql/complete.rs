@@ -26,7 +26,9 @@ struct Names {
     /// Of the namespace in use, and those of all others with their namespaces.
     tables: Vec<String>,
     namespaces: Vec<String>,
-    /// The families of each of the tables.
+    /// The namespace in use; empty: `default`.
+    namespace: String,
+    /// The families of each of the tables, by the whole name.
     families: BTreeMap<String, Vec<String>>,
 }
 
@@ -41,6 +43,9 @@ enum Wanted {
     Anything,
 }
 
+/// The namespace of tables whose names say none.
+const DEFAULT_NAMESPACE: &str = "default";
+
 /// The first words of conditions that are about no column.
 const CONDITIONS: [&str; 4] = ["CELL", "ROW", "TIMESTAMP", "VALUE"];
 
@@ -53,8 +58,10 @@ pub(super) fn is_command(text: &str, word: &str) -> bool {
 fn names(session: &Session) -> esker_ql::Result<Names> {
     let tables = session.tables();
     let mut names = Names { namespaces: tables.namespaces()?, ..Names::default() };
-    let own = session.names()?;
-    let whole = tables.names()?;
+    if session.namespace() != DEFAULT_NAMESPACE {
+        names.namespace = session.namespace().to_owned();
+    }
+    let (own, whole) = (session.names()?, tables.names()?);
     names.tables.extend(own.iter().chain(whole.iter().filter(|name| name.contains(':'))).cloned());
     names.tables.sort_unstable();
     names.namespaces.sort_unstable();
@@ -62,11 +69,7 @@ fn names(session: &Session) -> esker_ql::Result<Names> {
         match tables.schema(table) {
             Ok(schema) => {
                 let families = schema.groups().iter().flat_map(esker_table::AccessGroup::families);
-                let families: Vec<String> = families.map(|family| family.name().to_owned()).collect();
-                let name = table.strip_prefix(&format!("{}:", session.namespace()));
-                if let Some(name) = name.filter(|name| own.iter().any(|other| other == name)) {
-                    names.families.insert(name.to_owned(), families.clone());
-                }
+                let families = families.map(|family| family.name().to_owned()).collect();
                 names.families.insert(table.clone(), families);
             }
             Err(
@@ -112,10 +115,14 @@ impl Completion {
         all
     }
 
-    /// The families of the table of which `before` selects, or of all tables.
+    /// The families of the table that `before` names, or of all tables.
     fn columns(&self, before: &str) -> Vec<&String> {
-        let mut words = words(before).skip_while(|word| !word.eq_ignore_ascii_case("FROM")).skip(1);
-        match words.next().and_then(|table| self.names.families.get(table)) {
+        let table = table_of(before).map(|table| match table.split_once(':') {
+            Some((DEFAULT_NAMESPACE, name)) => name.to_owned(),
+            None if !self.names.namespace.is_empty() => format!("{}:{table}", self.names.namespace),
+            _ => table.to_owned(),
+        });
+        match table.and_then(|table| self.names.families.get(&table)) {
             Some(families) => families.iter().collect(),
             None => self.names.families.values().flatten().collect(),
         }
@@ -142,22 +149,72 @@ fn words(text: &str) -> impl DoubleEndedIterator<Item = &str> {
     text.split(|letter: char| !is_part(letter) && letter != ':').filter(|word| !word.is_empty())
 }
 
+/// The text without what is within quotes.
+fn without_strings(text: &str) -> String {
+    let (mut shown, mut quote, mut is_escaped) = (String::new(), None, false);
+    for letter in text.chars() {
+        match quote {
+            Some(_) if std::mem::take(&mut is_escaped) => {}
+            Some(_) if letter == '\\' => is_escaped = true,
+            Some(open) if letter == open => {
+                quote = None;
+                shown.push(letter);
+            }
+            Some(_) => {}
+            None => {
+                quote = matches!(letter, '\'' | '"').then_some(letter);
+                shown.push(letter);
+            }
+        }
+    }
+    shown
+}
+
+/// The table that a statement names whose beginning is `before`.
+fn table_of(before: &str) -> Option<&str> {
+    let first = words(before).next()?.to_ascii_uppercase();
+    let in_front = match first.as_str() {
+        "INCREMENT" | "APPEND" | "CHECK" => return words(before).nth(1),
+        "DUMP" => "TABLE",
+        "INSERT" => "INTO",
+        _ => "FROM",
+    };
+    words(before).skip_while(|word| !word.eq_ignore_ascii_case(in_front)).nth(1)
+}
+
 /// What can stand behind `before`, the beginning of a statement.
 fn wanted(before: &str) -> Wanted {
     let before = before.trim_end();
-    let is_list = before.ends_with(',');
-    let is_begun = |word: &str| words(before).any(|other| other.eq_ignore_ascii_case(word));
+    let has = |word: &str| words(before).any(|other| other.eq_ignore_ascii_case(word));
+    let first = words(before).next().unwrap_or_default().to_ascii_uppercase();
     let last = words(before).next_back().unwrap_or_default().to_ascii_uppercase();
+    let (is_check, is_dump) = (first == "CHECK", first == "DUMP");
+    if before.ends_with(',') {
+        let is_of_columns = match first.as_str() {
+            "SELECT" | "EXPLAIN" | "DELETE" => !has("FROM"),
+            _ => is_dump && !has("INTO"),
+        };
+        return if is_of_columns { Wanted::Column } else { Wanted::Anything };
+    }
+    if is_check && before.ends_with('(') && !has("THEN") {
+        return Wanted::Column;
+    }
+    // What ends with a sign has no word there, but for a parenthesis.
+    if !before.ends_with(is_part) && !before.ends_with('(') {
+        return Wanted::Anything;
+    }
+    let is_query = matches!(first.as_str(), "SELECT" | "EXPLAIN" | "DELETE");
     match last.as_str() {
-        _ if is_list && is_begun("SELECT") && !is_begun("FROM") => Wanted::Column,
-        _ if is_list && is_begun("DELETE") && !is_begun("FROM") => Wanted::Column,
-        // What ends with a sign has no word there, but for a parenthesis.
-        _ if !before.ends_with(is_part) && !before.ends_with('(') => Wanted::Anything,
-        "DELETE" | "INCREMENT" | "APPEND" if is_begun("THEN") => Wanted::Column,
-        "FROM" | "INTO" | "LIKE" | "INCREMENT" | "APPEND" | "CHECK" | "INDICES" | "COMPACT" => Wanted::Table,
-        "TABLE" if !is_begun("CREATE") || is_begun("SHOW") => Wanted::Table,
-        "USE" | "NAMESPACE" => Wanted::Namespace,
-        "SELECT" | "CELLS" | "DELETE" | "COLUMN" | "COLUMNS" => Wanted::Column,
+        "DELETE" | "INCREMENT" | "APPEND" if has("THEN") => Wanted::Column,
+        "FROM" if is_query => Wanted::Table,
+        "INTO" if first == "INSERT" => Wanted::Table,
+        "LIKE" | "INCREMENT" | "APPEND" | "CHECK" | "INDICES" | "COMPACT" => Wanted::Table,
+        "TABLE" if first != "CREATE" => Wanted::Table,
+        "USE" => Wanted::Namespace,
+        "NAMESPACE" if first == "DROP" => Wanted::Namespace,
+        "SELECT" | "CELLS" | "DELETE" | "COLUMNS" => Wanted::Column,
+        "COLUMN" if first != "ALTER" => Wanted::Column,
+        "AND" if is_check => Wanted::Column,
         "WHERE" | "AND" | "OR" => Wanted::Condition,
         _ => Wanted::Anything,
     }
@@ -180,10 +237,17 @@ impl Completer for Completion {
             }
             return Ok((at, Vec::new()));
         }
-        let start = before.trim_end_matches(is_part).len();
-        let (before, typed) = before.split_at_checked(start).unwrap_or_default();
-        let statement = before.rsplit(';').next().unwrap_or_default();
-        let candidates = self.candidates(statement, typed).into_iter();
+        let shown = without_strings(before);
+        let statement = shown.rsplit(';').next().unwrap_or_default();
+        let typed_of = |text: &str| {
+            let start = text.trim_end_matches(is_part).len();
+            // A table's name may have its namespace.
+            let whole = text.trim_end_matches(|letter| is_part(letter) || letter == ':').len();
+            if wanted(&text[..whole]) == Wanted::Table { whole } else { start }
+        };
+        let (of_statement, typed) = statement.split_at(typed_of(statement));
+        let start = before.len() - typed.len();
+        let candidates = self.candidates(of_statement, typed).into_iter();
         let pairs = candidates.map(|word| Pair { replacement: format!("{word} "), display: word });
         Ok((start, pairs.collect()))
     }
@@ -219,7 +283,8 @@ mod tests {
         let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
         let mut session = Session::new(tables);
         for statement in
-            statements(b"CREATE TABLE photos (title, ACCESS GROUP g (original)); CREATE TABLE notes (by)")
+            statements(b"CREATE TABLE photos (title, ACCESS GROUP g (original)); CREATE TABLE notes (by); CREATE NAMESPACE shop; \
+            CREATE TABLE shop:photos (price)")
         {
             session.execute(statement.unwrap().statement).unwrap();
         }
@@ -238,10 +303,13 @@ mod tests {
             completed("SELECT ce"),
             ["cell", "cell_limit", "cell_limit_per_family", "cell_offset", "cell_offset_per_family", "cells"]
         );
-        assert_eq!(completed("select "), ["by", "original", "title"]);
-        assert_eq!(completed("SELECT title, "), ["by", "original", "title"]);
+        assert_eq!(completed("select "), ["by", "original", "price", "title"]);
+        assert_eq!(completed("SELECT title, "), ["by", "original", "price", "title"]);
         assert_eq!(completed("SELECT * FROM pho"), ["photos"]);
-        assert_eq!(completed("SHOW TABLES; SELECT * FROM "), ["default", "notes", "photos"]);
+        assert_eq!(
+            completed("SHOW TABLES; SELECT * FROM "),
+            ["default", "notes", "photos", "shop", "shop:photos"]
+        );
         assert_eq!(completed("SELECT * FROM notes "), [""; 0]);
         assert_eq!(completed("SELECT * FROM notes w"), ["weeks", "where", "with"]);
         assert_eq!(completed("SELECT * FROM notes WHERE "), ["CELL", "ROW", "TIMESTAMP", "VALUE", "by"]);
@@ -250,7 +318,19 @@ mod tests {
             CONDITIONS.iter().chain(&["by"]).copied().collect::<Vec<_>>()
         );
         assert_eq!(completed("SELECT * FROM notes WHERE by = 'x' and r"), ["row"]);
-        assert_eq!(completed("INCREMENT "), ["default", "notes", "photos"]);
+        assert_eq!(
+            completed("SELECT * FROM photos WHERE title = 'a;b from notes' OR t"),
+            ["timestamp", "title"]
+        );
+        assert_eq!(completed("SELECT * FROM sho"), ["shop", "shop:photos"]);
+        assert_eq!(completed("SELECT * FROM shop:p"), ["shop:photos"]);
+        assert_eq!(completed("SELECT * FROM shop:photos WHERE p"), ["price"]);
+        assert_eq!(completed("SELECT * FROM notes INTO fil"), ["file"]);
+        assert_eq!(completed("DUMP TABLE notes COLUMNS "), ["by"]);
+        assert_eq!(completed("CREATE NAMESPACE "), [""; 0]);
+        assert_eq!(completed("CHECK notes ROW 'from' ("), ["by"]);
+        assert_eq!(completed("CHECK notes ROW 'r' (by:a = 'x' AND "), ["by"]);
+        assert_eq!(completed("INCREMENT "), ["default", "notes", "photos", "shop", "shop:photos"]);
         assert_eq!(completed("CHECK notes ROW 'r' (by:a = 'x') THEN INCREMENT b"), ["by"]);
         assert_eq!(completed("CREATE TABLE "), [""; 0]);
         assert_eq!(completed("USE d"), ["default"]);

@@ -91,7 +91,7 @@ pub(super) fn run(tables: &dyn Tables, table: &str, schema: &Schema, load: &Load
 
 /// What is done with a line that comes in parts.
 enum Long {
-    /// Nothing: it is in front of `FROM_LINE`.
+    /// Nothing: it is in front of `FROM_LINE`, or its cell is left out.
     Skipped,
     /// It is collected.
     Whole(Vec<u8>),
@@ -256,9 +256,7 @@ impl Loading<'_> {
                 let (family, is_counter, qualifier) = match self.column(self.fields.get(from + 1)) {
                     Ok(column) => column,
                     Err(_) if self.load.ignore_unknown_columns => return Ok(()),
-                    Err(reason) => {
-                        return Err(format!("{reason}; IGNORE_UNKNOWN_COLUMNS leaves such cells out"));
-                    }
+                    Err(reason) => return Err(unknown(&reason)),
                 };
                 let value = &stored(family, is_counter, value)?;
                 let cell = PutCell { row, family, qualifier, timestamp, value };
@@ -333,8 +331,7 @@ impl Loading<'_> {
         let found = match self.column(self.fields.get(from + 1)) {
             Ok((family, is_counter, qualifier)) => (family.to_owned(), is_counter, qualifier.to_vec()),
             Err(_) if self.load.ignore_unknown_columns => return Ok((Long::Skipped, 0)),
-            // The whole line has the same error.
-            Err(_) => return whole,
+            Err(reason) => return Err(Refused::Malformed(unknown(&reason))),
         };
         let (family, is_counter, qualifier) = found;
         if is_counter {
@@ -390,7 +387,7 @@ impl Loading<'_> {
     /// Takes the rest of a line that has come in parts.
     fn end_long(&mut self, long: Long, rest: &[u8]) -> Result<(), Refused> {
         match long {
-            Long::Skipped => Ok(()),
+            Long::Skipped => self.without_end(rest).map(drop),
             Long::Whole(mut line) => {
                 append_within(&mut line, rest)?;
                 self.whole_line(&line)
@@ -459,6 +456,11 @@ impl Loading<'_> {
         self.lines_stored = self.lines_taken;
         Ok(())
     }
+}
+
+/// The error that the table does not have the family of a cell, for which there is `reason`.
+fn unknown(reason: &str) -> String {
+    format!("{reason}; IGNORE_UNKNOWN_COLUMNS leaves such cells out")
 }
 
 /// Appends to a line that is collected.

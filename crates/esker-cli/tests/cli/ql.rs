@@ -973,6 +973,11 @@ fn cells_of_unknown_families_may_be_left_out() {
         "cells.tsv:3: the table \"t\" has no column family \"g\"; IGNORE_UNKNOWN_COLUMNS leaves such cells out",
     );
     prints(dir.path(), &load("IGNORE_UNKNOWN_COLUMNS"));
+    // A file that was cut within such a cell lacks what came behind it.
+    let cut = format!("#row\tcolumn\tvalue\na\tf:q\t1\nb\tg:q\t{long}");
+    fs::write(dir.path().join("cut.tsv"), cut).unwrap();
+    let done = ql(dir.path(), &load("IGNORE_UNKNOWN_COLUMNS").replace("cells.tsv", "cut.tsv"));
+    fails(&done, 2, "cut.tsv:3: the file ends within this line");
     assert_eq!(prints(dir.path(), "SELECT * FROM t MAX_VERSIONS 1"), "a\tf:q\t1\nc\tf:q\t3\n");
 }
 

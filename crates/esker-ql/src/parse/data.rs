@@ -266,7 +266,7 @@ impl Parser<'_> {
         let Qualifiers::Exactly(qualifier) = qualifiers else {
             let message = format!(
                 "expected a single column, such as `{0}:q`, or `{0}:` for that with the empty qualifier",
-                *family
+                crate::print::name(&family)
             );
             return Err(self.lexer.wrong(at, message));
         };

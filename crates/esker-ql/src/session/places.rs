@@ -3,12 +3,12 @@
 use esker_table::PutCell;
 use esker_thrift::{CallError, Thrown};
 
-use super::Session;
+use super::{Session, schemas};
 use crate::counters::counter;
 use crate::error::Error;
 use crate::names::similar;
 use crate::plan::check_named;
-use crate::statement::{Action, Column, Columns, Condition, NewCell, Placed, TableName};
+use crate::statement::{Action, Column, Columns, Condition, NewCell, Placed, SchemaItem, TableName};
 use crate::tables::counters;
 
 /// The families of `columns`.
@@ -71,6 +71,14 @@ pub(super) fn of_namespace(error: Error, name: &Placed<String>) -> Error {
         _ => false,
     };
     if is_of_name || is_of_what_is_given(&error) { error.at(name.at()) } else { error }
+}
+
+/// The error of a new schema of `items`, at the first name that cannot be, if that is why.
+pub(super) fn of_schema(error: Error, items: &[SchemaItem]) -> Error {
+    if !matches!(error, Error::Table(esker_table::Error::Schema { .. })) {
+        return error;
+    }
+    schemas::check_names(items).err().unwrap_or(error)
 }
 
 /// Whether the error says that what was given cannot be, whatever is stored.

@@ -12,10 +12,17 @@ use crate::statement::{Change, FamilyItem, Placed, SchemaItem};
 /// The access group of families that are in none.
 const GROUP: &str = "default";
 
-/// The schema of a new table.
+/// The schema of a new table. What names may be is for the tables to say: HBase's families may have others than Esker's.
 pub(super) fn new(items: &[SchemaItem]) -> Result<Schema> {
-    check_names(items)?;
-    let mut schema = Schema::new();
+    let (mut schema, mut named) = (Schema::new(), BTreeSet::new());
+    for item in items {
+        if let SchemaItem::Group { name, .. } = item
+            && !named.insert(name.as_str())
+        {
+            let message = format!("the access group {:?} is defined twice", **name);
+            return Err(Error::Impossible(message).at(name.at()));
+        }
+    }
     for (group, families) in groups(items)? {
         schema = schema.group(group, families);
     }
@@ -46,12 +53,12 @@ fn with_index(
 
 /// The schema after `changes`, one after the other.
 pub(super) fn changed(mut schema: Schema, changes: &[Change]) -> Result<Schema> {
+    let mut present: BTreeSet<String> = names(&schema).map(str::to_owned).collect();
     let (mut dropped, mut last_dropped) = (BTreeSet::new(), None);
     for change in changes {
         schema = match change {
             Change::Add(items) => {
                 check_names(items)?;
-                let present: BTreeSet<&str> = names(&schema).collect();
                 if let Some(family) = named(items).find(|name| present.contains(name.as_str())) {
                     let message = format!("the table has a column family {:?} already", **family);
                     return Err(Error::Impossible(message).at(family.at()));
@@ -67,6 +74,7 @@ pub(super) fn changed(mut schema: Schema, changes: &[Change]) -> Result<Schema> 
                 let schema = groups(items)?.into_iter().fold(schema, |schema, (group, families)| {
                     families.into_iter().fold(schema, |schema, family| schema.with_family(&group, family))
                 });
+                present.extend(named(items).map(ToString::to_string));
                 with_indexes(schema, items)?
             }
             Change::Modify(families) => families.iter().try_fold(schema, modified)?,
@@ -75,6 +83,7 @@ pub(super) fn changed(mut schema: Schema, changes: &[Change]) -> Result<Schema> 
                 for name in families {
                     need(&schema, name)?;
                     schema = schema.without_family(name);
+                    present.remove(name.as_str());
                     dropped.insert(name.as_str());
                     last_dropped = name.at();
                 }
@@ -83,10 +92,12 @@ pub(super) fn changed(mut schema: Schema, changes: &[Change]) -> Result<Schema> 
             Change::RenameFamily { from, to } => {
                 need(&schema, from)?;
                 check_family(to)?;
-                if from != to && names(&schema).any(|name| name == to.as_str()) {
+                if from != to && present.contains(to.as_str()) {
                     let message = format!("the table has a column family {:?} already", **to);
                     return Err(Error::Impossible(message).at(to.at()));
                 }
+                present.remove(from.as_str());
+                present.insert(to.to_string());
                 schema.with_family_renamed(from, to)
             }
         };
@@ -98,19 +109,14 @@ pub(super) fn changed(mut schema: Schema, changes: &[Change]) -> Result<Schema> 
     Ok(schema)
 }
 
-/// Fails at the first name that no access group or family can have, or that two access groups have.
-fn check_names(items: &[SchemaItem]) -> Result<()> {
-    let mut groups = BTreeSet::new();
+/// Fails at the first name that no access group or family can have.
+pub(super) fn check_names(items: &[SchemaItem]) -> Result<()> {
     for item in items {
         let families = match item {
             SchemaItem::Family(family) => std::slice::from_ref(family),
             SchemaItem::Group { name, families } => {
                 let alone = Schema::new().group(name.as_str(), [Family::new("f")]);
                 alone.to_xml().map_err(|error| Error::from(error).at(name.at()))?;
-                if !groups.insert(name.as_str()) {
-                    let message = format!("the access group {:?} is defined twice", **name);
-                    return Err(Error::Impossible(message).at(name.at()));
-                }
                 families
             }
             SchemaItem::Index { .. } => &[],

@@ -191,6 +191,19 @@ fn an_error_comes_where_its_row_does() {
 }
 
 #[test]
+fn failed_scanners_make_way_for_others() {
+    let table = table(&[2_000]);
+    let mut scanners = Scanners::new(2, Duration::from_secs(3600));
+    for _ in 0..5 {
+        let id = add(&mut scanners, &table);
+        assert!(next(&mut scanners, id, 1, limits(1_000, 500), Protocol::Binary).is_err());
+    }
+    add(&mut scanners, &table);
+    add(&mut scanners, &table);
+    assert!(scanners.open.len() == 2 && scanners.open.values().all(|leased| leased.rows.is_some()));
+}
+
+#[test]
 fn limits_of_answers_hold_for_rows_that_were_read_ahead() {
     let lens: Vec<usize> = (0..500).map(|row| row * 7 % 400).collect();
     let table = table(&lens);
