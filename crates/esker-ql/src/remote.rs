@@ -24,7 +24,9 @@ use esker_thrift::{
 
 use crate::deletes::of_pattern;
 use crate::error::{Error, Result};
-use crate::statement::{Action, Column, Columns, Condition, Delete, DeleteTime, Qualifiers, Select};
+use crate::statement::{
+    Action, Column, Columns, Condition, DEFAULT_NAMESPACE, Delete, DeleteTime, Qualifiers, Select,
+};
 use crate::tables::{Cells, Tables};
 use request::Request;
 use rows::RemoteCells;
@@ -37,9 +39,6 @@ const CALLS_AT_A_TIME: usize = 16;
 
 /// How long the server may be silent in a call by another connection than the first one.
 const PATIENCE_OF_MORE: Duration = Duration::from_secs(10);
-
-/// The namespace of tables that name none.
-const DEFAULT_NAMESPACE: &str = "default";
 
 /// The tables of a server. A clone shares the connection.
 ///

@@ -19,12 +19,11 @@ use esker_thrift::{CallError, Thrown};
 use crate::counters::{counter, decimal};
 use crate::error::{Error, Result};
 use crate::names::similar;
-use crate::statement::{Action, DumpTable, LoadData, Placed, Select, SelectOptions, Statement, TableName};
+use crate::statement::{
+    Action, DEFAULT_NAMESPACE, DumpTable, LoadData, Placed, Select, SelectOptions, Statement, TableName,
+};
 use crate::tables::{Cells, Tables, counters};
 use limits::Limited;
-
-/// The namespace of tables that name none.
-const DEFAULT_NAMESPACE: &str = "default";
 
 /// Statements of one user, one after the other, and the namespace that they use.
 ///

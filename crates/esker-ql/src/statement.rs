@@ -74,6 +74,9 @@ impl<T: PartialEq> PartialEq for Placed<T> {
 
 impl<T: Eq> Eq for Placed<T> {}
 
+/// The namespace of tables whose names say none.
+pub const DEFAULT_NAMESPACE: &str = "default";
+
 /// The name of a table: `ns:table`, or `table` in the namespace in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableName {

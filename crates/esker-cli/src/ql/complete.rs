@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use esker_ql::{Error, KEYWORDS, Session, statements};
+use esker_ql::{DEFAULT_NAMESPACE, Error, KEYWORDS, Session, statements};
 use esker_thrift::CallError;
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
@@ -42,9 +42,6 @@ enum Wanted {
     Condition,
     Anything,
 }
-
-/// The namespace of tables whose names say none.
-const DEFAULT_NAMESPACE: &str = "default";
 
 /// The first words of conditions that are about no column.
 const CONDITIONS: [&str; 4] = ["CELL", "ROW", "TIMESTAMP", "VALUE"];
