@@ -194,11 +194,18 @@ impl Client {
             self.buffer.drain(..self.at);
             self.at = 0;
         }
-        let read = match &mut self.stream {
-            Stream::Tcp(stream) => stream.read(&mut self.arrived),
-            Stream::Unix(stream) => stream.read(&mut self.arrived),
-            Stream::Other(stream) => stream.read(&mut self.arrived),
-        }?;
+        let read = loop {
+            let read = match &mut self.stream {
+                Stream::Tcp(stream) => stream.read(&mut self.arrived),
+                Stream::Unix(stream) => stream.read(&mut self.arrived),
+                Stream::Other(stream) => stream.read(&mut self.arrived),
+            };
+            // A signal ends a read that has a timeout.
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
         self.buffer.extend_from_slice(&self.arrived[..read]);
         Ok(read > 0)
     }
