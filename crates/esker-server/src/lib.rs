@@ -66,7 +66,7 @@ mod watches;
 mod why;
 
 pub use guard::Guard;
-pub use listen::{Address, AddressError};
+pub use listen::{Address, AddressError, KEEPALIVE_S_MAX};
 pub use security::{Password, Security, Tls};
 pub use syncs::StoreEvents;
 
@@ -153,6 +153,9 @@ pub struct Config {
     pub idle_s: u64,
     /// A connection that takes nothing of its replies for so many seconds ends; 0: never.
     pub send_s: u64,
+    /// After so many seconds of silence the system asks whether a TCP client is still there; 0: never. At most
+    /// [`KEEPALIVE_S_MAX`].
+    pub keepalive_s: u64,
     /// The most bytes of what clients have sent and not read, together (`maxmemory-clients`).
     pub clients_bytes_max: usize,
     /// The most bytes of messages that wait for a subscriber.
@@ -223,6 +226,7 @@ impl Config {
             bulk_bytes_max: 512 << 20,
             idle_s: 0,
             send_s: 300,
+            keepalive_s: 300,
             clients_bytes_max: 1 << 30,
             outbox_bytes_max: 32 << 20,
             slow_us: 10_000,

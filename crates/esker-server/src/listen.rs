@@ -29,6 +29,12 @@ const REST: Duration = Duration::from_millis(100);
 /// thousands at once would often meet that. Linux allows no more by default (`net.core.somaxconn`).
 const BACKLOG: u32 = 4096;
 
+/// The longest silence before keepalive: Linux takes no more than a 16-bit number of seconds.
+pub const KEEPALIVE_S_MAX: u64 = 32_767;
+
+/// A client that answers none of so many questions is gone.
+const PROBES: u32 = 3;
+
 /// Where a server listens: `HOST:PORT`, where port 0 is any free one, `tls://HOST:PORT`, or `unix:PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
@@ -290,6 +296,7 @@ impl Listener {
         if let (Socket::Tls(socket), Some(handshakes)) = (&self.socket, handshakes) {
             loop {
                 let raw = accept_tcp(socket).await.and_then(|(stream, address)| {
+                    keep_alive(&stream, server.settings.borrow().keepalive_s);
                     Ok(Raw { socket: stream.into_std()?, address, local: local.clone() })
                 });
                 match raw {
@@ -303,6 +310,9 @@ impl Listener {
         }
         loop {
             let (stream, address) = self.next(&server.reports).await;
+            if let Stream::Tcp(socket) = &stream {
+                keep_alive(socket, server.settings.borrow().keepalive_s);
+            }
             connection::begin(&server, stream, address, local.clone(), None);
         }
     }
@@ -336,6 +346,25 @@ async fn accept_tcp(socket: &TcpListener) -> io::Result<(TcpStream, String)> {
     // Replies are written whole: to wait for more only delays them.
     let _ = stream.set_nodelay(true);
     Ok((stream, from.to_string()))
+}
+
+/// Has the system ask whether the client is still there: after `idle_s` seconds of silence, and then [`PROBES`] times. A
+/// client that does not answer has gone without a word, and its connection ends. 0: it never asks.
+fn keep_alive(socket: &TcpStream, idle_s: u64) {
+    use rustix::net::sockopt;
+    if idle_s == 0 {
+        return;
+    }
+    let idle = Duration::from_secs(idle_s.min(KEEPALIVE_S_MAX));
+    // As Redis has it: the questions come at a third of that distance.
+    let between = Duration::from_secs((idle.as_secs() / u64::from(PROBES)).max(1));
+    let set = sockopt::set_tcp_keepidle(socket, idle)
+        .and_then(|()| sockopt::set_tcp_keepintvl(socket, between))
+        .and_then(|()| sockopt::set_tcp_keepcnt(socket, PROBES))
+        .and_then(|()| sockopt::set_socket_keepalive(socket, true));
+    if let Err(error) = set {
+        tracing::debug!(%error, "keepalive could not be set: a client that goes without a word may not be noticed");
+    }
 }
 
 /// A connection's bytes.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use esker_redis::{Class, glob};
 
 use crate::descriptors::connections_max;
+use crate::listen::KEEPALIVE_S_MAX;
 use crate::memory::Budget;
 use crate::{Config, Durability};
 
@@ -58,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) latency_ms: u64,
     /// A client that takes nothing of its replies for so many seconds is slow; 0: never.
     pub(crate) send_s: u64,
+    /// After so many seconds of silence a new TCP client is asked whether it is still there; 0: never.
+    pub(crate) keepalive_s: u64,
     /// The most bytes that the connections may take together, and that messages to one of them may.
     clients_bytes_max: usize,
     outbox_bytes_max: usize,
@@ -97,6 +100,7 @@ impl Settings {
             slow_kept: 128,
             latency_ms: config.latency_ms,
             send_s: config.send_s.min(SECONDS_MAX),
+            keepalive_s: config.keepalive_s.min(KEEPALIVE_S_MAX),
             clients_bytes_max: config.clients_bytes_max,
             outbox_bytes_max: config.outbox_bytes_max,
             events: String::new(),
@@ -135,6 +139,7 @@ impl Settings {
             ("proto-max-bulk-len", self.bulk_bytes_max.to_string()),
             ("slowlog-log-slower-than", self.slow_us.to_string()),
             ("slowlog-max-len", self.slow_kept.to_string()),
+            ("tcp-keepalive", self.keepalive_s.to_string()),
             ("timeout", self.idle_s.to_string()),
         ]);
         let patterns: Vec<Vec<u8>> = patterns.iter().map(|pattern| pattern.to_ascii_lowercase()).collect();
@@ -168,6 +173,12 @@ impl Settings {
                 self.slow_us = us;
             }
             "latency-monitor-threshold" => self.latency_ms = value.parse().map_err(|_| NUMBER)?,
+            "tcp-keepalive" => {
+                let is_possible = |seconds: &u64| *seconds <= KEEPALIVE_S_MAX;
+                self.keepalive_s = seconds(value)
+                    .filter(is_possible)
+                    .ok_or(Refused::Wrong("argument must be between 0 and 32767 inclusive"))?;
+            }
             "send-timeout" => self.send_s = seconds(value).ok_or(SECONDS)?,
             "maxmemory-clients" => {
                 let bytes =

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
-use esker_server::{Address, Durability};
+use esker_server::{Address, Durability, KEEPALIVE_S_MAX};
 
 use super::units::parse_size;
 use crate::config::with_variable;
@@ -63,6 +63,9 @@ pub(crate) struct Serve {
     /// Close a connection that has taken nothing of its replies for so many seconds; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(..=SECONDS_MAX))]
     pub(crate) send_timeout: u64,
+    /// After so many seconds of silence, have the system ask whether a TCP client is still there; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(..=KEEPALIVE_S_MAX))]
+    pub(crate) tcp_keepalive: u64,
     /// Commands that take so many microseconds are slow; -1: none is
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 10_000, allow_negative_numbers = true)]
     pub(crate) slowlog_log_slower_than: i64,

@@ -93,6 +93,7 @@ fn config(global: &Global, args: &Serve) -> Outcome<Config> {
     config.bulk_bytes_max = args.max_argument as u64;
     config.idle_s = args.timeout;
     config.send_s = args.send_timeout;
+    config.keepalive_s = args.tcp_keepalive;
     config.slow_us = args.slowlog_log_slower_than;
     config.backup_dir.clone_from(&args.backup_dir);
     config.backups_kept = usize::from(args.backup_keep);

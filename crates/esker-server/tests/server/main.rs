@@ -25,6 +25,7 @@ mod full_disk;
 mod http;
 mod huge_values;
 mod insight;
+mod keepalive;
 mod like_redis;
 mod limits;
 mod model;

@@ -19,13 +19,13 @@ use crate::client::{Client, encoded};
 use crate::host::{Host, PATIENCE, Store, wait_until};
 
 /// An authority, and a directory with its certificate.
-struct Authority {
+pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     dir: TempDir,
 }
 
 /// A certificate and its key, as PEM.
-struct Pair {
+pub(crate) struct Pair {
     cert: String,
     key: String,
 }
@@ -37,7 +37,7 @@ fn named(name: &str) -> CertificateParams {
 }
 
 impl Authority {
-    fn new() -> Authority {
+    pub(crate) fn new() -> Authority {
         let mut params = named("authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
@@ -54,7 +54,7 @@ impl Authority {
     }
 
     /// Gives a server a certificate. Returns the configuration that has it.
-    fn certify(&self, name: &str) -> Tls {
+    pub(crate) fn certify(&self, name: &str) -> Tls {
         let pair = self.sign(name);
         let tls = Tls {
             cert: self.dir.path().join("cert"),
@@ -92,7 +92,7 @@ impl Authority {
         StreamOwned::new(session, plain(address))
     }
 
-    fn client(&self, host: &Host, own: Option<&Pair>) -> Client {
+    pub(crate) fn client(&self, host: &Host, own: Option<&Pair>) -> Client {
         Client::over(self.connect(&host.addresses[0], own))
     }
 }
@@ -113,7 +113,7 @@ fn plain(address: &Address) -> TcpStream {
 }
 
 /// A server with an address with TLS, and one without behind it.
-fn serving(tls: Tls, change: impl FnOnce(&mut Config)) -> Host {
+pub(crate) fn serving(tls: Tls, change: impl FnOnce(&mut Config)) -> Host {
     Host::of(&Store::in_memory(), |config| {
         config.resp = vec![Address::Tls("127.0.0.1".to_owned(), 0), Address::Tcp("127.0.0.1".to_owned(), 0)];
         config.security.tls = Some(tls);
