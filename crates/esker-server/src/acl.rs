@@ -14,6 +14,7 @@ use crate::channels::By;
 use crate::clients::Client;
 use crate::connection::{Connection, Next, Wait, told};
 use crate::figures::{Figures, add};
+use crate::logins::Whose;
 use crate::own::no_subcommand;
 use crate::passwords::{self, Argon, fill_with_chance};
 use crate::server::{Owned, Server};
@@ -159,13 +160,20 @@ impl Connection {
         if password.len() > PASSWORD_MAX {
             return Attempt::Failed;
         }
-        let found = self.server.users.borrow().get(name).cloned();
-        let Some(account) = found.filter(|account| account.user().is_on()) else { return Attempt::Unknown };
-        let is_known =
-            account.is_open() || self.server.logins.knows(account.version(), &passwords::sha256(password));
-        if is_known {
-            *self.client.user.borrow_mut() = Some(account);
-            return Attempt::Succeeded;
+        let server = &self.server;
+        let found = server.users.borrow().get(name).filter(|account| account.user().is_on()).cloned();
+        let digest = passwords::sha256(password);
+        let whose = match found {
+            Some(account) if account.is_open() || server.logins.knows(account.version(), &digest) => {
+                *self.client.user.borrow_mut() = Some(account);
+                return Attempt::Succeeded;
+            }
+            Some(account) => Whose::User(account.version()),
+            None => Whose::Nobody(name),
+        };
+        if server.logins.knows_as_wrong(whose, &digest) {
+            server.note_wrong_password(&self.client);
+            return Attempt::Failed;
         }
         Attempt::Unknown
     }
@@ -385,6 +393,11 @@ impl Server {
         let found = self.users.borrow().get(name).filter(|account| account.user().is_on()).cloned();
         let version = found.as_ref().map(|account| account.version());
         // Another client may have sent the same password meanwhile.
+        let whose = version.map_or(Whose::Nobody(name), Whose::User);
+        if self.logins.knows_as_wrong(whose, &digest) {
+            self.note_wrong_password(client);
+            return Ok(Verdict::Wrong);
+        }
         let is_known = version.is_some_and(|version| self.logins.knows(version, &digest));
         if !is_known && !self.logins.may_try(&client.address) {
             add(&self.figures.denied_logins, 1);
@@ -409,12 +422,16 @@ impl Server {
                 Ok(Verdict::Right)
             }
             None => {
-                add(&self.figures.denied_logins, 1);
-                // Not the name: some people type their password there.
-                tracing::warn!(address = %client.address, "a client has sent a wrong password");
+                self.logins.remember_as_wrong(whose, &digest);
+                self.note_wrong_password(client);
                 Ok(Verdict::Wrong)
             }
         }
+    }
+
+    fn note_wrong_password(&self, client: &Client) {
+        add(&self.figures.denied_logins, 1);
+        self.reports.wrong_password(client);
     }
 
     /// Changes or makes a user by rules.

@@ -1,7 +1,10 @@
-//! Clients that say who they are: passwords that were right lately are known, and wrong ones are limited.
+//! Clients that say who they are: passwords that were right or wrong lately are known, and new wrong ones are limited.
 //!
 //! ```text
-//! AUTH --> known lately? --yes--> done
+//! AUTH --> right lately? --yes--> done
+//!             | no
+//!             v
+//!          wrong lately? --yes--> an error
 //!             | no
 //!             v
 //!          a turn: 2 at a time
@@ -10,10 +13,11 @@
 //!          has this address sent too many wrong ones? --yes--> an error
 //!             | no
 //!             v
-//!          Argon2 on the pool --right--> known from now on
+//!          Argon2 on the pool --right or wrong--> known from now on
 //! ```
 //! What is known is a digest under a key of this process, bound to the version of the user: it tells nothing, and a user
-//! whose password changes is unknown again.
+//! whose password changes is unknown again. A program that sends one wrong password again and again costs its address one
+//! attempt. Who guesses learns nothing by repetition, and pays for each new guess.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -28,7 +32,7 @@ use crate::passwords::{fill_with_chance, that_nothing_fits};
 /// So many passwords are compared at once.
 const AT_ONCE: usize = 2;
 
-/// So many passwords that were right are remembered.
+/// How many passwords that were right are remembered, and how many that were wrong.
 const KNOWN_MAX: usize = 1024;
 
 /// An address may send so many wrong passwords, and one more each second.
@@ -61,12 +65,12 @@ impl Allowance {
 }
 
 /// Which addresses have sent wrong passwords lately. One that is not here has not.
-struct Wrong {
+struct Attempts {
     by_address: HashMap<String, Allowance>,
     of_all: Allowance,
 }
 
-impl Wrong {
+impl Attempts {
     /// Takes one from the allowance of the address, if there is one left.
     fn take(&mut self, address: &str, now: Instant) -> bool {
         self.of_all.grow(WRONG_OF_ALL_MAX, WRONG_OF_ALL_PER_S, now);
@@ -108,18 +112,41 @@ impl Wrong {
     }
 }
 
-/// Digests of passwords that were right, the oldest one first.
+/// Keyed digests of passwords, at most [`KNOWN_MAX`] of them, the oldest one first.
 #[derive(Default)]
 struct Known {
     digests: HashSet<[u8; 32]>,
     order: VecDeque<[u8; 32]>,
 }
 
+impl Known {
+    fn add(&mut self, keyed: [u8; 32]) {
+        if self.digests.insert(keyed) {
+            self.order.push_back(keyed);
+        }
+        if self.order.len() > KNOWN_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.digests.remove(&oldest);
+        }
+    }
+}
+
+/// Whose password it was.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Whose<'a> {
+    /// That of a user, at this version.
+    User(u64),
+    /// No enabled user has this name.
+    Nobody(&'a [u8]),
+}
+
 /// See the module's comment.
 pub(crate) struct Logins {
     key: [u8; 32],
-    known: RefCell<Known>,
-    wrong: RefCell<Wrong>,
+    right: RefCell<Known>,
+    wrong: RefCell<Known>,
+    attempts: RefCell<Attempts>,
     turns: Semaphore,
     /// What the passwords of users that do not exist are compared with.
     nobody: String,
@@ -132,47 +159,48 @@ impl Logins {
         let of_all = Allowance::full(WRONG_OF_ALL_MAX, Instant::now());
         Ok(Logins {
             key,
-            known: RefCell::default(),
-            wrong: RefCell::new(Wrong { by_address: HashMap::new(), of_all }),
+            right: RefCell::default(),
+            wrong: RefCell::default(),
+            attempts: RefCell::new(Attempts { by_address: HashMap::new(), of_all }),
             turns: Semaphore::new(AT_ONCE),
             nobody: that_nothing_fits()?,
         })
     }
 
-    fn keyed(&self, version: u64, digest: &[u8; 32]) -> [u8; 32] {
-        Sha256::new()
-            .chain_update(self.key)
-            .chain_update(version.to_be_bytes())
-            .chain_update(digest)
-            .finalize()
-            .into()
+    fn keyed(&self, whose: Whose<'_>, digest: &[u8; 32]) -> [u8; 32] {
+        let keyed = Sha256::new().chain_update(self.key).chain_update(digest);
+        let keyed = match whose {
+            Whose::User(version) => keyed.chain_update([1]).chain_update(version.to_be_bytes()),
+            Whose::Nobody(name) => keyed.chain_update([0]).chain_update(name),
+        };
+        keyed.finalize().into()
     }
 
     /// Whether the password with this digest was right for this version of a user.
     pub(crate) fn knows(&self, version: u64, digest: &[u8; 32]) -> bool {
-        self.known.borrow().digests.contains(&self.keyed(version, digest))
+        self.right.borrow().digests.contains(&self.keyed(Whose::User(version), digest))
     }
 
     pub(crate) fn remember(&self, version: u64, digest: &[u8; 32]) {
-        let mut known = self.known.borrow_mut();
-        let keyed = self.keyed(version, digest);
-        if known.digests.insert(keyed) {
-            known.order.push_back(keyed);
-        }
-        if known.order.len() > KNOWN_MAX
-            && let Some(oldest) = known.order.pop_front()
-        {
-            known.digests.remove(&oldest);
-        }
+        self.right.borrow_mut().add(self.keyed(Whose::User(version), digest));
+    }
+
+    /// Whether the password with this digest was wrong lately.
+    pub(crate) fn knows_as_wrong(&self, whose: Whose<'_>, digest: &[u8; 32]) -> bool {
+        self.wrong.borrow().digests.contains(&self.keyed(whose, digest))
+    }
+
+    pub(crate) fn remember_as_wrong(&self, whose: Whose<'_>, digest: &[u8; 32]) {
+        self.wrong.borrow_mut().add(self.keyed(whose, digest));
     }
 
     /// Whether a client at `address` may have a password compared. If it was right, [`Logins::note_right`] follows.
     pub(crate) fn may_try(&self, address: &str) -> bool {
-        self.wrong.borrow_mut().take(&place_of(address), Instant::now())
+        self.attempts.borrow_mut().take(&place_of(address), Instant::now())
     }
 
     pub(crate) fn note_right(&self, address: &str) {
-        self.wrong.borrow_mut().give_back(&place_of(address));
+        self.attempts.borrow_mut().give_back(&place_of(address));
     }
 
     /// Waits for a turn to compare a password.
@@ -207,7 +235,8 @@ mod tests {
     #[test]
     fn wrong_passwords_are_limited() {
         let now = Instant::now();
-        let mut wrong = Wrong { by_address: HashMap::new(), of_all: Allowance::full(WRONG_OF_ALL_MAX, now) };
+        let mut wrong =
+            Attempts { by_address: HashMap::new(), of_all: Allowance::full(WRONG_OF_ALL_MAX, now) };
         assert_eq!((0..100).filter(|_| wrong.take("a", now)).count(), 10);
         assert!(wrong.take("b", now));
         assert!(!wrong.take("a", now + Duration::from_millis(900)));
@@ -244,7 +273,21 @@ mod tests {
         (1..=KNOWN_MAX as u16).for_each(|number| logins.remember(1, &digest(number)));
         assert!(!logins.knows(1, &digest(0)));
         assert!(logins.knows(1, &digest(1)));
-        assert_eq!(logins.known.borrow().digests.len(), KNOWN_MAX);
+        assert_eq!(logins.right.borrow().digests.len(), KNOWN_MAX);
+    }
+
+    #[test]
+    fn what_was_wrong_is_bound_to_whose_it_was() {
+        let logins = Logins::new().unwrap();
+        let digest = [7; 32];
+        logins.remember_as_wrong(Whose::User(1), &digest);
+        logins.remember_as_wrong(Whose::Nobody(b"ann"), &digest);
+        assert!(logins.knows_as_wrong(Whose::User(1), &digest));
+        assert!(logins.knows_as_wrong(Whose::Nobody(b"ann"), &digest));
+        for whose in [Whose::User(2), Whose::Nobody(b"bob"), Whose::Nobody(&1u64.to_be_bytes())] {
+            assert!(!logins.knows_as_wrong(whose, &digest), "{whose:?}");
+        }
+        assert!(!logins.knows_as_wrong(Whose::User(1), &[8; 32]) && !logins.knows(1, &digest));
     }
 
     #[test]

@@ -50,6 +50,7 @@ pub(crate) struct Reports {
     slow: Gate,
     slow_waits: Gate,
     failures: Gate,
+    wrong_passwords: Gate,
 }
 
 impl Reports {
@@ -101,6 +102,13 @@ impl Reports {
         if let Some(skipped) = self.slow_waits.pass(Instant::now()) {
             let us = took.as_micros() as u64;
             warn!(what, us, client = client.address.as_str(), skipped, "replies have waited");
+        }
+    }
+
+    /// A client has sent a wrong password. Its user is not named: some people type their password there.
+    pub(crate) fn wrong_password(&self, client: &Client) {
+        if let Some(skipped) = self.wrong_passwords.pass(Instant::now()) {
+            warn!(address = client.address.as_str(), skipped, "a client has sent a wrong password");
         }
     }
 

@@ -136,6 +136,35 @@ fn wrong_passwords_by_the_thousand() {
     client.check("PING => +PONG");
 }
 
+/// A program with an old password that tries again and again costs its address one attempt, whoever it says that it is.
+#[test]
+fn a_wrong_password_again_and_again_keeps_nobody_out() {
+    let host = with_password("pw");
+    let mut stubborn = host.client();
+    for command in ["AUTH old", "AUTH default old", "AUTH nobody old", "HELLO 3 AUTH default old"] {
+        for _ in 0..100 {
+            assert_eq!(stubborn.call(command).to_string(), WRONG, "{command}");
+        }
+    }
+    // Nobody has sent the right one before, so it has to be compared.
+    let mut client = host.client();
+    client.check("AUTH pw => +OK");
+    assert_eq!(client.figure("acl_access_denied_auth"), 400);
+    // It counts again when it becomes right, for a user that is made, changed or switched on.
+    client.check("ACL SETUSER nobody on >old +@all ~* => +OK\n ACL SETUSER off off >older => +OK");
+    stubborn
+        .check(&format!("AUTH nobody old => +OK\n AUTH off older => {WRONG}\n AUTH off older => {WRONG}"));
+    client.check("ACL SETUSER default >old => +OK\n ACL SETUSER off on => +OK");
+    stubborn.check("AUTH old => +OK\n AUTH off older => +OK");
+    client.check("ACL SETUSER default <old => +OK");
+    stubborn.check(&format!("AUTH old => {WRONG}"));
+    // Guesses stay limited, also in between.
+    let mut guesser = host.client();
+    let mut guess = |number: u32| guesser.call(&format!("AUTH guess{number}")).to_string();
+    assert!((0..100).map(&mut guess).any(|reply| reply.starts_with("-ERR too many wrong passwords")));
+    stubborn.check(&format!("AUTH old => {WRONG}"));
+}
+
 #[test]
 fn many_clients_with_one_password_at_once() {
     let host = with_password("pw");
