@@ -363,6 +363,7 @@ pub fn serve(
         let hangup = signal(SignalKind::hangup())?;
         tasks.push(tokio::task::spawn_local(reload_at(hangup, certificates)));
         let addresses = Addresses { resp: resp.addresses(), http: http.addresses() };
+        server.settings.borrow_mut().note_addresses(&addresses.resp);
         ready(&addresses);
         tracing::info!(resp = shown(&addresses.resp), http = shown(&addresses.http), "ready");
         for listener in resp.into_each() {

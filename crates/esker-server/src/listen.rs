@@ -27,7 +27,7 @@ const REST: Duration = Duration::from_millis(100);
 
 /// So many connections may wait to be accepted. If more come, a client tries again after a second, and one that opens
 /// thousands at once would often meet that. Linux allows no more by default (`net.core.somaxconn`).
-const BACKLOG: u32 = 4096;
+pub(crate) const BACKLOG: u32 = 4096;
 
 /// The longest silence before keepalive: Linux takes no more than a 16-bit number of seconds.
 pub const KEEPALIVE_S_MAX: u64 = 32_767;

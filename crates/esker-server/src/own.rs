@@ -119,6 +119,9 @@ impl Connection {
                 self.reply.array(0);
             }
             "function" if is(args[1], "FLUSH") => self.reply.ok(),
+            "asking" | "cluster" | "readonly" | "readwrite" => {
+                self.reply.error("ERR This instance has cluster support disabled");
+            }
             "slowlog" => self.slowlog(args),
             "latency" => self.latency(args),
             name => self.reply.error(&no_subcommand(name, args.get(1).copied().unwrap_or(b""))),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use esker_redis::{Class, glob};
+use tracing::level_filters::LevelFilter;
 
 use crate::descriptors::connections_max;
-use crate::listen::KEEPALIVE_S_MAX;
+use crate::listen::{Address, BACKLOG, KEEPALIVE_S_MAX};
 use crate::memory::Budget;
 use crate::{Config, Durability};
 
@@ -14,7 +15,6 @@ use crate::{Config, Durability};
 /// keeps values, and saves every write.
 const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("activerehashing", "yes"),
-    ("appendfsync", "everysec"),
     ("auto-aof-rewrite-percentage", "100"),
     ("close-on-replica-write", "yes"),
     ("hash-max-listpack-entries", "64"),
@@ -27,9 +27,6 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("list-compress-depth", "0"),
     ("list-max-listpack-size", "-2"),
     ("list-max-ziplist-size", "-2"),
-    ("maxmemory", "0"),
-    ("maxmemory-policy", "noeviction"),
-    ("oom-score-adj", "no"),
     ("rdb-key-save-delay", "0"),
     ("save", ""),
     ("set-max-intset-entries", "64"),
@@ -39,13 +36,31 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("zset-max-ziplist-value", "4096"),
 ];
 
+/// Settings of Redis that have one value here.
+const FIXED: &[(&str, &str)] = &[
+    ("appendonly", "yes"),
+    ("cluster-enabled", "no"),
+    ("daemonize", "no"),
+    ("hz", "10"),
+    ("io-threads", "1"),
+    ("logfile", ""),
+    ("maxmemory", "0"),
+    ("maxmemory-policy", "noeviction"),
+    ("oom-score-adj", "no"),
+    // The password is not shown, and neither is whether there is one: `ACL GETUSER` shows that.
+    ("requirepass", ""),
+];
+
+/// The values of `appendfsync`; each promises what those before it do.
+const FSYNCS: [&str; 3] = ["no", "everysec", "always"];
+
 /// See the module's comment.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     without_effect: BTreeMap<&'static str, String>,
+    /// What the configuration says, and what has one value.
+    fixed: BTreeMap<&'static str, String>,
     durability: Durability,
-    databases: u16,
-    dir: String,
     pub(crate) bulk_bytes_max: u64,
     pub(crate) clients_max: usize,
     /// As many as there are descriptors for.
@@ -89,9 +104,8 @@ impl Settings {
             connections_max(config.clients_max.saturating_add(beside)).saturating_sub(beside);
         Settings {
             without_effect: WITHOUT_EFFECT.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
+            fixed: fixed(config),
             durability: config.durability,
-            databases: config.databases,
-            dir: config.dir.display().to_string(),
             bulk_bytes_max: config.bulk_bytes_max,
             clients_max: config.clients_max.min(clients_possible),
             clients_possible,
@@ -104,6 +118,38 @@ impl Settings {
             clients_bytes_max: config.clients_bytes_max,
             outbox_bytes_max: config.outbox_bytes_max,
             events: String::new(),
+        }
+    }
+
+    /// Where the server listens, with the ports that it got.
+    pub(crate) fn note_addresses(&mut self, addresses: &[Address]) {
+        let mut hosts: Vec<&str> = Vec::new();
+        for address in addresses {
+            let (name, value) = match address {
+                Address::Tcp(_, port) => ("port", port.to_string()),
+                Address::Tls(_, port) => ("tls-port", port.to_string()),
+                Address::Unix(path) => ("unixsocket", path.display().to_string()),
+            };
+            if let Address::Tcp(host, _) | Address::Tls(host, _) = address
+                && !hosts.contains(&host.as_str())
+            {
+                hosts.push(host);
+            }
+            // Of several, Redis' clients expect one.
+            self.fixed.entry(name).or_insert(value);
+        }
+        self.fixed.insert("bind", hosts.join(" "));
+        for (name, without) in [("port", "0"), ("tls-port", "0"), ("unixsocket", "")] {
+            self.fixed.entry(name).or_insert_with(|| without.to_owned());
+        }
+    }
+
+    /// The value of `appendfsync` whose promise the server keeps, as a place in [`FSYNCS`].
+    fn fsync(&self) -> usize {
+        match self.durability {
+            Durability::Process => 0,
+            Durability::Every(time) => usize::from(time <= Duration::from_secs(1)),
+            Durability::Power => 2,
         }
     }
 
@@ -124,16 +170,14 @@ impl Settings {
     /// All settings whose names match one of `patterns`.
     pub(crate) fn get(&self, patterns: &[&[u8]]) -> BTreeMap<&'static str, String> {
         let mut all = self.without_effect.clone();
-        let fsync = if self.durability == Durability::Power { "always" } else { "everysec" };
+        all.extend(self.fixed.clone());
         all.extend([
             ("client-output-buffer-limit", self.output_limits()),
             ("latency-monitor-threshold", self.latency_ms.to_string()),
             ("maxmemory-clients", self.clients_bytes_max.to_string()),
             ("send-timeout", self.send_s.to_string()),
-            ("appendonly", "yes".to_owned()),
-            ("appendfsync", fsync.to_owned()),
-            ("databases", self.databases.to_string()),
-            ("dir", self.dir.clone()),
+            ("appendfsync", FSYNCS[self.fsync()].to_owned()),
+            ("loglevel", log_level().to_owned()),
             ("maxclients", self.clients_max.to_string()),
             ("notify-keyspace-events", self.events.clone()),
             ("proto-max-bulk-len", self.bulk_bytes_max.to_string()),
@@ -152,7 +196,36 @@ impl Settings {
         const NUMBER: Refused = Refused::Wrong("argument couldn't be parsed into an integer");
         const SECONDS: Refused = Refused::Wrong("argument must be between 0 and 2147483647 inclusive");
         match name {
-            "appendonly" | "databases" | "dir" => return Err(Refused::Fixed),
+            "appendfsync" => {
+                let asked = FSYNCS.iter().position(|known| value.eq_ignore_ascii_case(known));
+                match asked {
+                    None => {
+                        return Err(Refused::Wrong(
+                            "argument(s) must be one of the following: everysec, always, no",
+                        ));
+                    }
+                    Some(asked) if asked > self.fsync() => {
+                        return Err(Refused::Wrong(
+                            "the durability of the configuration promises less: start the server with another one",
+                        ));
+                    }
+                    // The server keeps this promise anyway.
+                    Some(_) => {}
+                }
+            }
+            "loglevel" if value.eq_ignore_ascii_case(log_level()) => {}
+            "loglevel" => return Err(Refused::Fixed),
+            "requirepass" => {
+                return Err(Refused::Wrong(
+                    "passwords belong to users: ACL SETUSER default >PASSWORD sets one",
+                ));
+            }
+            "maxmemory" if bytes(value) == Some(0) => {}
+            "maxmemory" | "maxmemory-policy" if !self.is_fixed_as(name, value) => {
+                return Err(Refused::Wrong(
+                    "there is no eviction here: data lies on disk, and no key goes to make room",
+                ));
+            }
             "maxclients" => {
                 let count = value.parse().ok().filter(|count| *count > 0).ok_or(NUMBER)?;
                 if count > self.clients_possible {
@@ -201,10 +274,10 @@ impl Settings {
                 self.events = events(value)
                     .ok_or(Refused::Wrong("Invalid event class character. Use 'Ag$lshzxeKEtmdn'."))?;
             }
-            "maxmemory" => {
-                let bytes = bytes(value).ok_or(Refused::Wrong("argument must be a memory value"))?;
-                // Clients read it as a number.
-                self.without_effect.entry("maxmemory").and_modify(|kept| *kept = bytes.to_string());
+            _ if self.fixed.contains_key(name) => {
+                if !self.is_fixed_as(name, value) {
+                    return Err(Refused::Fixed);
+                }
             }
             _ => match self.without_effect.get_mut(name) {
                 Some(kept) => value.clone_into(kept),
@@ -212,6 +285,11 @@ impl Settings {
             },
         }
         Ok(())
+    }
+
+    /// Whether a setting that cannot be changed has this value.
+    fn is_fixed_as(&self, name: &str, value: &str) -> bool {
+        self.fixed.get(name).is_some_and(|kept| kept.eq_ignore_ascii_case(value))
     }
 
     /// The limits of replies as Redis has them: those of subscribers have an effect here, and only the first of their
@@ -268,6 +346,33 @@ impl Settings {
         let in_all = !matches!(class, Class::New | Class::Missed);
         let is_wanted = self.events.contains(letter) || (in_all && self.events.contains('A'));
         (is_wanted && self.events.contains('K'), is_wanted && self.events.contains('E'))
+    }
+}
+
+/// The settings that cannot be changed, as the configuration has them.
+fn fixed(config: &Config) -> BTreeMap<&'static str, String> {
+    let mut fixed: BTreeMap<&'static str, String> =
+        FIXED.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    let security = &config.security;
+    let acl_file = security.acl_file.as_ref().map_or_else(String::new, |path| path.display().to_string());
+    let protected = if security.allows_no_password { "no" } else { "yes" };
+    fixed.extend([
+        ("aclfile", acl_file),
+        ("databases", config.databases.to_string()),
+        ("dir", config.dir.display().to_string()),
+        ("protected-mode", protected.to_owned()),
+        ("tcp-backlog", BACKLOG.to_string()),
+    ]);
+    fixed
+}
+
+/// What the program logs, in Redis' words.
+fn log_level() -> &'static str {
+    match LevelFilter::current() {
+        LevelFilter::TRACE | LevelFilter::DEBUG => "debug",
+        LevelFilter::INFO => "notice",
+        LevelFilter::WARN | LevelFilter::ERROR => "warning",
+        LevelFilter::OFF => "nothing",
     }
 }
 

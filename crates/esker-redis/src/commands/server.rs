@@ -4,6 +4,9 @@ use super::{ALL, Family, Flags, Keys, READS, Spec, of_server};
 
 const ADMIN: Flags = Flags { is_admin: true, ..READS };
 
+/// What commands about clusters do.
+const CLUSTER: &str = "Is an error: cluster support is disabled";
+
 use Family::{Connection, PubSub, Server, Transaction};
 
 pub(crate) const COMMANDS: &[Spec] = &[
@@ -26,6 +29,10 @@ pub(crate) const COMMANDS: &[Spec] = &[
         Keys::None,
         "Makes a backup in the directory of the configuration",
     ),
+    of_server("asking", 1, Server, READS, Keys::None, CLUSTER),
+    of_server("cluster", -2, Server, READS, Keys::None, CLUSTER),
+    of_server("readonly", 1, Server, READS, Keys::None, CLUSTER),
+    of_server("readwrite", 1, Server, READS, Keys::None, CLUSTER),
     of_server("command", -1, Server, READS, Keys::None, "Tells of commands").with_subcommands(),
     of_server("config", -2, Server, ADMIN, Keys::None, "Asks for settings, or changes them")
         .with_subcommands(),

@@ -1,7 +1,9 @@
 //! What the server says of its commands: `COMMAND`, the `HELP` of commands with subcommands, and misuse of these.
 
+use esker_server::{Address, Password};
+
 use crate::client::Value;
-use crate::host::Host;
+use crate::host::{Host, Store};
 
 fn names(value: Value) -> Vec<String> {
     let Value::Array(names) = value else { panic!("no array: {value}") };
@@ -87,5 +89,111 @@ fn settings_change_all_together_or_not_at_all() {
         CONFIG GET timeout => [timeout 7]",
         because("TIMEOUT"),
         because("slowlog-log-slower-than")
+    ));
+}
+
+/// What programs ask for when they connect, and what monitoring shows.
+#[test]
+fn settings_of_the_configuration_are_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let host = Host::of(&Store::in_memory(), |config| {
+        config.resp = vec![Address::Tcp("127.0.0.1".to_owned(), 0), Address::Unix(socket.clone())];
+        config.security.password = Some(Password::new(b"geheim").unwrap());
+    });
+    let Address::Tcp(_, port) = &host.addresses[0] else { panic!("no port") };
+    let mut client = host.client();
+    client.check(&format!(
+        "AUTH geheim => +OK
+        CONFIG GET port => [port {port}]
+        CONFIG GET tls-port => [tls-port 0]
+        CONFIG GET bind => [bind 127.0.0.1]
+        CONFIG GET unixsocket => [unixsocket {}]
+        CONFIG GET requirepass => [requirepass ]
+        CONFIG GET tcp-keepalive => [tcp-keepalive 300]
+        CONFIG GET hz => [hz 10]
+        CONFIG GET cluster-enabled => [cluster-enabled no]
+        CONFIG GET appendfsync => [appendfsync no]
+        CONFIG GET maxmemory => [maxmemory 0]",
+        socket.display()
+    ));
+    let level = client.call("CONFIG GET loglevel").to_string();
+    assert!(
+        ["nothing", "warning", "notice", "debug"].iter().any(|known| level.ends_with(&format!("{known}]"))),
+        "{level}"
+    );
+    assert!(!client.call("CONFIG GET *").to_string().contains("geheim"));
+}
+
+/// A setting that is not kept is refused; what the server keeps anyway is taken.
+#[test]
+fn settings_that_are_not_kept_are_refused() {
+    let host = Host::start();
+    let mut client = host.client();
+    let no_eviction = "there is no eviction here: data lies on disk, and no key goes to make room";
+    let immutable = "can't set immutable config";
+    for (name, value, refused) in [
+        ("maxmemory", "100mb", Some(no_eviction)),
+        ("maxmemory", "x", Some(no_eviction)),
+        ("maxmemory", "0", None),
+        ("maxmemory", "0mb", None),
+        ("maxmemory-policy", "allkeys-lru", Some(no_eviction)),
+        ("maxmemory-policy", "noeviction", None),
+        ("appendonly", "no", Some(immutable)),
+        ("appendonly", "yes", None),
+        (
+            "appendfsync",
+            "always",
+            Some("the durability of the configuration promises less: start the server with another one"),
+        ),
+        (
+            "appendfsync",
+            "everysec",
+            Some("the durability of the configuration promises less: start the server with another one"),
+        ),
+        ("appendfsync", "no", None),
+        ("appendfsync", "x", Some("argument(s) must be one of the following: everysec, always, no")),
+        ("requirepass", "pw", Some("passwords belong to users: ACL SETUSER default >PASSWORD sets one")),
+        ("port", "1", Some(immutable)),
+        ("hz", "100", Some(immutable)),
+        ("hz", "10", None),
+        ("loglevel", "verbose", Some(immutable)),
+        ("databases", "4", Some(immutable)),
+        ("databases", "16", None),
+    ] {
+        let expected = refused.map_or("+OK".to_owned(), |why| {
+            format!("-ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+        });
+        assert_eq!(
+            client.call(&format!("CONFIG SET {name} {value}")).to_string(),
+            expected,
+            "{name} {value}"
+        );
+    }
+    client.check(
+        "CONFIG GET maxmemory* => [maxmemory 0 maxmemory-clients 1073741824 maxmemory-policy noeviction]",
+    );
+}
+
+/// Clients of clusters ask, and go on as with one server.
+#[test]
+fn cluster_support_is_disabled() {
+    let host = Host::start();
+    let mut client = host.client();
+    let disabled = "-ERR This instance has cluster support disabled";
+    client.check(&format!(
+        "CLUSTER INFO => {disabled}
+        cluster nodes => {disabled}
+        CLUSTER SLOTS => {disabled}
+        CLUSTER SHARDS => {disabled}
+        CLUSTER KEYSLOT a => {disabled}
+        CLUSTER HELP => {disabled}
+        CLUSTER => -ERR wrong number of arguments for 'cluster' command
+        READONLY => {disabled}
+        READWRITE => {disabled}
+        ASKING => {disabled}
+        MULTI => +OK
+        CLUSTER INFO => +QUEUED
+        EXEC => [{disabled}]"
     ));
 }
