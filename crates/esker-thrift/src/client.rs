@@ -125,7 +125,8 @@ pub struct RowChanges {
 pub struct ScanRequest {
     /// The first row.
     pub start: Vec<u8>,
-    /// The row at which it ends, without it; empty: the end of the table.
+    /// The row at which it ends, without it; empty: the end of the table. If it is also the first row, [`Client::open_scanner`] reads
+    /// this row, and [`Client::open_own_scanner`] nothing.
     pub stop: Vec<u8>,
     /// Timestamps below this one.
     pub timestamp: Option<i64>,

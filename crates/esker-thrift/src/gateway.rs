@@ -102,6 +102,22 @@ fn read_of(columns: Option<&[&[u8]]>, timestamp: i64) -> Outcome<Read> {
     Ok(read)
 }
 
+/// The rows of a scanner: from `start`, included, to `stop`, excluded, forward or backward. If both are the same row, they are that
+/// row alone: a scan of HBase's is a get then.
+fn scan_between(
+    table: &Table,
+    start: &[u8],
+    stop: &[u8],
+    is_reversed: bool,
+    read: &Read,
+) -> Outcome<esker_table::Scan> {
+    Ok(match is_reversed {
+        _ if start == stop && !start.is_empty() => table.scan_spans([esker_table::Span::row(start)], read)?,
+        true => table.scan_reversed(start, stop, read)?,
+        false => table.scan(start, stop, read)?,
+    })
+}
+
 /// Adds a delete of `column` up to `timestamp`: of a family, if there is no qualifier.
 fn delete(row: RowMutation, column: &[u8], timestamp: i64) -> Outcome<RowMutation> {
     let (family, qualifier) = parse_column(column)?;
@@ -615,7 +631,7 @@ impl Gateway<'_> {
     fn open(&mut self, table: &[u8], span: &Span<'_>, sink: &mut Sink) -> Outcome<()> {
         let read = read_of(span.columns, span.timestamp)?;
         let table = self.table(Action::Read, table)?;
-        let scan = table.scan(span.start, span.stop, &read)?;
+        let scan = scan_between(&table, span.start, span.stop, false, &read)?;
         let len = scanner_len(&table, span.columns, None);
         self.lease(&table, Rows::new(scan), len, sink)
     }
@@ -626,11 +642,7 @@ impl Gateway<'_> {
             read = read.filter(Filter::parse(filter)?);
         }
         let table = self.table(Action::Read, table)?;
-        let rows = if scan.is_reversed {
-            table.scan_reversed(scan.start, scan.stop, &read)?
-        } else {
-            table.scan(scan.start, scan.stop, &read)?
-        };
+        let rows = scan_between(&table, scan.start, scan.stop, scan.is_reversed, &read)?;
         let in_parts = Rows::new(rows).in_parts(u32::try_from(scan.batch).unwrap_or(0));
         let len = scanner_len(&table, scan.columns.as_deref(), scan.filter);
         self.lease(&table, in_parts.sorted(scan.sorts_columns), len, sink)

@@ -64,8 +64,17 @@ pub(crate) struct ReplyLimits<'s> {
     pub(crate) share: &'s Share<'s>,
 }
 
+/// The first number of a scanner. Clients take 0 and -1 for "no scanner".
+const FIRST_ID: i32 = 1;
+
+/// The number of the scanner after the one with number `id`.
+fn id_after(id: i32) -> i32 {
+    id.checked_add(1).unwrap_or(FIRST_ID)
+}
+
 pub(crate) struct Scanners {
     open: BTreeMap<i32, Leased>,
+    /// The number of the next one, from [`FIRST_ID`] on, unless an open scanner has it.
     next: i32,
     open_max: usize,
     lease: Duration,
@@ -111,7 +120,7 @@ impl Scanners {
     pub(crate) fn new(open_max: usize, lease: Duration) -> Scanners {
         Scanners {
             open: BTreeMap::new(),
-            next: 0,
+            next: FIRST_ID,
             open_max,
             lease,
             ahead_time: AHEAD_TIME,
@@ -172,10 +181,10 @@ impl Scanners {
             )));
         }
         while self.open.contains_key(&self.next) {
-            self.next = self.next.wrapping_add(1) & i32::MAX;
+            self.next = id_after(self.next);
         }
         let id = self.next;
-        self.next = self.next.wrapping_add(1) & i32::MAX;
+        self.next = id_after(id);
         self.open.insert(id, Leased { table, rows: Some(rows), used: Instant::now(), len, calls: 0 });
         Ok(id)
     }

@@ -296,3 +296,18 @@ fn what_is_far_is_not_read_ahead_and_the_lease_begins_anew() {
     assert_eq!(reply[11], 2);
     assert_eq!(next(&mut scanners, id, 5, usual_limits(), Protocol::Binary).unwrap()[11], 0);
 }
+
+/// Programs hold a scanner's number in a field that is 0 when there is no scanner, and test whether it is positive.
+#[test]
+fn numbers_of_scanners_are_positive_and_not_given_twice() {
+    let table = table(&[1]);
+    let (mut scanners, first) = open(&table);
+    assert_eq!(first, 1);
+    assert!(!scanners.close(0));
+    scanners.next = i32::MAX;
+    assert_eq!(add(&mut scanners, &table), i32::MAX);
+    // 1 is still open.
+    assert_eq!(add(&mut scanners, &table), 2);
+    assert!(scanners.close(first));
+    assert_eq!(add(&mut scanners, &table), 3);
+}

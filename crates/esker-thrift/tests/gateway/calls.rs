@@ -400,6 +400,16 @@ fn scanners_read_from_a_row_up_to_another() {
         let with_stop = [table.clone(), start, stop, (4, texts(["g"])), below(5)];
         let open = client.call("scannerOpenWithStopTs", &with_stop);
         assert_eq!(scanned(client, &open), ["a2 g:y=y@1", "b1 g:y=y@1"]);
+        // From a row to itself is that row, as in HBase; from one to an earlier one is nothing.
+        for (from, to, expected) in [("b1", "b1", "b1 f:x=b1@1"), ("b", "b", ""), ("b1", "a1", "")] {
+            let span = [table.clone(), (2, text(from)), (3, text(to)), (4, texts(["f"])), below(5)];
+            for (method, arguments) in
+                [("scannerOpenWithStop", &span[..4]), ("scannerOpenWithStopTs", &span[..])]
+            {
+                let open = client.call(method, arguments);
+                assert_eq!(scanned(client, &open).concat(), expected, "{method} {from} {to}");
+            }
+        }
         let open = client.call("scannerOpenWithPrefix", &[table.clone(), (2, text("a")), (3, texts(["f"]))]);
         assert_eq!(scanned(client, &open), ["a1 f:x=a1@1", "a2 f:x=a2@1"]);
 
@@ -414,6 +424,12 @@ fn scanners_read_from_a_row_up_to_another() {
         assert_eq!(with(client, &backward), ["b1 f:x=b1@1", "a2 f:x=a2@1"]);
         let filtered = [(6, text("PrefixFilter('b') AND QualifierFilter(=, 'binary:y')"))];
         assert_eq!(with(client, &filtered), ["b1 g:y=z@2", "b2 g:y=z@2"]);
+        let one = |row| [(1, text(row)), (2, text(row)), of_f.clone()];
+        assert_eq!(with(client, &one("a2")), ["a2 f:x=a2@1"]);
+        let backward = (9, Value::Bool(true));
+        assert_eq!(with(client, &[&one("a2")[..], &[backward]].concat()), ["a2 f:x=a2@1"]);
+        assert_eq!(with(client, &one("a")), [""; 0]);
+        assert_eq!(with(client, &one("")).len(), 4);
         let sorted = [(1, text("b2")), (8, Value::Bool(true))];
         assert_eq!(with(client, &sorted), ["sorted b2 f:x=b2@1 g:y=z@2"]);
         let in_parts = [(1, text("b2")), (7, Value::I32(1))];
