@@ -8,9 +8,6 @@
     reason = "a test that cannot go on should stop; tests look at files as anybody may"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod bench;
 mod configuration;
 mod failing_calls;
@@ -31,5 +28,6 @@ mod serve_tables;
 mod server_docs;
 mod sessions;
 mod shell;
+mod support;
 mod thrift;
 mod url;

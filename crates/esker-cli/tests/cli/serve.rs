@@ -7,14 +7,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use client::{Client, Value, encoded, encoded_line};
 use esker_server::Address;
+use test_kit::redis::{Client, Value, encoded, encoded_line};
 
 use crate::support::{esker, esker_in};
-
-#[path = "../../../esker-server/tests/server/client.rs"]
-#[allow(dead_code, reason = "the server's own tests use the rest")]
-pub(crate) mod client;
 
 /// A server that is killed when this is dropped.
 pub(crate) struct Serving {

@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::serve::{Serving, serve};
 use crate::support::{esker, esker_in};
-use crate::thrift::client::{Client, FORMS, OWN, Reply, Value, message, text, texts};
+use test_kit::thrift::{Client, FORMS, OWN, Reply, Value, message, text, texts};
 
 const USERS: &str = "user default on nopass ~* &* +@all
 user reader on nopass %R~stations %R~open +@read

@@ -5,13 +5,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use client::{Client, FORMS, Value, text, texts};
+use test_kit::thrift::{Client, FORMS, Value, text, texts};
 
 use crate::support::{esker, esker_in};
-
-#[path = "../../../esker-thrift/tests/gateway/client.rs"]
-#[allow(dead_code, reason = "the gateway's own tests use the rest")]
-pub(crate) mod client;
 
 pub(crate) struct Serving {
     child: Child,

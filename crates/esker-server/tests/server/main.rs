@@ -8,7 +8,8 @@
     reason = "a test that cannot go on should stop; tests use threads, files and clocks as any client may"
 )]
 
-mod client;
+use test_kit::redis as client;
+
 mod host;
 
 mod acl;

@@ -4,7 +4,6 @@
 
 mod access;
 mod calls;
-mod client;
 mod hostile;
 mod own;
 mod own_client;
@@ -14,6 +13,7 @@ use std::thread::JoinHandle;
 
 use esker_table::Tables;
 use esker_thrift::{Config, Server, Stopper};
+use test_kit::thrift as client;
 
 /// Numbers below the given ones, from a seed that is shown.
 fn randomness(seed: u64) -> impl FnMut(usize) -> usize {

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::Target;
-use crate::serve::client::{Client, Value, encoded, encoded_line};
 use crate::support::Rng;
+use test_kit::redis::{Client, Value, encoded, encoded_line};
 
 /// Something that hostile clients do.
 pub(super) struct Attack {

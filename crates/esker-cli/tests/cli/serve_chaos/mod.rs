@@ -18,9 +18,9 @@ use esker_server::Address;
 use memory::Memory;
 use regular::Regular;
 
-use crate::serve::client::{Client, Value, encoded_line};
 use crate::serve::{Serving, serve_by};
 use crate::support::{Rng, esker, esker_in, skip};
+use test_kit::redis::{Client, Value, encoded_line};
 
 /// The most connections of the server that is attacked.
 const MAX_CLIENTS: usize = 500;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::serve::client::Client;
+use test_kit::redis::Client;
 
 /// Rounds that it must get through while an attack lasts, and how long that may take.
 const ROUNDS: u64 = 20;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::check::Operation;
 use super::model::{PAD_BYTES, PAD_MARK};
-use crate::serve::client::{Client, Value, encoded, is_timeout};
 use crate::support::Rng;
 use esker_server::Address;
+use test_kit::redis::{Client, Value, encoded, is_timeout};
 
 /// How long a kill may take.
 const PATIENCE: Duration = Duration::from_secs(60);

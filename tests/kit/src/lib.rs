@@ -1,0 +1,17 @@
+//! What the tests of all packages share: random choices and how many of them to try, and clients for Redis' protocol and for
+//! Thrift that share no code with the servers. It needs no other package, so that each may use it.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "helpers of tests"
+)]
+
+pub mod redis;
+mod rng;
+pub mod thrift;
+
+pub use rng::{Rng, cases, is_full_run, seed, seeds, variable};
