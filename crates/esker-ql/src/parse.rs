@@ -12,7 +12,7 @@ mod query;
 mod schema;
 mod time;
 
-pub use time::milliseconds;
+pub use time::{Time, milliseconds, time};
 
 use crate::error::{Error, Result};
 use crate::lex::{Kind, Lexer, Token, show};

@@ -7,11 +7,11 @@ use std::fmt::{self, Display, Formatter, Write};
 use crate::statement::{
     Action, Bound, Change, Column, Columns, Comparison, Condition, Delete, DeleteTime, DumpTable, FamilyItem,
     Interval, LoadData, NewCell, Qualifiers, Rows, SchemaItem, Select, SelectOptions, Statement, TableName,
-    Term, ValueTest,
+    Term, TimeUnit, ValueTest,
 };
 
 /// The words of the language that may stand where a name may, or that a shell completes.
-pub const KEYWORDS: [&str; 102] = [
+pub const KEYWORDS: [&str; 103] = [
     "ABSENT",
     "ACCESS",
     "ADD",
@@ -97,6 +97,7 @@ pub const KEYWORDS: [&str; 102] = [
     "THEN",
     "TIMESTAMP",
     "TIMESTAMP_COLUMN",
+    "TIMESTAMP_UNIT",
     "TIME_ORDER",
     "TO",
     "TTL",
@@ -474,6 +475,7 @@ impl Display for LoadData {
             write!(f, " TIMESTAMP_COLUMN = {}", Name(&name(column)))?;
         }
         option(f, "TIMESTAMP =", self.timestamp)?;
+        option(f, "TIMESTAMP_UNIT =", self.timestamp_unit.map(TimeUnit::word))?;
         option(f, "FROM_LINE =", self.from_line)?;
         option(f, "HEADER_FILE =", self.header_file.as_deref().map(Bytes))?;
         option(f, "ROW_UNIQUIFY_CHARS =", self.row_uniquify_chars)?;

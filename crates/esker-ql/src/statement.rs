@@ -550,6 +550,55 @@ pub enum Action {
     },
 }
 
+/// What a timestamp of a file counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// Seconds.
+    Seconds,
+    /// Milliseconds, as those of all cells.
+    Milliseconds,
+    /// Microseconds.
+    Microseconds,
+    /// Nanoseconds, as Hypertable's dumps.
+    Nanoseconds,
+}
+
+impl TimeUnit {
+    /// All units.
+    pub const ALL: [TimeUnit; 4] =
+        [TimeUnit::Seconds, TimeUnit::Milliseconds, TimeUnit::Microseconds, TimeUnit::Nanoseconds];
+
+    /// The word of the language.
+    pub fn word(self) -> &'static str {
+        match self {
+            TimeUnit::Seconds => "SECONDS",
+            TimeUnit::Milliseconds => "MILLISECONDS",
+            TimeUnit::Microseconds => "MICROSECONDS",
+            TimeUnit::Nanoseconds => "NANOSECONDS",
+        }
+    }
+
+    /// The name of a file's column of timestamps in this unit.
+    pub fn column_name(self) -> &'static str {
+        match self {
+            TimeUnit::Seconds => "timestamp_s",
+            TimeUnit::Milliseconds => "timestamp_ms",
+            TimeUnit::Microseconds => "timestamp_us",
+            TimeUnit::Nanoseconds => "timestamp_ns",
+        }
+    }
+
+    /// How many nanoseconds it has.
+    pub fn nanoseconds(self) -> u64 {
+        match self {
+            TimeUnit::Seconds => 1_000_000_000,
+            TimeUnit::Milliseconds => 1_000_000,
+            TimeUnit::Microseconds => 1_000,
+            TimeUnit::Nanoseconds => 1,
+        }
+    }
+}
+
 /// `LOAD DATA INFILE`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadData {
@@ -559,6 +608,8 @@ pub struct LoadData {
     pub timestamp_column: Option<Vec<u8>>,
     /// `TIMESTAMP = t`: that of cells that have none in the file.
     pub timestamp: Option<i64>,
+    /// `TIMESTAMP_UNIT = NANOSECONDS`: what the numbers of the file's timestamps count.
+    pub timestamp_unit: Option<TimeUnit>,
     /// `FROM_LINE = n`: lines before this one are left out, but for the header.
     pub from_line: Option<u64>,
     /// `HEADER_FILE = 'f'`

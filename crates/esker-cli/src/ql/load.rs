@@ -14,12 +14,14 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
+use std::ops::RangeInclusive;
 
-use esker_ql::{Column, LoadData, LongCell, Tables, counter, milliseconds};
-use esker_table::{CellBatch, PutCell, Schema, TIMESTAMP_MAX};
+use esker_ql::{Column, LoadData, LongCell, Tables, counter};
+use esker_table::{CellBatch, PutCell, Schema};
 
 use super::files::path;
 use super::runner::failure;
+use super::times::{Stamp, Times};
 use crate::escapes;
 use crate::exit::{Failure, Outcome, note};
 use crate::feed::{Sink, feed};
@@ -42,8 +44,16 @@ const HBASE_TIMESTAMP: &[u8] = b"HBASE_TS_KEY";
 
 /// What the fields of a line are.
 enum Layout {
-    Cell { has_timestamp: bool },
-    Row { keys: Vec<usize>, timestamp: Option<usize>, columns: Vec<(usize, Column)>, width: usize },
+    Cell {
+        has_timestamp: bool,
+    },
+    Row {
+        keys: Vec<usize>,
+        timestamp: Option<usize>,
+        columns: Vec<(usize, Column)>,
+        /// How many fields a line has, at least and at most.
+        width: RangeInclusive<usize>,
+    },
 }
 
 pub(super) fn run(tables: &dyn Tables, table: &str, schema: &Schema, load: &LoadData) -> Outcome {
@@ -55,6 +65,7 @@ pub(super) fn run(tables: &dyn Tables, table: &str, schema: &Schema, load: &Load
         families: families.map(|family| (family.name().to_owned(), family.is_counter())).collect(),
         layout: None,
         is_dump: false,
+        times: Times::new(load.timestamp_unit),
         fields: Fields::default(),
         row: Vec::new(),
         cells: CellBatch::new(),
@@ -80,8 +91,9 @@ pub(super) fn run(tables: &dyn Tables, table: &str, schema: &Schema, load: &Load
     check_packed(file)?;
     let summary = Summary::start();
     let done = feed(Input::open(file)?, false, &mut loading);
-    let Loading { stored, lines_stored, .. } = loading;
+    let Loading { stored, lines_stored, times, .. } = loading;
     summary.print(if stored == 1 { "cell" } else { "cells" }, stored, &[]);
+    times.note().iter().for_each(|text| note(text));
     if done.is_err() && stored > 0 {
         let next = lines_stored + 1;
         note(&format!("the lines before line {next} are stored; FROM_LINE = {next} loads the rest"));
@@ -110,6 +122,8 @@ struct Loading<'t> {
     layout: Option<Layout>,
     /// Whether the header begins with `#`, as `DUMP TABLE` and `INTO FILE` write it. They end each line.
     is_dump: bool,
+    /// How its timestamps are read.
+    times: Times,
     fields: Fields,
     /// The row of a line with columns. Its memory is used again.
     row: Vec<u8>,
@@ -133,7 +147,7 @@ impl Loading<'_> {
     }
 
     /// What a header says of the fields.
-    fn layout(&self, line: &[u8]) -> Result<Layout, String> {
+    fn layout(&mut self, line: &[u8]) -> Result<Layout, String> {
         let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         let line = line.strip_prefix(b"#").unwrap_or(line);
         let between = self.separator();
@@ -157,8 +171,11 @@ impl Loading<'_> {
         }
         match names.as_slice() {
             [b"row", b"column", b"value"] => return Ok(Layout::Cell { has_timestamp: false }),
-            [b"timestamp", b"row", b"column", b"value"] => return Ok(Layout::Cell { has_timestamp: true }),
-            [b"timestamp", b"row", b"column", b"delete", ..] => {
+            [time, b"row", b"column", b"value"] if Times::is_timestamp(time) => {
+                self.times.read_unit(time)?;
+                return Ok(Layout::Cell { has_timestamp: true });
+            }
+            [time, b"row", b"column", b"delete", ..] if Times::is_timestamp(time) => {
                 return Err("the file has deletes (RETURN_DELETES), which cannot be loaded".to_owned());
             }
             _ => {}
@@ -198,22 +215,20 @@ impl Loading<'_> {
         if columns.is_empty() {
             return Err("the header names no column of the table".to_owned());
         }
-        Ok(Layout::Row { keys, timestamp, columns, width: names.len() })
+        // ImportTsv takes lines without their last fields, if they have a row, a timestamp and a separator.
+        let fields_min = match is_import_tsv {
+            true => keys.iter().copied().chain(timestamp).max().map_or(2, |last| (last + 1).max(2)),
+            false => names.len(),
+        };
+        if let Some(place) = timestamp {
+            self.times.read_unit(names[place])?;
+        }
+        Ok(Layout::Row { keys, timestamp, columns, width: fields_min..=names.len() })
     }
 
-    /// Of `family:qualifier`, or `family`: the family, whether it has counters, and the qualifier.
+    /// [`column`] of the table.
     fn column<'n>(&self, name: &'n [u8]) -> Result<(&str, bool, &'n [u8]), String> {
-        let (family, qualifier) = match memchr::memchr(b':', name) {
-            Some(at) => (&name[..at], &name[at + 1..]),
-            None => (name, &[][..]),
-        };
-        match std::str::from_utf8(family).ok().and_then(|family| self.families.get_key_value(family)) {
-            Some((family, is_counter)) => Ok((family, *is_counter, qualifier)),
-            None => {
-                let family = String::from_utf8_lossy(family);
-                Err(format!("the table {:?} has no column family {family:?}", self.table))
-            }
-        }
+        column(&self.families, self.table, name)
     }
 
     fn split(&mut self, line: &[u8]) -> Result<(), Refused> {
@@ -248,24 +263,27 @@ impl Loading<'_> {
                 if found != expected {
                     return Err(format!("{found} fields, expected {expected}"));
                 }
-                let timestamp = match has_timestamp {
-                    true => Some(timestamp(self.fields.get(0))?),
-                    false => self.load.timestamp,
-                };
+                let stamp = has_timestamp.then(|| self.times.stamp(self.fields.get(0))).transpose()?;
                 let (row, value) = (self.fields.get(from), self.fields.get(from + 2));
-                let (family, is_counter, qualifier) = match self.column(self.fields.get(from + 1)) {
+                let name = self.fields.get(from + 1);
+                let (family, is_counter, qualifier) = match column(&self.families, self.table, name) {
                     Ok(column) => column,
                     Err(_) if self.load.ignore_unknown_columns => return Ok(()),
                     Err(reason) => return Err(unknown(&reason)),
                 };
                 let value = &stored(family, is_counter, value)?;
+                let timestamp = self.timestamp(stamp);
                 let cell = PutCell { row, family, qualifier, timestamp, value };
                 cell.check().map_err(|error| error.to_string())?;
-                cells.push(cell);
+                if stamp.is_none_or(|stamp| self.times.is_stored(row, name, stamp)) {
+                    cells.push(cell);
+                }
             }
             Some(Layout::Row { keys, timestamp: of, columns, width }) => {
-                if found != *width {
-                    return Err(format!("{found} fields, expected {width}"));
+                if !width.contains(&found) {
+                    let (min, max) = (width.start(), width.end());
+                    let least = if min < max { format!("{min} to ") } else { String::new() };
+                    return Err(format!("{found} fields, expected {least}{max}"));
                 }
                 self.row.clear();
                 for (place, key) in keys.iter().enumerate() {
@@ -274,14 +292,13 @@ impl Loading<'_> {
                     }
                     self.row.extend_from_slice(self.fields.get(*key));
                 }
-                let timestamp = match of {
-                    Some(place) => Some(timestamp(self.fields.get(*place))?),
-                    None => self.load.timestamp,
-                };
+                let stamp = of.map(|place| self.times.stamp(self.fields.get(place))).transpose()?;
+                let timestamp = self.timestamp(stamp);
                 let unique = self.unique(cells);
                 self.row.extend(unique);
                 let (row, fields) = (&self.row[..], &self.fields);
-                let filled = columns.iter().filter(|(place, _)| !fields.get(*place).is_empty());
+                let filled =
+                    columns.iter().filter(|(place, _)| *place < found && !fields.get(*place).is_empty());
                 let put = |(place, column): &(usize, Column), put: &mut dyn FnMut(PutCell<'_>)| {
                     let (family, qualifier) = (column.family.as_str(), &column.qualifier[..]);
                     let is_counter = self.families.get(family) == Some(&true);
@@ -298,6 +315,11 @@ impl Loading<'_> {
             None => {}
         }
         Ok(())
+    }
+
+    /// The timestamp that a cell gets: its own, or that of the statement.
+    fn timestamp(&self, stamp: Option<Stamp>) -> Option<i64> {
+        stamp.map(|stamp| stamp.ms).or(self.load.timestamp)
     }
 
     /// Random characters, which make it unlikely that two lines have the same row.
@@ -324,10 +346,8 @@ impl Loading<'_> {
         let from = usize::from(has_timestamp);
         let Some(head_len) = memchr::memchr_iter(self.separator(), part).nth(1 + from) else { return whole };
         self.split(&part[..head_len])?;
-        let timestamp = match has_timestamp {
-            true => Some(timestamp(self.fields.get(0)).map_err(Refused::Malformed)?),
-            false => self.load.timestamp,
-        };
+        let stamp = has_timestamp.then(|| self.times.stamp(self.fields.get(0))).transpose();
+        let stamp = stamp.map_err(Refused::Malformed)?;
         let found = match self.column(self.fields.get(from + 1)) {
             Ok((family, is_counter, qualifier)) => (family.to_owned(), is_counter, qualifier.to_vec()),
             Err(_) if self.load.ignore_unknown_columns => return Ok((Long::Skipped, 0)),
@@ -339,9 +359,13 @@ impl Loading<'_> {
         }
         // So that the cells are written in their order.
         self.write().map_err(Refused::Failed)?;
-        let (row, qualifier) = (self.fields.get(from), &qualifier[..]);
+        let (row, qualifier, timestamp) = (self.fields.get(from), &qualifier[..], self.timestamp(stamp));
         let cell = PutCell { row, family: &family, qualifier, timestamp, value: &[] };
         cell.check().map_err(|error| Refused::Malformed(error.to_string()))?;
+        let column = self.fields.get(from + 1);
+        if stamp.is_some_and(|stamp| !self.times.is_stored(row, column, stamp)) {
+            return Ok((Long::Skipped, 0));
+        }
         match self.tables.begin_long(self.table, cell).map_err(|error| Refused::Failed(failure(error)))? {
             Some(cell) => Ok((Long::Written { cell, pending: Vec::new() }, head_len + 1)),
             None => whole,
@@ -417,22 +441,37 @@ impl Loading<'_> {
         }
     }
 
+    /// Whether a first line is the header of a dump, and not a cell whose row begins with `#`.
+    fn is_cell_header(&self, line: &[u8]) -> Result<bool, String> {
+        let Some(names) = line.strip_prefix(b"#") else { return Ok(false) };
+        let names: Vec<&[u8]> = names.split(|byte| *byte == self.separator()).collect();
+        match names.as_slice() {
+            [b"row", b"column", b"value"] if self.families.contains_key("column") => Err(
+                "the line is a header, or a cell of the row \"#row\": without SINGLE_CELL_FORMAT, it is a header; HEADER_FILE makes \
+                 it a cell"
+                    .to_owned(),
+            ),
+            [b"row", b"column", b"value"] => Ok(true),
+            [time, b"row", b"column", b"value" | b"delete", ..] => Ok(Times::is_timestamp(time)),
+            _ => Ok(false),
+        }
+    }
+
     fn whole_line(&mut self, line: &[u8]) -> Result<(), Refused> {
         let mut line = self.without_end(line)?;
         if self.line == 1 {
             line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         }
-        if self.layout.is_none() {
-            self.is_dump = line.starts_with(b"#");
-            if !self.load.single_cell_format {
+        if self.layout.is_none() && !(self.load.single_cell_format && line.is_empty()) {
+            let is_header =
+                !self.load.single_cell_format || self.is_cell_header(line).map_err(Refused::Malformed)?;
+            self.is_dump = is_header && line.starts_with(b"#");
+            if is_header {
                 self.layout = Some(self.layout(line).map_err(Refused::Malformed)?);
                 return Ok(());
             }
             let has_timestamp = line.iter().filter(|byte| **byte == self.separator()).count() == 3;
             self.layout = Some(Layout::Cell { has_timestamp });
-            if line.starts_with(b"#") {
-                return Ok(());
-            }
         }
         if line.is_empty() || self.load.from_line.is_some_and(|from| self.line < from) {
             return Ok(());
@@ -455,6 +494,25 @@ impl Loading<'_> {
         self.stored += count;
         self.lines_stored = self.lines_taken;
         Ok(())
+    }
+}
+
+/// Of `family:qualifier`, or `family`: the family, whether it has counters, and the qualifier.
+fn column<'f, 'n>(
+    families: &'f BTreeMap<String, bool>,
+    table: &str,
+    name: &'n [u8],
+) -> Result<(&'f str, bool, &'n [u8]), String> {
+    let (family, qualifier) = match memchr::memchr(b':', name) {
+        Some(at) => (&name[..at], &name[at + 1..]),
+        None => (name, &[][..]),
+    };
+    match std::str::from_utf8(family).ok().and_then(|family| families.get_key_value(family)) {
+        Some((family, is_counter)) => Ok((family, *is_counter, qualifier)),
+        None => {
+            let family = String::from_utf8_lossy(family);
+            Err(format!("the table {table:?} has no column family {family:?}"))
+        }
     }
 }
 
@@ -483,18 +541,6 @@ fn stored<'v>(family: &str, is_counter: bool, value: &'v [u8]) -> Result<Cow<'v,
         }
         false => Ok(Cow::Borrowed(value)),
     }
-}
-
-/// A number of milliseconds since 1970, or a date.
-fn timestamp(field: &[u8]) -> Result<i64, String> {
-    let number = std::str::from_utf8(field).ok().and_then(|text| text.parse::<i64>().ok());
-    let found = number.or_else(|| milliseconds(field));
-    found.filter(|timestamp| (0..=TIMESTAMP_MAX).contains(timestamp)).ok_or_else(|| {
-        format!(
-            "{:?} is no timestamp: expected milliseconds since 1970, from 0 to 2^63 - 2, or YYYY-MM-DD hh:mm:ss.mmm in UTC",
-            String::from_utf8_lossy(field)
-        )
-    })
 }
 
 impl Sink for Loading<'_> {

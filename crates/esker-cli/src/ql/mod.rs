@@ -13,6 +13,7 @@ mod load;
 mod output;
 mod runner;
 mod terminal;
+mod times;
 
 use std::io::{self, IsTerminal};
 

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use esker_ql::{Cells, SelectOptions, is_ambiguous};
+use esker_ql::{Cells, SelectOptions, TimeUnit, is_ambiguous};
 use esker_table::DeleteKind;
 
 use super::runner::failure;
@@ -91,7 +91,8 @@ pub(super) fn cells(out: &mut Out, format: QlFormat, cells: Box<dyn Cells>, show
 pub(super) fn file_cells(out: &mut Out, cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
     let delete = if shown.has_deletes { "\tdelete" } else { "" };
     let value = if shown.has_values { "\tvalue" } else { "" };
-    out.line(&format!("#timestamp\trow\tcolumn{delete}{value}"))?;
+    let timestamp = TimeUnit::Milliseconds.column_name();
+    out.line(&format!("#{timestamp}\trow\tcolumn{delete}{value}"))?;
     tab_separated(out, cells, shown)
 }
 

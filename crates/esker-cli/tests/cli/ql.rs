@@ -179,7 +179,7 @@ fn deletes_are_printed_in_each_format() {
     let file = dir.path().join("deletes.tsv").display().to_string();
     prints(dir.path(), &format!("SELECT f FROM t RETURN_DELETES INTO FILE '{file}'"));
     let written = fs::read_to_string(&file).unwrap();
-    assert_eq!(written, format!("#timestamp\trow\tcolumn\tdelete\tvalue\n{lines}"));
+    assert_eq!(written, format!("#timestamp_ms\trow\tcolumn\tdelete\tvalue\n{lines}"));
     fails(&ql(dir.path(), &format!("LOAD DATA INFILE '{file}' INTO TABLE t")), 2, "the file has deletes");
 }
 
@@ -202,7 +202,7 @@ fn small_answers_are_clear() {
     assert!(time.starts_with("time: ") && time.ends_with(" ms"), "{shown}");
     assert!(!prints(dir.path(), "EXPLAIN SELECT f FROM t").contains("time"));
     // Standard output, and not a file in its place.
-    let cells = "#timestamp\trow\tcolumn\tvalue\n1\trow\tf:q\tvalue\n";
+    let cells = "#timestamp_ms\trow\tcolumn\tvalue\n1\trow\tf:q\tvalue\n";
     let query = "SHOW TABLES; SELECT f FROM t WHERE ROW = 'row' INTO FILE '/dev/stdout'; SHOW TABLES";
     assert_eq!(prints(dir.path(), query), format!("t\n{cells}t\n"));
     let out = fs::File::create(dir.path().join("out")).unwrap();
@@ -286,7 +286,7 @@ fn a_dump_is_loaded_as_the_same_cells() {
     );
     let dump = fs::read_to_string(file("t.tsv")).unwrap();
     assert_eq!(dump.lines().count(), 5);
-    assert!(dump.starts_with("#timestamp\trow\tcolumn\tvalue\n"), "{dump}");
+    assert!(dump.starts_with("#timestamp_ms\trow\tcolumn\tvalue\n"), "{dump}");
     assert_eq!(fs::read_to_string(file("u.tsv")).unwrap(), dump);
     // Part of it, and what a query shows.
     prints(dir.path(), &format!("DUMP TABLE t COLUMNS n INTO FILE '{}'", file("n.tsv")));
@@ -294,12 +294,12 @@ fn a_dump_is_loaded_as_the_same_cells() {
     prints(dir.path(), &format!("SELECT h FROM t INTO FILE '{}'", file("h.tsv")));
     assert_eq!(
         fs::read_to_string(file("h.tsv")).unwrap(),
-        "#timestamp\trow\tcolumn\tvalue\n3\tr\th:\t\\\\N\n"
+        "#timestamp_ms\trow\tcolumn\tvalue\n3\tr\th:\t\\\\N\n"
     );
     fails(&ql(dir.path(), "DUMP TABLE t INTO FILE '/nowhere/f'"), 3, "/nowhere/f");
     // Versions keep their order, and what a file cannot hold is refused.
     prints(dir.path(), &format!("SELECT n FROM t KEYS_ONLY INTO FILE '{}'", file("k.tsv")));
-    assert_eq!(fs::read_to_string(file("k.tsv")).unwrap(), "#timestamp\trow\tcolumn\n4\tr\tn:\n");
+    assert_eq!(fs::read_to_string(file("k.tsv")).unwrap(), "#timestamp_ms\trow\tcolumn\n4\tr\tn:\n");
     let plain = format!("SELECT f FROM t NO_ESCAPE INTO FILE '{}'", file("plain.tsv"));
     fails(&ql(dir.path(), &plain), 2, "NO_ESCAPE: a cell has a tab or a line end");
     fails(&ql(dir.path(), "SELECT * FROM t WHERE typo:x = '1'"), 2, "no column family \"typo\"");
@@ -503,7 +503,7 @@ fn long_cells_are_loaded_and_dumped_piece_by_piece() {
 #[test]
 fn a_dump_of_long_cells_is_loaded_with_little_memory() {
     let dir = tempfile::tempdir().unwrap();
-    let mut text = b"#timestamp\trow\tcolumn\tvalue\n2\tb\tf:\t".to_vec();
+    let mut text = b"#timestamp_ms\trow\tcolumn\tvalue\n2\tb\tf:\t".to_vec();
     text.resize(text.len() + (128 << 20), b'.');
     text.push(b'\n');
     fs::write(dir.path().join("long.tsv"), &text).unwrap();
@@ -615,6 +615,115 @@ fn rows_are_loaded_as_their_header_says() {
     assert_eq!(loads("", &marked).code, 0);
     fails(&loads("", "/nowhere"), 3, "/nowhere");
     fails(&loads("ROW_UNIQUIFY_CHARS = 1000", &many), 2, "64 at most");
+}
+
+/// Files as other programs write them: without a header, with a header that says little, with units of their own.
+#[test]
+fn files_of_other_programs_are_loaded_as_they_are_meant() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = |options: &str, text: &str| {
+        prints(dir.path(), "DROP TABLE IF EXISTS t; CREATE TABLE t (f MAX_VERSIONS ALL, g MAX_VERSIONS ALL)");
+        fs::write(dir.path().join("f.tsv"), text).unwrap();
+        ql(dir.path(), &format!("LOAD DATA INFILE {options} 'f.tsv' INTO TABLE t"))
+    };
+    let cell = "SINGLE_CELL_FORMAT";
+    let nanoseconds = "TIMESTAMP_UNIT = NANOSECONDS";
+    let (dump, dump_ms) = ("#timestamp\trow\tcolumn\tvalue\n", "#timestamp_ms\trow\tcolumn\tvalue\n");
+    let dump_ns = "#timestamp_ns\trow\tcolumn\tvalue\n";
+    let import_tsv = "HBASE_ROW_KEY,f:a,f:b,g:c\n";
+    for (options, text, shown) in [
+        // A first row that begins with `#` is a cell.
+        (cell, "5\t#a\tf:q\tv\n6\tb\tf:q\tw\n".to_owned(), "5\t#a\tf:q\tv\n6\tb\tf:q\tw\n"),
+        (cell, "5\t#row\tf:q\tv".to_owned(), "5\t#row\tf:q\tv\n"),
+        (cell, "\n\n5\t#a\tf:q\tv\n".to_owned(), "5\t#a\tf:q\tv\n"),
+        (cell, format!("{dump}5\t#a\tf:q\tv\n"), "5\t#a\tf:q\tv\n"),
+        ("TIMESTAMP = 7 SINGLE_CELL_FORMAT", "#a\tf:q\tv".to_owned(), "7\t#a\tf:q\tv\n"),
+        ("TIMESTAMP = 7 SINGLE_CELL_FORMAT", "#row\tcolumn\tvalue\na\tf:q\tv\n".to_owned(), "7\ta\tf:q\tv\n"),
+        // Units of timestamps.
+        (nanoseconds, format!("{dump}1700000000000123456\tr\tf:q\tv\n"), "1700000000000\tr\tf:q\tv\n"),
+        ("", format!("{dump_ns}1700000000000123456\tr\tf:q\tv\n"), "1700000000000\tr\tf:q\tv\n"),
+        (
+            "TIMESTAMP_UNIT = MICROSECONDS",
+            format!("{dump}1700000000000123\tr\tf:q\tv\n"),
+            "1700000000000\tr\tf:q\tv\n",
+        ),
+        ("TIMESTAMP_UNIT = SECONDS", format!("{dump}1700000000\tr\tf:q\tv\n"), "1700000000000\tr\tf:q\tv\n"),
+        ("", format!("{dump}253402300799999\tr\tf:q\tv\n"), "253402300799999\tr\tf:q\tv\n"),
+        ("", format!("{dump_ms}9223372036854775806\tr\tf:q\tv\n"), "9223372036854775806\tr\tf:q\tv\n"),
+        (
+            "TIMESTAMP_UNIT = MILLISECONDS",
+            format!("{dump}253402300800000\tr\tf:q\tv\n"),
+            "253402300800000\tr\tf:q\tv\n",
+        ),
+        (nanoseconds, "HBASE_ROW_KEY,HBASE_TS_KEY,f:a\nr,5000000,v\n".replace(',', "\t"), "5\tr\tf:a\tv\n"),
+        // HQL's texts need no unit.
+        (nanoseconds, format!("{dump}2023-11-14 22:13:20.5\tr\tf:q\tv\n"), "1700000000500\tr\tf:q\tv\n"),
+        ("", format!("{dump}2023-11-14 22:13:20.000000001\tr\tf:q\tv\n"), "1700000000000\tr\tf:q\tv\n"),
+        ("", format!("{dump}2023-11-14 22:13:20:500000000\tr\tf:q\tv\n"), "1700000000500\tr\tf:q\tv\n"),
+        ("", format!("{dump}2023-11-14T22:13:20Z\tr\tf:q\tv\n"), "1700000000000\tr\tf:q\tv\n"),
+        // Of versions within one millisecond, the latest one stays, in whichever order they come.
+        (
+            nanoseconds,
+            format!(
+                "{dump}1000002\tr\tf:q\tnew\n1000001\tr\tf:q\told\n1000000\tr\tf:q\tfirst\n5\tr\tf:q\t0\n"
+            ),
+            "1\tr\tf:q\tnew\n0\tr\tf:q\t0\n",
+        ),
+        (nanoseconds, format!("{dump}1000001\tr\tf:q\told\n1000002\tr\tf:q\tnew\n"), "1\tr\tf:q\tnew\n"),
+        // ImportTsv's lines may lack their last fields.
+        (
+            "TIMESTAMP = 7",
+            format!("{import_tsv}r\t1\ns\t1\t\t3\nt\t1\t2\n"),
+            "7\tr\tf:a\t1\n7\ts\tf:a\t1\n7\ts\tg:c\t3\n7\tt\tf:a\t1\n7\tt\tf:b\t2\n",
+        ),
+        ("", "f:a,HBASE_ROW_KEY,HBASE_TS_KEY,f:b\n1\tr\t5\n".to_owned(), "5\tr\tf:a\t1\n"),
+    ] {
+        let done = load(options, &text);
+        assert_eq!(done.code, 0, "{options} {text}: {}", done.stderr());
+        assert_eq!(prints(dir.path(), "SELECT * FROM t DISPLAY_TIMESTAMPS"), shown, "{options} {text}");
+    }
+    for (options, text, message) in [
+        (
+            "",
+            format!("{dump}1700000000000000000\tr\tf:q\tv\n"),
+            "f.tsv:2: 1700000000000000000 milliseconds are after the year 9999: TIMESTAMP_UNIT =",
+        ),
+        ("", "HBASE_TS_KEY,HBASE_ROW_KEY,f:a\n253402300800000\tr\tv\n".to_owned(), "after the year 9999"),
+        (
+            "TIMESTAMP_COLUMN = g SINGLE_CELL_FORMAT",
+            "1700000000000000000\tr\tf:q\tv\n".to_owned(),
+            "after the year 9999",
+        ),
+        (
+            nanoseconds,
+            format!("{dump_ms}1\tr\tf:q\tv\n"),
+            "f.tsv:1: the header says that timestamps are in milliseconds; the statement, in nanoseconds",
+        ),
+        ("TIMESTAMP_UNIT = SECONDS", format!("{dump}9223372036854775807\tr\tf:q\tv\n"), "is no timestamp"),
+        ("", format!("{import_tsv}r\n"), "f.tsv:2: 1 fields, expected 2 to 4"),
+        ("", format!("{import_tsv}r\t1\t2\t3\t4\n"), "f.tsv:2: 5 fields, expected 2 to 4"),
+        ("", "f:a,HBASE_ROW_KEY,HBASE_TS_KEY,f:b\n1\tr\n".to_owned(), "f.tsv:2: 2 fields, expected 3 to 4"),
+        // A header of another program says how many fields each line has.
+        ("", "id\tf:a\tf:b\nr\t1\n".to_owned(), "f.tsv:2: 2 fields, expected 3"),
+    ] {
+        let done = load(options, &text);
+        fails(&done, 2, message);
+        assert_eq!(prints(dir.path(), "SELECT * FROM t"), "", "{options} {text}");
+    }
+    let merged = load(nanoseconds, &format!("{dump}1000002\tr\tf:q\tnew\n1000001\tr\tf:q\told\n"));
+    assert!(
+        merged.stderr().contains("1 versions are of the same column and millisecond"),
+        "{}",
+        merged.stderr()
+    );
+    // A header, or a cell of a family with that name.
+    prints(dir.path(), "DROP TABLE t; CREATE TABLE t (column)");
+    fs::write(dir.path().join("f.tsv"), "#row\tcolumn\tvalue\n").unwrap();
+    fails(
+        &ql(dir.path(), &format!("LOAD DATA INFILE {cell} 'f.tsv' INTO TABLE t")),
+        2,
+        "f.tsv:1: the line is a header, or a cell",
+    );
 }
 
 #[test]
@@ -889,7 +998,7 @@ fn a_server_is_asked_by_its_url() {
         assert_eq!(done.code, 0, "{statements}: {}", done.stderr());
         done.stdout()
     };
-    let rows = "#timestamp\trow\tcolumn\tvalue\n2\ta\tf:x\tone\n1\ta\tf:x\tearlier\n2\tb\tf:x\t\\x00\\t\n";
+    let rows = "#timestamp_ms\trow\tcolumn\tvalue\n2\ta\tf:x\tone\n1\ta\tf:x\tearlier\n2\tb\tf:x\t\\x00\\t\n";
     fs::write(dir.path().join("rows.tsv"), rows).unwrap();
     let shown = prints(
         "CREATE TABLE t (f); LOAD DATA INFILE 'rows.tsv' INTO TABLE t; SELECT * FROM t MAX_VERSIONS 1; \
@@ -943,6 +1052,10 @@ fn every_example_of_the_reference_runs() {
     let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
     write("photos.tsv", "city\tid\tdate\ttitle:en\tcamera\noslo\t7\t2026-11-27\tA harbour\tbox\n");
     write("cells.tsv", "#row\tcolumn\tvalue\nrose.jpg\ttitle:fr\tUne rose\n");
+    write(
+        "hypertable.tsv",
+        "#timestamp\trow\tcolumn\tvalue\n1700000000123456789\trose.jpg\ttitle:en\tA rose\n",
+    );
     write("photos.csv", "HBASE_ROW_KEY,title:en\nrome 1,A fountain\n");
     write("statements.ql", "SHOW TABLES;\n");
     let mut command = esker_in(dir.path());

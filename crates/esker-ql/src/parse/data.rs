@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::lex::Kind;
 use crate::statement::{
     Action, Column, Columns, Comparison, Condition, Delete, DeleteTime, DumpTable, LoadData, NewCell, Placed,
-    Qualifiers, Statement,
+    Qualifiers, Statement, TimeUnit,
 };
 
 /// The most characters that `ROW_UNIQUIFY_CHARS` appends.
@@ -294,7 +294,8 @@ impl Parser<'_> {
     pub(super) fn load(&mut self) -> Result<Statement> {
         self.need(&["DATA", "INFILE"])?;
         let (mut row_key_columns, mut timestamp_column, mut header_file) = (Vec::new(), None, None);
-        let (mut timestamp, mut from_line, mut row_uniquify_chars, mut separator) = (None, None, None, None);
+        let (mut timestamp, mut timestamp_unit, mut from_line) = (None, None, None);
+        let (mut row_uniquify_chars, mut separator) = (None, None);
         let mut flags = [false; 4];
         const FLAGS: [&str; 4] =
             ["DUPLICATE_KEY_COLUMNS", "IGNORE_UNKNOWN_COLUMNS", "SINGLE_CELL_FORMAT", "NO_ESCAPE"];
@@ -321,6 +322,9 @@ impl Parser<'_> {
             } else if self.eat("TIMESTAMP")? {
                 self.need_sign("=")?;
                 timestamp = Some(self.timestamp()?);
+            } else if self.eat("TIMESTAMP_UNIT")? {
+                self.need_sign("=")?;
+                timestamp_unit = Some(self.time_unit()?);
             } else if self.eat("FROM_LINE")? {
                 self.need_sign("=")?;
                 from_line = Some(self.number("the number of a line")?);
@@ -358,6 +362,7 @@ impl Parser<'_> {
             row_key_columns,
             timestamp_column,
             timestamp,
+            timestamp_unit,
             from_line,
             header_file,
             row_uniquify_chars,
@@ -369,6 +374,15 @@ impl Parser<'_> {
             file,
             table,
         }))
+    }
+
+    fn time_unit(&mut self) -> Result<TimeUnit> {
+        for unit in TimeUnit::ALL {
+            if self.eat(unit.word())? {
+                return Ok(unit);
+            }
+        }
+        Err(self.expected("`NANOSECONDS`, `MICROSECONDS`, `MILLISECONDS` or `SECONDS`"))
     }
 
     /// `DUMP TABLE t [COLUMNS c, ...] [BUCKETS n] INTO FILE f`

@@ -1,4 +1,4 @@
-//! Timestamps: milliseconds since 1970, or `'YYYY-MM-DD[ hh:mm[:ss[.mmm]]]'` in UTC.
+//! Timestamps: milliseconds since 1970, or a text in UTC ([`time`]).
 
 use esker_table::TIMESTAMP_MAX;
 
@@ -24,15 +24,33 @@ impl Parser<'_> {
     }
 }
 
-/// The milliseconds from 1970 to a date `YYYY-MM-DD[ hh:mm[:ss[.mmm]]]` in UTC; `None`: it is none.
+/// A moment: milliseconds since 1970, and the nanoseconds that follow them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Time {
+    /// The milliseconds.
+    pub ms: i64,
+    /// The nanoseconds below a millisecond.
+    pub ns: u32,
+}
+
+/// The milliseconds of [`time`].
 ///
 /// # Example
 /// ```
 /// assert_eq!(esker_ql::milliseconds(b"2023-11-14 22:13:20"), Some(1_700_000_000_000));
 /// ```
 pub fn milliseconds(text: &[u8]) -> Option<i64> {
+    time(text).map(|time| time.ms)
+}
+
+/// The moment of a text in UTC: `YYYY-MM-DD[ hh:mm[:ss[.fraction]]]`, with a `T` in place of the blank and a `Z` at the end if the text
+/// is of ISO 8601. HQL also writes nanoseconds after a second colon: `hh:mm:ss:n`. `None`: the text is not a time.
+pub fn time(text: &[u8]) -> Option<Time> {
     let text = std::str::from_utf8(text).ok()?;
-    let (date, clock) = text.split_once(' ').unwrap_or((text, ""));
+    let (date, clock) = match text.split_once([' ', 'T']) {
+        Some((date, clock)) => (date, Some(clock)),
+        None => (text, None),
+    };
     let mut parts = date.split('-');
     let (year, month, day) =
         (digits(parts.next()?, 4)?, digits(parts.next()?, 2)?, digits(parts.next()?, 2)?);
@@ -45,25 +63,38 @@ pub fn milliseconds(text: &[u8]) -> Option<i64> {
     if parts.next().is_some() || year < 1970 || day == 0 || day > month_len {
         return None;
     }
-    let mut ms = 0;
-    if clock.is_empty() {
-        if text.contains(' ') {
-            return None;
-        }
-    } else {
-        let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "000"));
-        let mut parts = clock.split(':');
-        let (hour, minute) = (digits(parts.next()?, 2)?, digits(parts.next()?, 2)?);
-        let second = parts.next().map_or(Some(0), |part| digits(part, 2))?;
-        if parts.next().is_some() || hour > 23 || minute > 59 || second > 59 {
-            return None;
-        }
-        ms = ((hour * 60 + minute) * 60 + second) * 1000 + digits(fraction, 3)?;
-    }
+    let of_day = clock.map_or(Some(Time { ms: 0, ns: 0 }), clock_time)?;
     // Days from 1970-01-01, counted in years that begin in March.
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
-    Some(days * 86_400_000 + ms)
+    Some(Time { ms: days * 86_400_000 + of_day.ms, ns: of_day.ns })
+}
+
+/// The time since midnight of `hh:mm[:ss[.fraction | :nanoseconds]]`.
+fn clock_time(text: &str) -> Option<Time> {
+    let text = text.strip_suffix('Z').unwrap_or(text);
+    let (clock, fraction) = match text.split_once('.') {
+        Some((clock, fraction)) => (clock, Some(fraction)),
+        None => (text, None),
+    };
+    let mut parts = clock.split(':');
+    let (hour, minute) = (digits(parts.next()?, 2)?, digits(parts.next()?, 2)?);
+    let second = parts.next().map(|part| digits(part, 2));
+    // A fraction follows seconds.
+    let (has_second, second) = (second.is_some(), second.unwrap_or(Some(0))?);
+    let nanoseconds = match (parts.next(), fraction) {
+        (None, None) => 0,
+        (None, Some(fraction)) if has_second && (1..=9).contains(&fraction.len()) => {
+            digits(fraction, fraction.len())? * 10_i64.pow(9 - fraction.len() as u32)
+        }
+        (Some(number), None) if (1..=9).contains(&number.len()) => digits(number, number.len())?,
+        _ => return None,
+    };
+    if parts.next().is_some() || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let ms = ((hour * 60 + minute) * 60 + second) * 1000 + nanoseconds / 1_000_000;
+    Some(Time { ms, ns: (nanoseconds % 1_000_000) as u32 })
 }
 
 /// The number that `text`, so many digits, stands for.
@@ -74,7 +105,7 @@ fn digits(text: &str, count: usize) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::milliseconds;
+    use super::{Time, milliseconds, time};
 
     #[test]
     fn dates_are_counted_from_1970() {
@@ -89,11 +120,28 @@ mod tests {
             ("2024-01-00", None),
             ("2024-01-01 24:00:00", None),
             ("2024-01-01 ", None),
-            ("2024-01-01 10:00:00.5", None),
+            ("2024-01-01 10:00.5", None),
+            ("2024-01-01 10:00:00.", None),
+            ("2024-01-01 10:00:00.1234567890", None),
+            ("2024-01-01 10:00:00:1.5", None),
+            ("2024-01-01 10:00:00+02:00", None),
+            ("2024-01-01T", None),
+            ("2024-01-01Z", None),
+            ("2000-02-29T12:34:56.789Z", Some(951_827_696_789)),
+            ("2000-02-29 12:34:56.7", Some(951_827_696_700)),
+            ("2000-02-29 12:34:56:789000000", Some(951_827_696_789)),
+            ("2000-02-29 12:34:56:7", Some(951_827_696_000)),
             ("1969-12-31", None),
             ("+024-01-01", None),
         ] {
             assert_eq!(milliseconds(text.as_bytes()), ms, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_has_nanoseconds() {
+        for text in ["1970-01-01 00:00:01.002000003", "1970-01-01 00:00:01:002000003"] {
+            assert_eq!(time(text.as_bytes()), Some(Time { ms: 1_002, ns: 3 }), "{text}");
         }
     }
 }

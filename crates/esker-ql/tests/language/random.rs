@@ -3,7 +3,7 @@
 use esker_ql::{
     Action, Bound, CellPlace, Change, Column, Columns, Comparison, Condition, Delete, DeleteTime, DumpTable,
     ELEMENTS_MAX, FamilyItem, Interval, LoadData, NewCell, Qualifiers, Rows, SchemaItem, Select,
-    SelectOptions, Statement, TableName, Term, ValueTest, statements,
+    SelectOptions, Statement, TableName, Term, TimeUnit, ValueTest, statements,
 };
 
 use crate::outcome;
@@ -246,6 +246,7 @@ impl Random {
                 row_key_columns: self.some(|random| random.name::<String>().into_bytes()),
                 timestamp_column: self.maybe(|random| random.name::<String>().into_bytes()),
                 timestamp: self.maybe(Random::time),
+                timestamp_unit: self.maybe(|random| TimeUnit::ALL[random.below(4) as usize]),
                 from_line: self.maybe(|random| random.below(1000)),
                 header_file: self.maybe(Random::bytes),
                 row_uniquify_chars: self.maybe(|random| random.below(20)),
