@@ -1234,7 +1234,9 @@ impl Table {
         let Inner { db, catalog, sequences, .. } = &*self.tables;
         shape.check_enabled()?;
         check_rows_once(mutations)?;
-        if let Some(mutation) = mutations.first() {
+        if let Some(mutation) = mutations.first().filter(|_| !checks.is_empty()) {
+            // A row that cannot be is a mistake, not one that lacks the cell.
+            check_row(mutation.row())?;
             let view = Row { db, state: &self.state, row: mutation.row() };
             for check in checks {
                 if !check.holds(&view)? {

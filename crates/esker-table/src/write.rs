@@ -293,6 +293,7 @@ pub struct Check {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Condition {
     Absent,
+    Empty,
     Present,
     Value(Comparison, Vec<u8>),
 }
@@ -301,6 +302,11 @@ impl Check {
     /// The column has no cell.
     pub fn absent(family: &str, qualifier: impl Into<Vec<u8>>) -> Check {
         Check { family: family.to_owned(), qualifier: qualifier.into(), condition: Condition::Absent }
+    }
+
+    /// The column has no cell, or its latest one has no bytes: to a check of HBase's these are the same.
+    pub fn empty(family: &str, qualifier: impl Into<Vec<u8>>) -> Check {
+        Check { family: family.to_owned(), qualifier: qualifier.into(), condition: Condition::Empty }
     }
 
     /// The column has a cell.
@@ -325,11 +331,12 @@ impl Check {
         // Of a longer one, no more decides than that it is longer.
         let len_max = match &self.condition {
             Condition::Value(_, value) => value.len() as u64 + 1,
-            Condition::Absent | Condition::Present => 0,
+            Condition::Absent | Condition::Empty | Condition::Present => 0,
         };
         let cell = view.latest(&self.family, &self.qualifier, len_max)?;
         Ok(match (&self.condition, cell) {
             (Condition::Absent, cell) => cell.is_none(),
+            (Condition::Empty, cell) => cell.is_none_or(|cell| cell.len == 0),
             (Condition::Present, cell) => cell.is_some(),
             (Condition::Value(..), None) => false,
             (Condition::Value(comparison, value), Some(cell)) => comparison.passes(cell.bytes.cmp(value)),

@@ -13,9 +13,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::fail::{Thrown, UNKNOWN_METHOD, cut, shown};
+use crate::fail::{Fail, Thrown, UNKNOWN_METHOD, cut, shown};
 use crate::gateway::Gateway;
-use crate::idl::Request;
+use crate::idl::{Request, why_unknown};
 use crate::memory::Share;
 use crate::stream::Stream;
 use crate::wire::{Fault, Head, Kind, Measure, Protocol, Purpose, Sink, Source};
@@ -406,7 +406,11 @@ fn reply(
     }
     let name = std::str::from_utf8(head.name).unwrap_or_default();
     let Some(request) = Request::decode(name, &mut source)? else {
-        let message = format!("there is no method {}", shown(head.name));
+        let mut message = format!("there is no method {}", shown(head.name));
+        if let Some(why) = why_unknown(head.name) {
+            message.push_str(": ");
+            message.push_str(why);
+        }
         fault(sink, &head, UNKNOWN_METHOD, &message);
         return Ok(wants_answer);
     };
@@ -419,6 +423,7 @@ fn reply(
     let answered = match request {
         Request::Hbase(call) => gateway.answer(call, sink),
         Request::Own(call) => gateway.answer_own(call, sink),
+        Request::Refused(_, fail) => Err(fail),
     };
     match answered {
         Ok(()) => sink.stop(),
@@ -436,13 +441,14 @@ fn reply(
             sink.out.truncate(result);
             sink.field(0, id, Kind::Struct);
             sink.field(0, 1, Kind::Bytes);
-            let kind = fail.kind;
+            let Fail { kind, may_pass, .. } = fail;
             sink.bytes(cut(fail.message).as_bytes());
             if is_own {
                 sink.field(1, 2, Kind::I32);
                 sink.i32(kind.kind());
             } else if id == 1 {
-                sink.field_bool(1, 2, false);
+                // `canRetry`
+                sink.field_bool(1, 2, may_pass);
             }
             sink.stop();
             sink.stop();

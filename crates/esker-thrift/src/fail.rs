@@ -93,10 +93,22 @@ impl Thrown {
 pub(crate) struct Fail {
     pub(crate) kind: Thrown,
     pub(crate) message: String,
+    /// Whether the same call may succeed later.
+    pub(crate) may_pass: bool,
+}
+
+/// Whether a store may take the same call later.
+fn may_pass(error: &Error) -> bool {
+    use esker::ErrorKind::{Busy, Conflict, Deadlock, LockTimeout, OutOfResources, OutOfSpace};
+    matches!(error, Error::Store(error) if matches!(
+        error.kind(),
+        Busy | Conflict | Deadlock | LockTimeout | OutOfResources | OutOfSpace
+    ))
 }
 
 impl From<Error> for Fail {
     fn from(error: Error) -> Fail {
+        let may_pass = may_pass(&error);
         let kind = match error {
             Error::TableExists(_) => Thrown::Exists,
             Error::Invalid(_) | Error::Schema { .. } | Error::Filter { .. } => Thrown::Argument,
@@ -109,17 +121,26 @@ impl From<Error> for Fail {
             Error::SchemaChanged { .. } => Thrown::SchemaChanged,
             _ => Thrown::Io,
         };
-        Fail { kind, message: error.to_string() }
+        Fail { kind, message: error.to_string(), may_pass }
     }
 }
 
 impl Fail {
+    pub(crate) fn new(kind: Thrown, message: impl Into<String>) -> Fail {
+        Fail { kind, message: message.into(), may_pass: false }
+    }
+
     pub(crate) fn io(message: impl Into<String>) -> Fail {
-        Fail { kind: Thrown::Io, message: message.into() }
+        Fail::new(Thrown::Io, message)
     }
 
     pub(crate) fn argument(message: impl Into<String>) -> Fail {
-        Fail { kind: Thrown::Argument, message: message.into() }
+        Fail::new(Thrown::Argument, message)
+    }
+
+    /// Of a call that may succeed later.
+    pub(crate) fn for_now(message: impl Into<String>) -> Fail {
+        Fail { may_pass: true, ..Fail::io(message) }
     }
 
     /// The number of the exception's field in the result of a method of HBase's that declares the first `throws` exceptions: `IOError`,

@@ -150,6 +150,14 @@ fn add(
     Ok(row)
 }
 
+/// The error of an increment whose row is all right: the cell, which the client does not give, is not a number, or too large a one.
+fn of_sum(error: esker_table::Error) -> Fail {
+    match error {
+        esker_table::Error::Invalid(message) => Fail::io(message),
+        error => error.into(),
+    }
+}
+
 fn family_of(descriptor: &ColumnDescriptor<'_>) -> Outcome<Family> {
     let upper = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_ascii_uppercase();
     let compression = upper(descriptor.compression);
@@ -189,7 +197,7 @@ impl Gateway<'_> {
         let Some(access) = self.access else { return Ok(()) };
         access
             .check(self.certificate.as_deref(), action, table)
-            .map_err(|message| Fail { kind: Thrown::Denied, message })
+            .map_err(|message| Fail::new(Thrown::Denied, message))
     }
 
     fn may_read(&self, table: &str) -> bool {
@@ -199,10 +207,7 @@ impl Gateway<'_> {
     /// A table for which the client may do that. Rights are to its one name, not to what the client calls it.
     fn table(&self, action: Action, name: &[u8]) -> Outcome<Table> {
         let Ok(name) = std::str::from_utf8(name) else {
-            return Err(Fail {
-                kind: Thrown::NoTable,
-                message: format!("there is no table {}", shown(name)),
-            });
+            return Err(Fail::new(Thrown::NoTable, format!("there is no table {}", shown(name))));
         };
         let name = Tables::full_name(name)?;
         self.check(action, &name)?;
@@ -297,7 +302,8 @@ impl Gateway<'_> {
             Call::AtomicIncrement { table, row, column, amount } => {
                 let (family, qualifier) = parse_column(column)?;
                 let qualifier = qualifier.unwrap_or_default();
-                let sum = self.table(Action::Update, table)?.increment(row, &family, qualifier, amount)?;
+                let table = self.table(Action::Update, table)?;
+                let sum = table.increment(check_row(row)?, &family, qualifier, amount).map_err(of_sum)?;
                 sink.field(0, 0, Kind::I64);
                 sink.i64(sum);
                 Ok(())
@@ -308,9 +314,10 @@ impl Gateway<'_> {
             Call::CheckAndPut { table, row, column, value, put } => {
                 let put = given(put)?;
                 let (family, qualifier) = whole_column(column)?;
-                let check = match value {
-                    Some(value) => Check::value(&family, qualifier, Comparison::Equal, value),
-                    None => Check::absent(&family, qualifier),
+                // Many languages cannot send a missing value.
+                let check = match value.unwrap_or_default() {
+                    b"" => Check::empty(&family, qualifier),
+                    value => Check::value(&family, qualifier, Comparison::Equal, value),
                 };
                 let put = add(RowMutation::new(row), &[Mutation { is_delete: false, ..put }], false, LATEST)?;
                 sink.field_bool(0, 0, self.table(Action::Update, table)?.check_and_mutate(&[check], &put)?);
@@ -458,7 +465,7 @@ impl Gateway<'_> {
         let name = Tables::full_name(&text("the table's name", table)?)?;
         self.check(Action::Admin, &name)?;
         if self.tables.table(&name).is_ok() {
-            return Err(Fail { kind: Thrown::Exists, message: "table name already in use".to_owned() });
+            return Err(Fail::new(Thrown::Exists, "table name already in use"));
         }
         if descriptors.is_empty() {
             return Err(Fail::io("a table has at least one column family"));
@@ -607,7 +614,14 @@ impl Gateway<'_> {
             self.count_append(&table, append.row, &family, qualifier, value)?;
             row = row.append(&family, qualifier, *value);
         }
-        let cells = table.update(&row)?;
+        if append.columns.is_empty() {
+            return Err(Fail::argument("there are no columns to append to"));
+        }
+        let mut cells = table.update(&row)?;
+        // As a row has them.
+        cells.sort_unstable_by(|one, other| {
+            (&one.family, &one.qualifier).cmp(&(&other.family, &other.qualifier))
+        });
         let len = cells.iter().map(|cell| cell.value.len() + CELL_LEN).sum::<usize>();
         let len_max = self.limits.len_max;
         if len > len_max {

@@ -1,8 +1,12 @@
 //! HBase's interface, and Esker's [own]: structures and calls, as far as clients send them, with the numbers of their fields.
 //!
-//! Fields that are not listed, or have another type, are passed over: a call says nothing about attributes of operations,
-//! since no such attribute changes what a call does here.
+//! Fields that are not listed, or have another type, are passed over, with two exceptions: [attributes](attributes) that change what an
+//! operation does, and fields by which a client of HBase's [second](second) interface is known.
 
+mod attributes;
+mod second;
+
+use crate::fail::Fail;
 use crate::wire::{Fault, Kind, Source};
 
 /// A value of a call.
@@ -168,10 +172,10 @@ record! {
     }
 }
 
-/// Calls: `name, variant, how many of its exceptions are declared, arguments`. HBase's exceptions are IOError, IllegalArgument and
-/// AlreadyExists, in this order.
+/// Calls: `name, variant, how many of its exceptions are declared, what it does with which argument of attributes, arguments`. HBase's
+/// exceptions are IOError, IllegalArgument and AlreadyExists, in this order.
 macro_rules! calls {
-    ($(#[$doc:meta])* $($wire:literal $name:ident throws $throws:literal { $($id:literal $field:ident: $type:ty = $default:expr,)* })*) => {
+    ($(#[$doc:meta])* $($wire:literal $name:ident throws $throws:literal $($does:ident $attributes:literal)? { $($id:literal $field:ident: $type:ty = $default:expr,)* })*) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq)]
         pub(crate) enum Call<'a> {
@@ -179,8 +183,13 @@ macro_rules! calls {
         }
 
         impl<'a> Call<'a> {
-            /// The call of the method `name` with the arguments that follow in `source`. `None`: there is no such method.
-            pub(crate) fn decode(name: &str, source: &mut Source<'a>) -> Result<Option<Call<'a>>, Fault> {
+            /// The call of the method `name` with the arguments that follow in `source`. `None`: there is no such method. If the call
+            /// must not be done as it is, `refused` becomes the reason.
+            pub(crate) fn decode(
+                name: &str,
+                source: &mut Source<'a>,
+                refused: &mut Option<Fail>,
+            ) -> Result<Option<Call<'a>>, Fault> {
                 Ok(Some(match name {
                     $($wire => {
                         $(let mut $field: $type = $default;)*
@@ -188,7 +197,13 @@ macro_rules! calls {
                         while let Some(field) = source.field(&mut last)? {
                             match field.id {
                                 $($id if <$type>::fits(field.kind) => $field = <$type>::decode(source)?,)*
-                                _ => source.skip(field.kind)?,
+                                $($attributes if field.kind == Kind::Map => {
+                                    *refused = attributes::$does(source)?.or(refused.take());
+                                })?
+                                _ => {
+                                    *refused = second::told_by(name, field).or(refused.take());
+                                    source.skip(field.kind)?;
+                                }
                             }
                         }
                         Call::$name { $($field,)* }
@@ -223,66 +238,66 @@ calls! {
         2 families: Vec<ColumnDescriptor<'a>> = Vec::new(),
     }
     "deleteTable" DeleteTable throws 1 { 1 table: &'a [u8] = b"", }
-    "get" Get throws 1 { 1 table: &'a [u8] = b"", 2 row: &'a [u8] = b"", 3 column: &'a [u8] = b"", }
-    "getVer" GetVer throws 1 {
+    "get" Get throws 1 reads 4 { 1 table: &'a [u8] = b"", 2 row: &'a [u8] = b"", 3 column: &'a [u8] = b"", }
+    "getVer" GetVer throws 1 reads 5 {
         1 table: &'a [u8] = b"",
         2 row: &'a [u8] = b"",
         3 column: &'a [u8] = b"",
         4 versions: i32 = 0,
     }
-    "getVerTs" GetVerTs throws 1 {
+    "getVerTs" GetVerTs throws 1 reads 6 {
         1 table: &'a [u8] = b"",
         2 row: &'a [u8] = b"",
         3 column: &'a [u8] = b"",
         4 timestamp: i64 = 0,
         5 versions: i32 = 0,
     }
-    "getRow" GetRow throws 1 { 1 table: &'a [u8] = b"", 2 row: &'a [u8] = b"", }
-    "getRowWithColumns" GetRowWithColumns throws 1 {
+    "getRow" GetRow throws 1 reads 3 { 1 table: &'a [u8] = b"", 2 row: &'a [u8] = b"", }
+    "getRowWithColumns" GetRowWithColumns throws 1 reads 4 {
         1 table: &'a [u8] = b"",
         2 row: &'a [u8] = b"",
         3 columns: Option<Vec<&'a [u8]>> = None,
     }
-    "getRowTs" GetRowTs throws 1 { 1 table: &'a [u8] = b"", 2 row: &'a [u8] = b"", 3 timestamp: i64 = 0, }
-    "getRowWithColumnsTs" GetRowWithColumnsTs throws 1 {
+    "getRowTs" GetRowTs throws 1 reads 4 { 1 table: &'a [u8] = b"", 2 row: &'a [u8] = b"", 3 timestamp: i64 = 0, }
+    "getRowWithColumnsTs" GetRowWithColumnsTs throws 1 reads 5 {
         1 table: &'a [u8] = b"",
         2 row: &'a [u8] = b"",
         3 columns: Option<Vec<&'a [u8]>> = None,
         4 timestamp: i64 = 0,
     }
-    "getRows" GetRows throws 1 { 1 table: &'a [u8] = b"", 2 rows: Vec<&'a [u8]> = Vec::new(), }
-    "getRowsWithColumns" GetRowsWithColumns throws 1 {
+    "getRows" GetRows throws 1 reads 3 { 1 table: &'a [u8] = b"", 2 rows: Vec<&'a [u8]> = Vec::new(), }
+    "getRowsWithColumns" GetRowsWithColumns throws 1 reads 4 {
         1 table: &'a [u8] = b"",
         2 rows: Vec<&'a [u8]> = Vec::new(),
         3 columns: Option<Vec<&'a [u8]>> = None,
     }
-    "getRowsTs" GetRowsTs throws 1 {
+    "getRowsTs" GetRowsTs throws 1 reads 4 {
         1 table: &'a [u8] = b"",
         2 rows: Vec<&'a [u8]> = Vec::new(),
         3 timestamp: i64 = 0,
     }
-    "getRowsWithColumnsTs" GetRowsWithColumnsTs throws 1 {
+    "getRowsWithColumnsTs" GetRowsWithColumnsTs throws 1 reads 5 {
         1 table: &'a [u8] = b"",
         2 rows: Vec<&'a [u8]> = Vec::new(),
         3 columns: Option<Vec<&'a [u8]>> = None,
         4 timestamp: i64 = 0,
     }
-    "mutateRow" MutateRow throws 2 {
+    "mutateRow" MutateRow throws 2 writes 4 {
         1 table: &'a [u8] = b"",
         2 row: &'a [u8] = b"",
         3 mutations: Vec<Mutation<'a>> = Vec::new(),
     }
-    "mutateRowTs" MutateRowTs throws 2 {
+    "mutateRowTs" MutateRowTs throws 2 writes 5 {
         1 table: &'a [u8] = b"",
         2 row: &'a [u8] = b"",
         3 mutations: Vec<Mutation<'a>> = Vec::new(),
         4 timestamp: i64 = 0,
     }
-    "mutateRows" MutateRows throws 2 {
+    "mutateRows" MutateRows throws 2 writes 3 {
         1 table: &'a [u8] = b"",
         2 batches: Vec<BatchMutation<'a>> = Vec::new(),
     }
-    "mutateRowsTs" MutateRowsTs throws 2 {
+    "mutateRowsTs" MutateRowsTs throws 2 writes 4 {
         1 table: &'a [u8] = b"",
         2 batches: Vec<BatchMutation<'a>> = Vec::new(),
         3 timestamp: i64 = 0,
@@ -293,48 +308,48 @@ calls! {
         3 column: &'a [u8] = b"",
         4 amount: i64 = 0,
     }
-    "deleteAll" DeleteAll throws 1 { 1 table: &'a [u8] = b"", 2 row: &'a [u8] = b"", 3 column: &'a [u8] = b"", }
-    "deleteAllTs" DeleteAllTs throws 1 {
+    "deleteAll" DeleteAll throws 1 writes 4 { 1 table: &'a [u8] = b"", 2 row: &'a [u8] = b"", 3 column: &'a [u8] = b"", }
+    "deleteAllTs" DeleteAllTs throws 1 writes 5 {
         1 table: &'a [u8] = b"",
         2 row: &'a [u8] = b"",
         3 column: &'a [u8] = b"",
         4 timestamp: i64 = 0,
     }
-    "deleteAllRow" DeleteAllRow throws 1 { 1 table: &'a [u8] = b"", 2 row: &'a [u8] = b"", }
+    "deleteAllRow" DeleteAllRow throws 1 writes 3 { 1 table: &'a [u8] = b"", 2 row: &'a [u8] = b"", }
     "increment" Increment throws 1 { 1 increment: Option<Increment<'a>> = None, }
     "incrementRows" IncrementRows throws 1 { 1 increments: Vec<Increment<'a>> = Vec::new(), }
-    "deleteAllRowTs" DeleteAllRowTs throws 1 {
+    "deleteAllRowTs" DeleteAllRowTs throws 1 writes 4 {
         1 table: &'a [u8] = b"",
         2 row: &'a [u8] = b"",
         3 timestamp: i64 = 0,
     }
-    "scannerOpenWithScan" ScannerOpenWithScan throws 1 {
+    "scannerOpenWithScan" ScannerOpenWithScan throws 1 reads 3 {
         1 table: &'a [u8] = b"",
         2 scan: Option<Scan<'a>> = None,
     }
-    "scannerOpen" ScannerOpen throws 1 {
+    "scannerOpen" ScannerOpen throws 1 reads 4 {
         1 table: &'a [u8] = b"",
         2 start: &'a [u8] = b"",
         3 columns: Option<Vec<&'a [u8]>> = None,
     }
-    "scannerOpenWithStop" ScannerOpenWithStop throws 1 {
+    "scannerOpenWithStop" ScannerOpenWithStop throws 1 reads 5 {
         1 table: &'a [u8] = b"",
         2 start: &'a [u8] = b"",
         3 stop: &'a [u8] = b"",
         4 columns: Option<Vec<&'a [u8]>> = None,
     }
-    "scannerOpenWithPrefix" ScannerOpenWithPrefix throws 1 {
+    "scannerOpenWithPrefix" ScannerOpenWithPrefix throws 1 reads 4 {
         1 table: &'a [u8] = b"",
         2 prefix: &'a [u8] = b"",
         3 columns: Option<Vec<&'a [u8]>> = None,
     }
-    "scannerOpenTs" ScannerOpenTs throws 1 {
+    "scannerOpenTs" ScannerOpenTs throws 1 reads 5 {
         1 table: &'a [u8] = b"",
         2 start: &'a [u8] = b"",
         3 columns: Option<Vec<&'a [u8]>> = None,
         4 timestamp: i64 = 0,
     }
-    "scannerOpenWithStopTs" ScannerOpenWithStopTs throws 1 {
+    "scannerOpenWithStopTs" ScannerOpenWithStopTs throws 1 reads 6 {
         1 table: &'a [u8] = b"",
         2 start: &'a [u8] = b"",
         3 stop: &'a [u8] = b"",
@@ -346,7 +361,7 @@ calls! {
     "scannerClose" ScannerClose throws 2 { 1 id: i32 = 0, }
     "getRegionInfo" GetRegionInfo throws 1 { 1 row: &'a [u8] = b"", }
     "append" Append throws 1 { 1 append: Option<Append<'a>> = None, }
-    "checkAndPut" CheckAndPut throws 2 {
+    "checkAndPut" CheckAndPut throws 2 writes 7 {
         1 table: &'a [u8] = b"",
         2 row: &'a [u8] = b"",
         3 column: &'a [u8] = b"",
@@ -363,19 +378,27 @@ calls! {
 pub(crate) mod own;
 
 /// A call of a client.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Request<'a> {
     Hbase(Call<'a>),
     /// Of a method of Esker's own.
     Own(own::Call<'a>),
+    /// Of a method of HBase's that declares so many exceptions: why it is not done.
+    Refused(u8, Fail),
 }
 
 impl<'a> Request<'a> {
     /// The call of the method `name` with the arguments that follow in `source`. `None`: there is no such method.
     pub(crate) fn decode(name: &str, source: &mut Source<'a>) -> Result<Option<Request<'a>>, Fault> {
-        Ok(match Call::decode(name, source)? {
-            Some(call) => Some(Request::Hbase(call)),
-            None => own::Call::decode(name, source)?.map(Request::Own),
+        let mut refused = None;
+        let call = Call::decode(name, source, &mut refused);
+        Ok(match (call, refused) {
+            (Ok(Some(call)), Some(fail)) => Some(Request::Refused(call.throws(), fail)),
+            // Arguments of another interface may be of any type: all methods declare an `IOError`.
+            (Err(_), Some(fail)) => Some(Request::Refused(1, fail)),
+            (Err(fault), None) => return Err(fault),
+            (Ok(Some(call)), None) => Some(Request::Hbase(call)),
+            (Ok(None), _) => own::Call::decode(name, source, &mut None)?.map(Request::Own),
         })
     }
 
@@ -384,8 +407,14 @@ impl<'a> Request<'a> {
         match self {
             Request::Hbase(call) => call.throws(),
             Request::Own(call) => call.throws(),
+            Request::Refused(throws, _) => *throws,
         }
     }
+}
+
+/// Why there is no method `name`, as far as that is known.
+pub(crate) fn why_unknown(name: &[u8]) -> Option<&'static str> {
+    second::is_method(name).then_some(second::OTHER)
 }
 
 #[cfg(test)]

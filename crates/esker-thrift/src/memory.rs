@@ -183,7 +183,7 @@ impl<'s> Share<'s> {
         let is_large = capacity > OWN + LARGE;
         self.count(if is_large { capacity.max(answer_len_max) } else { capacity })?;
         let more = capacity - answer.len();
-        answer.try_reserve_exact(more).map_err(|_| Fail::io(format!("out of memory for {more} bytes")))
+        answer.try_reserve_exact(more).map_err(|_| Fail::for_now(format!("out of memory for {more} bytes")))
     }
 
     /// Counts an answer that has this capacity.
@@ -228,7 +228,7 @@ impl<'s> Share<'s> {
             state.waiting.remove(&ticket);
             memory.changed.notify_all();
             if !is_served {
-                return Err(Fail::io(NO_MEMORY));
+                return Err(Fail::for_now(NO_MEMORY));
             }
         }
         state.taken = state.taken.saturating_add(more);

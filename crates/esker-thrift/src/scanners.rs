@@ -172,10 +172,12 @@ impl Scanners {
             self.open.retain(|_, leased| leased.rows.is_some());
         }
         if self.open.len() >= self.open_max {
-            return Err(Fail::io("the connection has too many open scanners: close those that are read"));
+            return Err(Fail::for_now(
+                "the connection has too many open scanners: close those that are read",
+            ));
         }
         if len > OPEN_LEN_MAX.saturating_sub(open_len) {
-            return Err(Fail::io(format!(
+            return Err(Fail::for_now(format!(
                 "the columns and filters of the connection's open scanners take more than {OPEN_LEN_MAX} bytes: name fewer columns, \
                  or close scanners that are read"
             )));

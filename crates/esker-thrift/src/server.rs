@@ -73,7 +73,7 @@ impl Default for Config {
             calls_len_max: 256 << 20,
             message_time: Duration::from_secs(60),
             scanners_max: 1000,
-            scanner_lease: Duration::from_secs(60),
+            scanner_lease: Duration::from_secs(120),
         }
     }
 }

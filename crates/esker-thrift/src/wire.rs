@@ -376,6 +376,13 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// As [`Source::pairs`], for a map whose pairs are read one after the other.
+    pub(crate) fn map(&mut self) -> Read<(Kind, Kind, usize)> {
+        let (key, value, count) = self.pairs()?;
+        self.need(count * 2)?;
+        Ok((key, value, count))
+    }
+
     /// Passes over a value; of one that holds others, over what stands before them.
     fn begin(&mut self, kind: Kind) -> Read<Option<Open>> {
         match kind {
@@ -393,8 +400,7 @@ impl<'a> Source<'a> {
                 return Ok(Some(Open::List { kind, left }));
             }
             Kind::Map => {
-                let (key, value, count) = self.pairs()?;
-                self.need(count * 2)?;
+                let (key, value, count) = self.map()?;
                 return Ok(Some(Open::Map { kinds: (key, value), left: count * 2 }));
             }
         }

@@ -27,7 +27,7 @@ pub(crate) struct Thrift {
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
     pub(crate) max_calls_memory: usize,
     /// Close a scanner that was not asked for so long: a number with s, m, h or d
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = parse_time)]
     pub(crate) scanner_lease: Duration,
     /// The most open scanners of a connection
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]

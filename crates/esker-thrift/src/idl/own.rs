@@ -2,7 +2,8 @@
 
 use esker_table::DeleteKind;
 
-use super::Decode;
+use super::{Decode, second};
+use crate::fail::Fail;
 use crate::wire::{Fault, Kind, Source};
 
 /// The numbers of `MutationKind`.

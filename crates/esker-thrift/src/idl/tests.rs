@@ -14,9 +14,9 @@ fn unknown_fields_and_other_types_are_passed_over() {
         sink.field_bool(0, 1, false);
         sink.stop();
         sink.stop();
-        let call = Call::decode("getRow", &mut Source::new(protocol, &sink.out));
+        let call = Call::decode("getRow", &mut Source::new(protocol, &sink.out), &mut None);
         assert_eq!(call, Ok(Some(Call::GetRow { table: b"t", row: b"" })));
-        assert_eq!(Call::decode("getrow", &mut Source::new(protocol, &sink.out)), Ok(None));
+        assert_eq!(Call::decode("getrow", &mut Source::new(protocol, &sink.out), &mut None), Ok(None));
     }
 }
 
@@ -43,7 +43,7 @@ fn structures_are_read() {
         sink.stop();
         let mutations = vec![Mutation { is_delete: true, column: b"f:q", value: b"" }];
         let batches = vec![BatchMutation { row: b"r", mutations }];
-        let call = Call::decode("mutateRowsTs", &mut Source::new(protocol, &sink.out));
+        let call = Call::decode("mutateRowsTs", &mut Source::new(protocol, &sink.out), &mut None);
         assert_eq!(call, Ok(Some(Call::MutateRowsTs { table: b"", batches, timestamp: -7 })));
     }
 }
@@ -54,6 +54,6 @@ fn lists_take_no_more_memory_than_the_limit() {
     let count = crate::wire::ELEMENTS_MAX + 1;
     list.extend((count as u32).to_be_bytes());
     list.resize(list.len() + count + 1, 0);
-    let call = Call::decode("mutateRows", &mut Source::new(Protocol::Binary, &list));
+    let call = Call::decode("mutateRows", &mut Source::new(Protocol::Binary, &list), &mut None);
     assert!(matches!(call, Err(Fault::Bad(_))));
 }

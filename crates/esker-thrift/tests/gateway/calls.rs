@@ -3,9 +3,9 @@
 use crate::client::{Client, FORMS, Form, Reply, Value, text, texts};
 use crate::serve;
 
-const FORM: Form = FORMS[0];
-const IO: i16 = 1;
-const ARGUMENT: i16 = 2;
+pub(crate) const FORM: Form = FORMS[0];
+pub(crate) const IO: i16 = 1;
+pub(crate) const ARGUMENT: i16 = 2;
 const EXISTS: i16 = 3;
 
 fn family(name: &str) -> Value {
@@ -21,7 +21,7 @@ fn mutation(is_delete: bool, column: &str, value: &str) -> Value {
     ])
 }
 
-fn put(column: &str, value: &str) -> Value {
+pub(crate) fn put(column: &str, value: &str) -> Value {
     mutation(false, column, value)
 }
 
@@ -34,12 +34,12 @@ fn no_attributes(id: i16) -> (i16, Value) {
 }
 
 /// The client of a new table `t` with the families `f` and `g`.
-fn with_table(client: &mut Client) {
+pub(crate) fn with_table(client: &mut Client) {
     let families = Value::List(vec![family("f:"), family("g")]);
     assert_eq!(client.call("createTable", &[(1, text("t")), (2, families)]), Ok(None));
 }
 
-fn put_row(client: &mut Client, row: &str, timestamp: i64, cells: &[(&str, &str)]) {
+pub(crate) fn put_row(client: &mut Client, row: &str, timestamp: i64, cells: &[(&str, &str)]) {
     let puts = Value::List(cells.iter().map(|(column, value)| put(column, value)).collect());
     let arguments = [(1, text("t")), (2, text(row)), (3, puts), (4, Value::I64(timestamp)), no_attributes(5)];
     assert_eq!(client.call("mutateRowTs", &arguments), Ok(None));
@@ -55,7 +55,7 @@ fn cell(fields: &[(i16, Value)]) -> String {
     }
 }
 
-fn cells(reply: Reply) -> Vec<String> {
+pub(crate) fn cells(reply: Reply) -> Vec<String> {
     let Ok(Some(Value::List(cells))) = reply else { panic!("cells of {reply:?}") };
     cells
         .iter()
@@ -64,7 +64,7 @@ fn cells(reply: Reply) -> Vec<String> {
 }
 
 /// Rows as `row column=value@timestamp ...`; a list of cells that is sorted begins with `sorted`.
-fn rows(reply: Reply) -> Vec<String> {
+pub(crate) fn rows(reply: Reply) -> Vec<String> {
     let Ok(Some(Value::List(rows))) = reply else { panic!("rows of {reply:?}") };
     let bytes = |value: &Value| match value {
         Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -92,7 +92,7 @@ fn rows(reply: Reply) -> Vec<String> {
     rows.iter().map(row).collect()
 }
 
-fn thrown(reply: Reply, id: i16, part: &str) {
+pub(crate) fn thrown(reply: Reply, id: i16, part: &str) {
     let Err((thrown, message)) = reply else { panic!("{reply:?} in place of {part:?}") };
     assert!(thrown == id && message.contains(part), "{thrown} {message:?} in place of {id} {part:?}");
 }
@@ -333,6 +333,10 @@ fn counters_appends_and_checks() {
             "{appended:?}"
         );
         assert!(cells(client.call("append", &append(texts(["f:a"]), texts(["z"]))))[0].starts_with("xz@1"));
+        // In the order of the row.
+        let appended = cells(client.call("append", &append(texts(["g:b", "f:a"]), texts(["2", "1"]))));
+        assert!(appended[0].starts_with("xz1@") && appended[1].starts_with("y2@"), "{appended:?}");
+        thrown(client.call("append", &append(texts([]), texts([]))), IO, "no columns");
         thrown(
             client.call("append", &append(texts(["f:a"]), texts(["z", "z"]))),
             IO,
@@ -340,7 +344,12 @@ fn counters_appends_and_checks() {
         );
         put_row(client, "r", 1, &[("f:text", "text")]);
         let of_text = [cell[0].clone(), cell[1].clone(), (3, text("f:text")), (4, Value::I64(1))];
-        thrown(client.call("atomicIncrement", &of_text), ARGUMENT, "number");
+        thrown(client.call("atomicIncrement", &of_text), IO, "number");
+        assert!(client.call("atomicIncrement", &by(i64::MAX - 34)).is_ok());
+        thrown(client.call("atomicIncrement", &by(1)), IO, "64 bits");
+        let mut nowhere = by(1);
+        nowhere[1] = (2, text(""));
+        thrown(client.call("atomicIncrement", &nowhere), ARGUMENT, "1 to 32767 bytes");
 
         let check = |value: Option<&str>, put| {
             let mut arguments = vec![(1, text("t")), (2, text("c")), (3, text("f:lock"))];
@@ -356,6 +365,16 @@ fn counters_appends_and_checks() {
         assert_eq!(client.call("checkAndPut", &check(None, lock("ada"))), Ok(Some(Value::Bool(true))));
         assert_eq!(client.call("checkAndPut", &check(None, lock("bob"))), Ok(Some(Value::Bool(false))));
         assert_eq!(client.call("checkAndPut", &check(Some("ada"), lock("bob"))), Ok(Some(Value::Bool(true))));
+        // No value, an empty value, no cell and a cell without bytes are the same.
+        assert_eq!(client.call("checkAndPut", &check(Some(""), lock("eve"))), Ok(Some(Value::Bool(false))));
+        assert_eq!(client.call("checkAndPut", &check(Some("bob"), lock(""))), Ok(Some(Value::Bool(true))));
+        assert_eq!(client.call("checkAndPut", &check(Some(""), lock("eve"))), Ok(Some(Value::Bool(true))));
+        assert_eq!(client.call("deleteAllRow", &[(1, text("t")), (2, text("c"))]), Ok(None));
+        assert_eq!(client.call("checkAndPut", &check(Some(""), lock(""))), Ok(Some(Value::Bool(true))));
+        assert_eq!(client.call("checkAndPut", &check(None, lock("bob"))), Ok(Some(Value::Bool(true))));
+        let mut nowhere = check(Some("ada"), lock("bob"));
+        nowhere[1] = (2, text(""));
+        thrown(client.call("checkAndPut", &nowhere), ARGUMENT, "1 to 32767 bytes");
         thrown(client.call("checkAndPut", &check(None, put("f", "x"))), ARGUMENT, "no qualifier");
         thrown(client.call("checkAndPut", &check(Some("bob"), put("x:", "x"))), IO, "no column family");
     }

@@ -4,6 +4,7 @@
 
 mod access;
 mod calls;
+mod errors;
 mod hostile;
 mod own;
 mod own_client;

@@ -96,7 +96,7 @@ fn calls_are_read_as_the_interfaces_file_says() {
             structure(&mut sink, &arguments, &mut shown);
             sink.stop();
             let name = format!("esker{name}");
-            let call = Call::decode(&name, &mut Source::new(protocol, &sink.out)).unwrap();
+            let call = Call::decode(&name, &mut Source::new(protocol, &sink.out), &mut None).unwrap();
             let call = format!("{:?}", call.unwrap_or_else(|| panic!("there is no {name}")));
             for value in &shown {
                 assert!(call.contains(value), "{name}: {value} is not in {call}");
@@ -184,7 +184,7 @@ fn the_lists_of_a_call_have_no_more_elements_than_the_limit() {
         }
         sink.close(rows, 2);
         sink.stop();
-        match Call::decode("eskerMutateRows", &mut Source::new(Protocol::Compact, &sink.out)) {
+        match Call::decode("eskerMutateRows", &mut Source::new(Protocol::Compact, &sink.out), &mut None) {
             Ok(Some(Call::MutateRows { rows, .. })) => Ok(rows.iter().map(|row| row.mutations.len()).sum()),
             Ok(other) => panic!("{other:?}"),
             Err(fault) => Err(fault),
