@@ -2,12 +2,14 @@
 //! such values in every way there is, the crash test loses power over them.)
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker::env::Env;
 use esker::fs::sim::SimFs;
 use esker::operators::{ADD, APPEND};
-use esker::{Db, ErrorKind, MergeOperator, ScanRange, keys};
+use esker::{Batch, Db, ErrorKind, MergeOperator, ScanRange, keys};
 
+use crate::allocated::allocations;
 use crate::common::{HourClock, Longest, settle, stepped_options, ttl};
 
 const STORE: &str = "/store";
@@ -43,6 +45,32 @@ fn what_was_counted_often_is_one_entry() {
     drop(snapshot);
     db.compact().unwrap();
     assert_eq!((kept(&db).0, number(&db, "b")), (3, 19_000));
+}
+
+/// A merge sometimes checks whether its operands should become a value. The check of a long chain that cannot become one
+/// must not read all of it.
+#[test]
+fn a_merge_costs_the_same_however_many_operands_lie_below() {
+    let db = Db::open_in_memory(stepped_options(&SimFs::new(1)).memory_budget(256 << 20)).unwrap();
+    let tree = db.default_tree();
+    tree.put_for("limit", keys::i64(0), Duration::from_secs(3600)).unwrap();
+    let mut batch = Batch::new();
+    for _ in 0..100_000 {
+        batch.merge(tree, "log", APPEND, "12345678").unwrap();
+        batch.merge(tree, "limit", ADD, keys::i64(1)).unwrap();
+    }
+    db.write(&batch).unwrap();
+    let rounds = 2000;
+    let before = allocations();
+    for _ in 0..rounds {
+        tree.append("log", "12345678").unwrap();
+        tree.add("limit", 1).unwrap();
+    }
+    // Each operand that is read is copied.
+    let steps = allocations() - before;
+    assert!(steps < rounds * 200, "{steps} allocations for {rounds} pairs of merges");
+    assert_eq!(tree.get("log").unwrap().unwrap().len(), 8 * (100_000 + rounds as u64));
+    assert_eq!(number(&db, "limit"), 100_000 + rounds as i64);
 }
 
 #[test]

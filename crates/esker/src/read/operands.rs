@@ -15,44 +15,83 @@ use crate::value::Value;
 /// A version that was found.
 pub(crate) type Version = (SeqNo, Kind, Vec<u8>);
 
-/// The operands of `key` at `seq`, newest first, and the version below them: `None` if there is none, or if a
-/// range tombstone lies between.
-pub(crate) fn gather(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<(Vec<Vec<u8>>, Option<Version>)> {
+/// The operands of a key, newest first, and the version below them: `None` if there is none, or if a range tombstone
+/// lies between.
+pub(crate) type Chain = (Vec<Vec<u8>>, Option<Version>);
+
+/// The operands of `key` at `seq`, and what lies below them.
+pub(crate) fn gather(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<Chain> {
+    let chain = gather_within(state, key, seq, (usize::MAX, usize::MAX))?;
+    // A chain without a limit ends.
+    Ok(chain.unwrap_or_default())
+}
+
+/// [`gather`]; `None` as soon as there are more operands than `count_max`, or they have more than `bytes_max` bytes.
+pub(crate) fn gather_within(
+    state: &TreeState,
+    key: &[u8],
+    seq: SeqNo,
+    (count_max, bytes_max): (usize, usize),
+) -> Result<Option<Chain>> {
     let (hash, deleted) = (hash_key(key), state.ranges.newest_over(key, seq));
     let (mut operands, mut base) = (Vec::new(), None);
+    let (mut bytes, mut is_longer) = (0_usize, false);
     // Takes the next older version; whether older ones count.
     let mut take = |found: SeqNo, kind: Kind, stored: &[u8]| {
         let is_hidden = found < deleted && !broken("merge-range");
         match kind {
             _ if is_hidden => {}
-            Kind::Merge => operands.push(stored.to_vec()),
+            Kind::Merge => {
+                bytes = bytes.saturating_add(stored.len());
+                is_longer = operands.len() >= count_max || bytes > bytes_max;
+                if !is_longer {
+                    operands.push(stored.to_vec());
+                }
+            }
             _ => base = Some((found, kind, stored.to_vec())),
         }
-        !is_hidden && kind == Kind::Merge
+        match (is_longer, !is_hidden && kind == Kind::Merge) {
+            (true, _) => Take::Limit,
+            (false, true) => Take::Older,
+            (false, false) => Take::End,
+        }
     };
     let mems = std::iter::once(&state.mem).chain(&state.immutable);
     for mem in mems.filter(|mem| mem.table.may_contain(hash)) {
         let mut cursor = mem.table.cursor();
         cursor.seek(key, seq)?;
         while cursor.valid() && cursor.key() == key {
-            if !take(cursor.seq(), cursor.kind(), cursor.value()) {
-                return Ok((operands, base));
+            match take(cursor.seq(), cursor.kind(), cursor.value()) {
+                Take::Older => cursor.next()?,
+                Take::End => return Ok(Some((operands, base))),
+                Take::Limit => return Ok(None),
             }
-            cursor.next()?;
         }
     }
     for table in state.levels.covering(key) {
         // Merges leave few operands of a key in a table.
         let mut at = seq;
         while let Some(found) = table.get(key, hash, at)? {
-            if !take(found.seq, found.kind, &found.value) {
-                return Ok((operands, base));
+            match take(found.seq, found.kind, &found.value) {
+                Take::Older => {}
+                Take::End => return Ok(Some((operands, base))),
+                Take::Limit => return Ok(None),
             }
             let Some(before) = found.seq.checked_sub(1) else { break };
             at = before;
         }
     }
-    Ok((operands, base))
+    Ok(Some((operands, base)))
+}
+
+/// What follows an entry of a chain of operands.
+enum Take {
+    /// The next older version counts.
+    Older,
+    /// The chain is complete.
+    End,
+    /// The chain is longer than asked for.
+    Limit,
 }
 
 /// The huge values, where there may be some: a version that refers to one is damage elsewhere.

@@ -6,17 +6,31 @@ use crate::error::Result;
 use crate::keys;
 use crate::operators::{ADD, APPEND};
 use crate::options::Durability;
-use crate::read::operands::gather;
+use crate::read::operands::gather_within;
 use crate::write::batch::Batch;
 
-/// One merge in this many checks whether its key's operands should become a value.
+/// One merge in this many (a power of two) checks whether its key's operands should become a value.
 const SETTLED_ONCE_IN: u64 = 64;
+
+/// The most operands that such a check reads, for each merge since the last one. The check of one merge in 64 reads 256,
+/// that of one in 128 reads 512, and so on. A chain that cannot become a value therefore costs each merge a few reads for
+/// each doubling of its length, and one that can is found, however long it is.
+const READ_PER_MERGE: u64 = 4;
+
+/// The bytes that such a check reads for each operand that it may read.
+const BYTES_PER_READ: usize = 64;
 
 /// Fewer operands than this stay as they are.
 const SETTLED_FROM: usize = 32;
 
 /// Values longer than this, in bytes, stay as they are: writing them would cost more than reading their operands.
 const SETTLED_MAX: usize = 1024;
+
+/// The most operands that a check reads which came by `chance`, a random number. It reads twice as many half as often.
+fn read_at_most(chance: u64) -> usize {
+    let once_in = 1_u64.checked_shl(chance.trailing_zeros()).unwrap_or(1 << 63);
+    usize::try_from(once_in.saturating_mul(READ_PER_MERGE)).unwrap_or(usize::MAX)
+}
 
 impl Tree {
     /// Changes the value of `key` by `operand` with the merge operator `operator`. This reads nothing and takes as long
@@ -51,19 +65,22 @@ impl Tree {
             batch.merge(self, key, operator, operand)?;
             self.store.writes().write(batch, self.store.options().durability)
         })?;
-        if self.store.env().random.next_u64().is_multiple_of(SETTLED_ONCE_IN) {
+        let chance = self.store.env().random.next_u64();
+        if chance.is_multiple_of(SETTLED_ONCE_IN) {
             // The operand is written; this only helps later readers.
-            drop(self.settle(key));
+            drop(self.settle(key, read_at_most(chance)));
         }
         Ok(())
     }
 
     /// Writes the value of `key` if it consists of many operands, so that a reader of a counter need not read every
-    /// addition since the last flush.
-    fn settle(&self, key: &[u8]) -> Result<()> {
+    /// addition since the last flush. Reads at most `read_max` of them.
+    fn settle(&self, key: &[u8], read_max: usize) -> Result<()> {
         let snapshot = Snapshot::for_one_call(&self.owner);
         let seen = snapshot.seq();
-        let (operands, base) = gather(&*self.readable_state()?, key, seen)?;
+        let limits = (read_max, read_max.saturating_mul(BYTES_PER_READ));
+        let chain = gather_within(&*self.readable_state()?, key, seen, limits)?;
+        let Some((operands, base)) = chain else { return Ok(()) };
         let below = base.as_ref().map(|(_, kind, stored)| Content::open(*kind, stored));
         // By a time that this handle was given, a merge judges nothing: 0 is before every expiry.
         let time_us = if self.given_us().is_some() { 0 } else { snapshot.time_of(self) };
