@@ -23,7 +23,7 @@ const ELEMENTS_TAG: &str = "redis elements 1";
 /// A value of at most this many bytes is copied when it is found; a longer one is read when it is asked for.
 const COPIED_BYTES: u64 = 64 << 10;
 
-/// How many entries the event loop walks over for one command. More is work for the pool.
+/// How many entries, those of deleted keys included, the event loop walks over for one command. More is work for the pool.
 pub(crate) const STEPS_INLINE: u32 = 1000;
 
 /// A command on the event loop makes no value of more bytes from shorter ones.
@@ -370,6 +370,20 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Moves `scan` to its next pair. The entries of deleted keys that it passes count like others: the next pair may be
+    /// after a million of them.
+    fn advance(&self, scan: &mut Scan) -> Result<bool, ReadError> {
+        let Some(left) = self.steps_left.get() else {
+            return scan.advance().map_err(|error| failed(&error));
+        };
+        let before = scan.passed();
+        scan.pass_at_most(left.into());
+        let advanced = scan.advance();
+        let passed = u32::try_from(scan.passed() - before).unwrap_or(u32::MAX);
+        self.steps_left.set(Some(left.saturating_sub(passed)));
+        advanced.map_err(|error| failed(&error))
+    }
+
     /// Notes that an entry is looked at.
     fn step(&self) -> Result<(), ReadError> {
         match self.steps_left.get() {
@@ -455,7 +469,7 @@ impl Base for View<'_> {
         let range = within(bounds);
         let range = if reverse { range.reverse() } else { range };
         let mut scan = self.scan(tree, range).map_err(|error| failed(&error))?;
-        while scan.advance().map_err(|error| failed(&error))? {
+        while self.advance(&mut scan)? {
             self.step()?;
             let (attributes, expires_us) = (scan.attributes().to_vec(), scan.expires_us());
             self.note_read(scan.value_len().min(COPIED_BYTES) as usize);
@@ -470,5 +484,42 @@ impl Base for View<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hash of 100 fields from which many others were deleted: the event loop does not walk past these.
+    #[test]
+    fn deleted_entries_count_as_walked() {
+        let db = Db::open_in_memory(esker::Options::default()).unwrap();
+        let trees = Trees::open(&db, 1).unwrap();
+        let slot = Slot { database: 0, space: Space::Elements };
+        let tree = trees.made(slot).unwrap().unwrap();
+        let fields = |numbers: std::ops::Range<u32>| numbers.map(|number| format!("field:{number:06}"));
+        fields(0..3000).for_each(|field| tree.put(field, "value").unwrap());
+        let walked = |view: &View<'_>, reverse| {
+            let mut count = 0;
+            let mut visit = |_: &[u8], _: Entry| {
+                count += 1;
+                Ok(true)
+            };
+            view.walk(slot, Bounds::ALL, reverse, &mut visit).map(|()| count)
+        };
+        let needs_pool = |result: Result<u32, ReadError>| matches!(result, Err(ReadError::NeedsIo));
+        fields(50..2950).for_each(|field| tree.delete(field).unwrap());
+        for reverse in [false, true] {
+            let view = View::inline(&trees, STEPS_INLINE);
+            assert!(needs_pool(walked(&view, reverse)), "reverse: {reverse}");
+            assert_eq!(view.steps_left(), 0);
+            assert_eq!(walked(&View::of_pool(&trees, &db.snapshot()), reverse).unwrap(), 100);
+        }
+        // Those of a deleted range are left in one step.
+        tree.delete_range(..).unwrap();
+        for reverse in [false, true] {
+            assert_eq!(walked(&View::inline(&trees, STEPS_INLINE), reverse).unwrap(), 0);
+        }
     }
 }
