@@ -280,12 +280,14 @@ impl Cover {
     /// The sequence number below which versions of `key` are hidden; 0: none is hidden.
     #[inline]
     pub(crate) fn over(&self, key: &[u8]) -> SeqNo {
-        if self.pieces.is_empty() {
-            return 0;
-        }
+        if self.pieces.is_empty() { 0 } else { self.piece_over(key).map_or(0, |piece| piece.seq) }
+    }
+
+    /// The newest tombstone over `key`, with a range around the key in which it is the newest one.
+    pub(crate) fn piece_over(&self, key: &[u8]) -> Option<&RangeTombstone> {
         let behind = self.pieces.partition_point(|piece| piece.range.lower.as_slice() <= key);
         let piece = behind.checked_sub(1).map(|at| &self.pieces[at]);
-        piece.filter(|piece| piece.range.contains(key)).map_or(0, |piece| piece.seq)
+        piece.filter(|piece| piece.range.contains(key))
     }
 }
 

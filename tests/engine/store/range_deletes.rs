@@ -45,6 +45,61 @@ fn kept(db: &Db) -> (u64, u64, u64) {
     (tree.table_entries, tree.range_tombstones, stats.blob_values)
 }
 
+/// The pairs of a scan of the whole tree, and how many other entries it has passed.
+fn walked(mut scan: esker::Scan) -> (u64, u64) {
+    let mut pairs = 0;
+    while scan.advance().unwrap() {
+        pairs += 1;
+    }
+    (pairs, scan.passed())
+}
+
+/// Scans do not walk over what a range deletion hides: neither in memtables nor in tables, in both directions, however
+/// many tables there are, and whether or not there are newer pairs around the range and in it.
+#[test]
+fn scans_leave_a_deleted_range() {
+    let disk = SimFs::new(1);
+    let db = open(&disk);
+    let tree = db.default_tree();
+    let both = |snapshot: Option<&esker::Snapshot>| {
+        [ScanRange::all(), ScanRange::all().reverse()].map(|range| match snapshot {
+            Some(snapshot) => walked(snapshot.scan(tree, range).unwrap()),
+            None => walked(tree.scan(range).unwrap()),
+        })
+    };
+    // In many tables of a level, in one of level 0, and in a memtable.
+    put_some(&db, 0..6000);
+    db.compact().unwrap();
+    for numbers in [1000..4000, 2000..5000] {
+        numbers.for_each(|number| db.put(key(number), "short").unwrap());
+        db.flush().unwrap();
+    }
+    let before = db.snapshot();
+    tree.delete_range(ScanRange::from(key(500)..key(5500))).unwrap();
+    let deleted = db.snapshot();
+    for round in 0..3 {
+        for (pairs, passed) in both(None) {
+            assert_eq!(pairs, 1000 + round);
+            assert!(passed < 200, "{passed} entries in round {round}");
+        }
+        assert_eq!(both(Some(&deleted)).map(|(pairs, _)| pairs), [1000; 2]);
+        assert_eq!(both(Some(&before)).map(|(pairs, _)| pairs), [6000; 2]);
+        // A newer pair in the midst of the deleted ones, in memory and in a table of its own.
+        db.put(key(1500 + round as u32), "new").unwrap();
+        db.flush().unwrap();
+    }
+    drop((before, deleted));
+    // What is in the memtable alone.
+    let other = db.tree("other").unwrap();
+    (0..6000).for_each(|number| other.put(key(number), "short").unwrap());
+    other.delete_range(..).unwrap();
+    for range in [ScanRange::all(), ScanRange::all().reverse()] {
+        let (pairs, passed) = walked(other.scan(range).unwrap());
+        assert_eq!(pairs, 0);
+        assert!(passed < 100, "{passed} entries");
+    }
+}
+
 #[test]
 fn tables_of_which_nothing_is_left_go_without_being_merged() {
     let disk = SimFs::new(1);

@@ -20,6 +20,11 @@ impl MemCursor {
         MemCursor { table, node: None }
     }
 
+    /// The greatest sequence number that the memtable has, or a greater one.
+    pub(crate) fn newest(&self) -> SeqNo {
+        self.table.newest()
+    }
+
     #[inline]
     fn node(&self) -> NodeRef<'_> {
         let Some(node) = self.node else {

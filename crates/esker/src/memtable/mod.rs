@@ -91,6 +91,8 @@ pub(crate) struct Memtable {
     links: [Link; MAX_HEIGHT],
     splice: Splice,
     counts: Counts,
+    /// The greatest sequence number for which space was reserved.
+    newest: AtomicU64,
     arena: Arena,
 }
 
@@ -195,6 +197,7 @@ impl Memtable {
             return None;
         }
         let copy = self.expecting(heads);
+        copy.note_newest(self.newest());
         let mut next = self.first();
         while let Some(node) = next {
             let entry = NewEntry::new(height::random(), node.key(), node.seq(), node.kind(), node.value());
@@ -222,6 +225,7 @@ impl Memtable {
             links: std::array::from_fn(|_| Link::new()),
             splice: Splice::new(),
             counts: Counts::default(),
+            newest: AtomicU64::new(0),
             arena: Arena::new(pool),
         }
     }
@@ -257,6 +261,16 @@ impl Memtable {
         let at = self.arena.reserve(bytes)?;
         self.index.begin(self.expected);
         Ok(Region { at, left: bytes, table: self.id })
+    }
+
+    /// Notes that entries up to the number `seq` come. Each number that readers see was noted before.
+    pub(crate) fn note_newest(&self, seq: SeqNo) {
+        self.newest.fetch_max(seq, std::sync::atomic::Ordering::AcqRel);
+    }
+
+    /// At least the greatest sequence number of its entries, as far as readers see them.
+    pub(crate) fn newest(&self) -> SeqNo {
+        self.newest.load(std::sync::atomic::Ordering::Acquire)
     }
 
     /// Fetches what an insert of a key with this hash will need, so that it finds it in the processor's cache a little later.

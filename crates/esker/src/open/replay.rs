@@ -81,6 +81,7 @@ impl Opening {
             }
             let entry = NewEntry::new(Memtable::random_height(), op.key, seq, op.kind, op.value);
             let mut region = mem.table.reserve(entry.size())?;
+            mem.table.note_newest(seq);
             mem.table.insert(&mut region, &entry);
             mem.note_write(seq, Some((state.floor, end)));
             let limit = self.core.options().memtable_limit();

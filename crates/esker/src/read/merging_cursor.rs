@@ -8,10 +8,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::cursor::{Cursor, Kind, SeqNo};
+use crate::cursor::{Cursor, Kind, MAX_SEQ, SeqNo};
 use crate::error::Result;
 use crate::memtable::MemCursor;
-use crate::ranges::KeyRange;
+use crate::ranges::{KeyRange, RangeTombstone};
 use crate::state::TreeState;
 use crate::table::ScanHint;
 use crate::version::levels::{LEVELS, Table};
@@ -25,7 +25,8 @@ pub(crate) enum Direction {
 
 pub(crate) enum Source {
     Mem(MemCursor),
-    Table(TreeCursor),
+    /// A table, and the greatest sequence number of its entries.
+    Table(TreeCursor, SeqNo),
     Level(LevelCursor),
 }
 
@@ -33,7 +34,7 @@ macro_rules! each {
     ($self:expr, $cursor:ident => $body:expr) => {
         match $self {
             Source::Mem($cursor) => $body,
-            Source::Table($cursor) => $body,
+            Source::Table($cursor, _) => $body,
             Source::Level($cursor) => $body,
         }
     };
@@ -43,7 +44,7 @@ impl Source {
     /// The run at `place` of `tables`.
     pub(crate) fn of_run(tables: Arc<Vec<Arc<Table>>>, place: Range<usize>, hint: ScanHint) -> Result<Self> {
         match &tables[place.clone()] {
-            [table] => Ok(Source::Table(table.cursor(hint)?)),
+            [table] => Ok(Source::Table(table.cursor(hint)?, table.info.max_seq)),
             _ => Ok(Source::Level(LevelCursor::new(tables, place, hint))),
         }
     }
@@ -61,6 +62,34 @@ impl Source {
     #[inline]
     fn seq(&self) -> SeqNo {
         each!(self, c => c.seq())
+    }
+
+    /// Leaves the range of `hidden` in `direction`, if the source is there and has no entry that `hidden` does not hide.
+    /// Returns whether it has moved.
+    fn leave(&mut self, hidden: &RangeTombstone, direction: Direction) -> Result<bool> {
+        if !self.valid() || !hidden.range.contains(self.key()) {
+            return Ok(false);
+        }
+        match self {
+            Source::Mem(cursor) if cursor.newest() < hidden.seq => {}
+            Source::Table(_, newest) if *newest < hidden.seq => {}
+            Source::Level(cursor) => return cursor.leave_hidden(hidden, direction),
+            _ => return Ok(false),
+        }
+        each!(self, c => go_past(c, &hidden.range, direction))?;
+        Ok(true)
+    }
+}
+
+/// Moves to the first entry outside of `range`, in which the cursor is, in `direction`.
+fn go_past(cursor: &mut impl Cursor, range: &KeyRange, direction: Direction) -> Result<()> {
+    match (direction, &range.upper) {
+        (Direction::Backward, _) => cursor.seek_before(&range.lower, MAX_SEQ),
+        (Direction::Forward, Some(upper)) => cursor.seek(upper, MAX_SEQ),
+        (Direction::Forward, None) => {
+            cursor.seek_to_last()?;
+            if cursor.valid() { cursor.next() } else { Ok(()) }
+        }
     }
 }
 
@@ -205,6 +234,33 @@ impl MergeCursor {
         Ok(())
     }
 
+    /// Moves sources that have nothing but what `hidden` hides in its range out of that, in the current direction. Returns
+    /// whether the first one was among them, so that the current entry has changed.
+    pub(crate) fn leave_hidden(&mut self, hidden: &RangeTombstone) -> Result<bool> {
+        let direction = self.direction;
+        let (first, mut has_moved, mut is_first) = (self.order.first().copied(), false, false);
+        for index in 0..self.sources.len() {
+            match self.sources[index].leave(hidden, direction) {
+                Ok(false) => {}
+                Ok(true) => (has_moved, is_first) = (true, is_first || first == Some(index)),
+                Err(error) => {
+                    self.order.clear();
+                    return Err(error);
+                }
+            }
+        }
+        if has_moved {
+            self.position(|_| Ok(()))?;
+        }
+        Ok(is_first)
+    }
+
+    /// Whether the current entry is in a memtable.
+    #[inline]
+    pub(crate) fn is_in_memory(&self) -> bool {
+        matches!(self.sources[self.order[0]], Source::Mem(_))
+    }
+
     #[inline]
     pub(crate) fn valid(&self) -> bool {
         !self.order.is_empty()
@@ -269,6 +325,51 @@ impl LevelCursor {
         if let Some(cursor) = &mut self.current {
             cursor.leave();
         }
+    }
+
+    /// Leaves the range of `hidden`, in which the cursor is, as far as whole tables have nothing but what `hidden` hides
+    /// there. Returns whether it has moved. Tables that it passes are not opened.
+    fn leave_hidden(&mut self, hidden: &RangeTombstone, direction: Direction) -> Result<bool> {
+        let run = self.run();
+        let is_hidden = |index: usize| run.get(index).is_some_and(|table| table.info.max_seq < hidden.seq);
+        if !is_hidden(self.index) {
+            return Ok(false);
+        }
+        let range = &hidden.range;
+        let mut index = self.index;
+        match direction {
+            Direction::Forward => {
+                while is_hidden(index) && range.ends_behind(&run[index].info.largest) {
+                    index += 1;
+                }
+                let ends_within = is_hidden(index);
+                let Some(cursor) = self.open(index)? else { return Ok(true) };
+                match &range.upper {
+                    Some(upper) if ends_within => cursor.seek(upper, MAX_SEQ)?,
+                    _ => cursor.seek_to_first()?,
+                }
+                self.skip_forward()?;
+            }
+            Direction::Backward => {
+                let is_whole = |index: usize| is_hidden(index) && range.lower <= run[index].info.smallest;
+                while index > 0 && is_whole(index) {
+                    index -= 1;
+                }
+                let (whole, begins_within) = (is_whole(index), is_hidden(index));
+                if whole {
+                    self.leave();
+                    return Ok(true);
+                }
+                let Some(cursor) = self.open(index)? else { return Ok(true) };
+                if begins_within {
+                    cursor.seek_before(&range.lower, MAX_SEQ)?;
+                } else {
+                    cursor.seek_to_last()?;
+                }
+                self.skip_backward()?;
+            }
+        }
+        Ok(true)
     }
 
     /// Moves to the first entry of the next table while the current one is exhausted.

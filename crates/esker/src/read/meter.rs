@@ -24,6 +24,15 @@ pub(crate) struct ScanMeter {
     began_ns: Option<u64>,
     /// What the scan's steps waited for and read, and how many nanoseconds these steps took.
     noted: Option<Box<(Notes, u64)>>,
+    passed: Passed,
+}
+
+/// How many entries a scan has passed that were not pairs.
+#[derive(Debug, Default)]
+struct Passed {
+    all: u64,
+    /// How many of them were in memtables.
+    in_memory: u64,
 }
 
 impl ScanMeter {
@@ -35,7 +44,7 @@ impl ScanMeter {
 
     /// For what is no scan of its own, or not yet.
     pub(crate) fn silent(store: Arc<dyn Scanned>, tree: &Arc<TreeInner>) -> ScanMeter {
-        ScanMeter { store, tree: Arc::clone(tree), began_ns: None, noted: None }
+        ScanMeter { store, tree: Arc::clone(tree), began_ns: None, noted: None, passed: Passed::default() }
     }
 
     /// Ends one scan and begins another.
@@ -58,6 +67,19 @@ impl ScanMeter {
             let subject = || Subject::of(&self.tree.name, &[]);
             self.store.metrics().add(Operation::Scan, noted.1, &noted.0, subject);
         }
+    }
+
+    /// Counts an entry that is not a pair. Returns how many there were.
+    #[inline]
+    pub(crate) fn pass(&mut self, is_in_memory: bool) -> u64 {
+        self.passed.all += 1;
+        self.passed.in_memory += u64::from(is_in_memory);
+        self.passed.all
+    }
+
+    /// How many entries that are not pairs were passed.
+    pub(crate) fn passed(&self) -> u64 {
+        self.passed.all
     }
 
     /// Whether filters of the tree's tables may have prefixes of keys.

@@ -18,7 +18,7 @@ use crate::blob::{BlobSet, Pointer};
 use crate::canary::broken;
 use crate::cursor::{Content, Expiry, Kind, MAX_SEQ, SeqNo};
 use crate::env::moment_at;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ranges::{Cover, KeyRange};
 use crate::state::TreeState;
 use crate::table::ScanHint;
@@ -28,6 +28,9 @@ use crate::value::Value;
 /// After this many versions that it does not show, a scan seeks. Two seeks cost about as much as this many
 /// steps.
 const SKIPPED_MAX: usize = 128;
+
+/// After this many entries that a range deletion hides, a scan moves the sources that it hides out of its range.
+const HIDDEN_MAX: u32 = 16;
 
 /// Pairs in key order. As an iterator it hands out copies; [`Scan::advance`] with [`Scan::key`],
 /// [`Scan::value`] or [`Scan::pair`] copies no values.
@@ -57,6 +60,10 @@ pub struct Scan {
     is_ahead: bool,
     /// Keeps a moment registered while the scan lasts, if there are huge values.
     snapshot: Option<Held>,
+    /// How many entries that range deletions hide it has met since it last left such a range.
+    hidden: u32,
+    /// How many entries without a pair it may pass in all.
+    passed_max: u64,
     meter: ScanMeter,
 }
 
@@ -143,6 +150,8 @@ impl Scan {
             below: None,
             is_ahead: false,
             snapshot,
+            hidden: 0,
+            passed_max: u64::MAX,
             meter,
         })
     }
@@ -156,10 +165,45 @@ impl Scan {
         Ok(count)
     }
 
+    /// How many entries it has passed that are not pairs: what was deleted or overwritten, or has expired, and is still in
+    /// memory or in tables. Such an entry costs as much as a pair.
+    pub fn passed(&self) -> u64 {
+        self.meter.passed()
+    }
+
+    /// Lets the scan pass at most `entries` more entries that are not pairs ([`Scan::passed`]). When there are more,
+    /// [`Scan::advance`] fails with `NeedsIo`, and the scan should be made again where it may take its time. A thread that
+    /// serves many clients uses this: the next pair may be after a million deleted ones.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let jobs = db.tree("jobs")?;
+    /// for job in 0..2000_u16 {
+    ///     jobs.put(job.to_be_bytes(), "its work")?;
+    /// }
+    /// for job in 0..1999_u16 {
+    ///     jobs.delete(job.to_be_bytes())?;
+    /// }
+    /// let mut scan = jobs.scan(..)?;
+    /// scan.pass_at_most(100);
+    /// assert_eq!(scan.advance().unwrap_err().kind(), esker::ErrorKind::NeedsIo);
+    /// let mut scan = jobs.scan(..)?;
+    /// assert!(scan.advance()? && scan.key() == 1999_u16.to_be_bytes());
+    /// assert!(scan.passed() >= 1999);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pass_at_most(&mut self, entries: u64) {
+        self.passed_max = self.passed().saturating_add(entries);
+    }
+
     /// Moves to the next pair; `false` at the end.
     ///
     /// # Errors
-    /// `Corruption` or `Io` when a table cannot be read; the scan is then at its end.
+    /// `Corruption` or `Io` when a table cannot be read, `NeedsIo` beyond the limit of [`Scan::pass_at_most`]; the scan is
+    /// then at its end.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
         perf_context::begin();
@@ -448,6 +492,12 @@ impl Scan {
                 if self.lives(self.merge.seq(), self.merge.value()) {
                     return Ok(true);
                 }
+                self.pass(self.merge.is_in_memory())?;
+                if self.leave_hidden(self.merge.seq())? {
+                    continue;
+                }
+            } else {
+                self.pass(self.merge.is_in_memory())?;
             }
             skipped += 1;
             if skipped < SKIPPED_MAX {
@@ -458,6 +508,38 @@ impl Scan {
             }
         }
         Ok(false)
+    }
+
+    /// Counts an entry that is not a pair.
+    #[inline]
+    fn pass(&mut self, is_in_memory: bool) -> Result<()> {
+        let passed = self.meter.pass(is_in_memory);
+        if passed > self.passed_max { Err(self.passed_too_many()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn passed_too_many(&mut self) -> Error {
+        self.merge = MergeCursor::new(Vec::new(), Direction::Forward);
+        let message = format!(
+            "the scan has passed {} entries that were deleted or overwritten, or have expired, and may pass no more",
+            self.passed_max
+        );
+        Error::new(ErrorKind::NeedsIo, message)
+    }
+
+    /// After some entries that a range deletion hides, as it does that of `self.key` with the number `seq`: leaves its
+    /// range where it hides everything. Returns whether the merge is at another entry.
+    #[inline]
+    fn leave_hidden(&mut self, seq: SeqNo) -> Result<bool> {
+        let Some(hidden) = self.cover.piece_over(&self.key).filter(|piece| piece.seq > seq) else {
+            return Ok(false);
+        };
+        self.hidden += 1;
+        if self.hidden < HIDDEN_MAX {
+            return Ok(false);
+        }
+        self.hidden = 0;
+        self.merge.leave_hidden(hidden)
     }
 
     /// Whether to show the pair of this key, whose entry of `self.kind` holds `stored`.
@@ -498,13 +580,17 @@ impl Scan {
             }
             self.key.clear();
             self.key.extend_from_slice(self.merge.key());
-            let (mut newest, mut skipped) = (None, 0);
+            let (mut newest, mut skipped, mut is_in_memory) = (None, 0, false);
             while self.merge.valid() && self.merge.key() == self.key.as_slice() {
                 skipped += 1;
                 if skipped > SKIPPED_MAX {
                     newest = self.seek_newest()?;
                     break;
                 }
+                if skipped > 1 {
+                    self.pass(self.merge.is_in_memory())?;
+                }
+                is_in_memory = self.merge.is_in_memory();
                 if self.merge.seq() <= self.seq {
                     newest = Some((self.merge.seq(), self.merge.kind()));
                     self.note_value();
@@ -516,7 +602,9 @@ impl Scan {
                 if self.lives(seq, &self.value) {
                     return Ok(true);
                 }
+                self.leave_hidden(seq)?;
             }
+            self.pass(is_in_memory)?;
         }
         Ok(false)
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{ROOM_EVERY, Tree};
 use crate::blob::{BlobFileId, NewBlob, Pointer, key_hash};
 use crate::compact::output::{Output, OutputOptions, filter_bits};
-use crate::cursor::{Beside, Kind, SeqNo};
+use crate::cursor::{Beside, Kind, MAX_SEQ, SeqNo};
 use crate::env::JobKind;
 use crate::error::{Error, Result};
 use crate::options::{TableLimits, TreeOptions};
@@ -310,7 +310,8 @@ impl IngestUnsorted {
             return self.ingest.commit();
         }
         self.write_run()?;
-        let cursors = self.runs.iter().map(|run| Ok(Source::Table(run.cursor(ScanHint::Compaction)?)));
+        let cursors =
+            self.runs.iter().map(|run| Ok(Source::Table(run.cursor(ScanHint::Compaction)?, MAX_SEQ)));
         let mut merge = MergeCursor::new(cursors.collect::<Result<_>>()?, Direction::Forward);
         merge.seek_to_start()?;
         let mut last = Vec::new();

@@ -194,8 +194,8 @@ impl Tree {
     /// tree stay.
     ///
     /// It takes as long as one write, however many keys there are. Until merges have passed everything that it hides,
-    /// each read of the tree costs one lookup more, and scans pass over the hidden entries;
-    /// [`Db::compact`](crate::Db::compact) merges them all. Tables that become empty are removed at once, and huge
+    /// each read of the tree costs one lookup more, and scans leave the range after some of the hidden entries; only those
+    /// in the memory that takes new writes they may have to pass. [`Db::compact`](crate::Db::compact) merges them all. Tables that become empty are removed at once, and huge
     /// values within seconds.
     ///
     /// # Example

@@ -176,6 +176,8 @@ pub(crate) struct TreePart {
     pub(crate) tree: Arc<TreeInner>,
     /// How many bytes of memtable space it needs.
     pub(crate) memory: usize,
+    /// Whether it writes entries to the memtable.
+    pub(crate) has_entries: bool,
     /// The greatest time that the batch carries for it; 0: none.
     time_us: u64,
 }
@@ -264,7 +266,7 @@ impl Batch {
             self.parts.clear();
         }
         if let Some(part) = self.parts.first_mut() {
-            (part.memory, part.time_us) = (0, 0);
+            (part.memory, part.has_entries, part.time_us) = (0, false, 0);
         }
     }
 
@@ -364,6 +366,7 @@ impl Batch {
             Kind::Time => TIME_MEMORY,
             _ => Memtable::entry_size(height, key.len(), stored_len),
         };
+        self.parts[part].has_entries |= kind.is_entry();
         self.has_ranges |= kind == Kind::DeleteRange;
         self.ops.push(OpPlan { part: part as u32, height, hash: hash_key(key) });
         self.payload.push(kind as u8);
@@ -515,7 +518,7 @@ impl Batch {
             self.parts.clear();
         }
         self.parts.iter().position(|part| Arc::ptr_eq(&part.tree, tree)).unwrap_or_else(|| {
-            self.parts.push(TreePart { tree: Arc::clone(tree), memory: 0, time_us: 0 });
+            self.parts.push(TreePart { tree: Arc::clone(tree), memory: 0, has_entries: false, time_us: 0 });
             self.parts.len() - 1
         })
     }

@@ -427,8 +427,11 @@ fn reserve(state: &mut CommitState, batch: &Batch, len: Option<usize>) -> Result
         let header = place.segment.header();
         (LogFloor { segment: header.id, start: header.start }, end)
     });
-    for (mem, _) in &mems {
+    for ((mem, _), part) in mems.iter().zip(batch.parts()) {
         mem.note_write(last_seq, floor);
+        if part.has_entries {
+            mem.table.note_newest(last_seq);
+        }
     }
     let ticket = state.front + state.queue.len() as u64;
     let segment_end = logged.as_ref().map(|place| (Arc::clone(&place.segment), state.tail.offset));
