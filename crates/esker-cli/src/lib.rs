@@ -35,6 +35,7 @@ mod lines;
 mod log;
 mod output;
 mod pack;
+mod permissions;
 mod progress;
 mod ql;
 mod ranges;

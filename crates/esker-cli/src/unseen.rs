@@ -2,7 +2,8 @@
 //!
 //! If the file system can do so, the file has no name until then (`O_TMPFILE`). Otherwise it is called `.NAME.PID.tmp`
 //! and is locked. The next writer of the same name removes such files without a lock. A lock ends with its process,
-//! however that ends, and the number alone would not tell whether the process is alive.
+//! however that ends, and the number alone would not tell whether the process is alive. Until the file is whole, only its
+//! user may open it (`permissions`).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -13,6 +14,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags, flock, linkat};
+
+use crate::permissions::{PRIVATE, take_over};
 
 /// How often a name is tried again that another process has removed.
 const ATTEMPTS: usize = 8;
@@ -48,6 +51,7 @@ impl Unseen {
     /// Gives the file its name, in place of the old file. Content and name are durable when this returns: a user may
     /// remove a store once it is exported, and some file systems report only now that a write has failed.
     pub(crate) fn finish(mut self) -> io::Result<()> {
+        take_over(&self.file, &self.target)?;
         self.file.sync_all()?;
         let beside = match self.beside.clone() {
             Some(beside) => beside,
@@ -104,7 +108,7 @@ fn own_path(file: &File) -> PathBuf {
 /// A file without a name; `None` if the file system has none, or if it could not get a name later.
 fn without_name(dir: &Path) -> Option<File> {
     let flags = OFlags::TMPFILE.bits().cast_signed();
-    let file = OpenOptions::new().write(true).custom_flags(flags).mode(0o666).open(dir).ok()?;
+    let file = OpenOptions::new().write(true).custom_flags(flags).mode(PRIVATE).open(dir).ok()?;
     let reached = fs::metadata(own_path(&file)).ok()?;
     let own = file.metadata().ok()?;
     ((reached.dev(), reached.ino()) == (own.dev(), own.ino())).then_some(file)
@@ -115,7 +119,7 @@ fn with_name(target: &Path) -> io::Result<(File, PathBuf)> {
     let mut last = io::ErrorKind::AlreadyExists.into();
     for _ in 0..ATTEMPTS {
         let beside = beside(target);
-        match File::create_new(&beside) {
+        match OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(&beside) {
             Ok(file) => {
                 // Without locks, another writer of the same name may remove it.
                 let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);

@@ -9,6 +9,7 @@
 //! | an empty part (`/abs`, `a//b`, `a/`) | `%` | a name is not empty |
 //! | `a` and `a/b` both | file `a`, directory `a%` | one name, one thing |
 //! | the name of the marker | `%2Eesker-export` | the marker has it |
+//! | `readme`, where `README` is the same name | `%72%65%61%64%6D%65` | the file system ignores case |
 //! | a part over 240 bytes, a path over 1,024 | `%long/N.key` and `%long/N.value` | names have limits |
 //!
 //! So a `%` is followed by two hex digits, or only by further `%` up to the end of the name; in the second case it
@@ -26,26 +27,52 @@ pub(super) const LONG: &str = "%long";
 const PART_AT_MOST: usize = 240;
 const PATH_AT_MOST: usize = 1024;
 
-/// The path of the row `key` below `dir`; `None` if the key is too long for one. `is_file` returns whether an earlier
-/// row's file has that path. Rows must come in ascending order, so that the file `a` is there before the directory of
-/// `a/b` is requested.
-pub(crate) fn path_of(dir: &Path, key: &[u8], is_file: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+/// What a name on the way to a row's file is the name of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Directory,
+    File,
+}
+
+/// The path of the row `key` below `dir`; `None` if the key has none. `claim` returns whether the row may have a path as
+/// its file, or as a directory on the way to it; otherwise another name is tried. Rows must come in ascending order, so
+/// that the file `a` is there before the directory of `a/b` is requested.
+pub(crate) fn path_of<E>(
+    dir: &Path,
+    key: &[u8],
+    mut claim: impl FnMut(&Path, Part) -> Result<bool, E>,
+) -> Result<Option<PathBuf>, E> {
     let mut path = dir.to_path_buf();
     let mut parts = key.split(|&byte| byte == b'/').peekable();
     let mut len = 0;
     while let Some(part) = parts.next() {
-        let mut name = escape(part);
-        let is_directory = parts.peek().is_some();
-        if is_directory && is_file(&path.join(&name)) {
-            name.push('%');
+        let kind = if parts.peek().is_some() { Part::Directory } else { Part::File };
+        let mut names = names(part, kind).into_iter();
+        loop {
+            let Some(name) = names.next() else { return Ok(None) };
+            if name.len() > PART_AT_MOST || len + name.len() + 1 > PATH_AT_MOST {
+                return Ok(None);
+            }
+            let below = path.join(&name);
+            if claim(&below, kind)? {
+                len += name.len() + 1;
+                path = below;
+                break;
+            }
         }
-        len += name.len() + 1;
-        if name.len() > PART_AT_MOST || len > PATH_AT_MOST {
-            return None;
-        }
-        path.push(name);
     }
-    Some(path)
+    Ok(Some(path))
+}
+
+/// The names that a part of a key may have, the preferred one first.
+fn names(part: &[u8], kind: Part) -> Vec<String> {
+    let mut whole = String::with_capacity(part.len() * 3);
+    part.iter().for_each(|byte| percent(*byte, &mut whole));
+    let names = [escape(part), whole];
+    match kind {
+        Part::File => names.into(),
+        Part::Directory => names.into_iter().flat_map(|name| [name.clone(), name + "%"]).collect(),
+    }
 }
 
 /// The key whose path below the export's directory is `path`; `None` if there is no such key.
@@ -111,12 +138,17 @@ fn unescape(name: &[u8], key: &mut Vec<u8>) -> Option<()> {
 mod tests {
     use super::*;
     use std::collections::{BTreeSet, HashMap};
+    use std::convert::Infallible;
     use std::path::Component;
+
+    /// The path of a key if no other key has one.
+    fn free(key: &[u8]) -> Option<PathBuf> {
+        path_of(Path::new(""), key, |_, _| Ok::<_, Infallible>(true)).unwrap()
+    }
 
     #[track_caller]
     fn is(key: &[u8], path: &str) {
-        let made = path_of(Path::new(""), key, |_| false).unwrap();
-        assert_eq!(made, Path::new(path));
+        assert_eq!(free(key).unwrap(), Path::new(path));
         assert_eq!(key_of(path.as_bytes()).unwrap(), key);
     }
 
@@ -149,33 +181,74 @@ mod tests {
 
     #[test]
     fn long_keys_have_no_path() {
-        assert!(path_of(Path::new(""), &[b'x'; PART_AT_MOST + 1], |_| false).is_none());
-        assert!(path_of(Path::new(""), "abc/".repeat(500).as_bytes(), |_| false).is_none());
+        assert!(free(&[b'x'; PART_AT_MOST + 1]).is_none());
+        assert!(free("abc/".repeat(500).as_bytes()).is_none());
     }
 
-    /// All short keys of dangerous bytes: each has its own path below the directory, no path is both a file and a
-    /// directory, and each key is read back.
-    #[test]
-    fn every_key_has_a_path_of_its_own_inside_and_comes_back() {
-        let alphabet = [b'/', b'.', b'%', b'a', b'2', 0, 0xff];
+    /// A file system: it has names, and finds them by `found_by`.
+    struct Names {
+        found_by: fn(&str) -> String,
+        /// By what it is found: the name, and what it is.
+        there: HashMap<String, (PathBuf, Part)>,
+    }
+
+    impl Names {
+        /// As an export into a new directory claims paths.
+        fn claim(&mut self, path: &Path, part: Part) -> bool {
+            let found_by = (self.found_by)(path.to_str().unwrap());
+            let (name, kind) = self.there.entry(found_by).or_insert((path.to_path_buf(), part));
+            *kind == part && name == path
+        }
+
+        /// Exports `keys`, all of which must come back.
+        fn export(&mut self, keys: &BTreeSet<Vec<u8>>) -> Vec<PathBuf> {
+            let mut paths = Vec::new();
+            for key in keys {
+                let claim = |path: &Path, part| Ok::<_, Infallible>(self.claim(path, part));
+                let path = path_of(Path::new("d"), key, claim).unwrap().unwrap();
+                assert!(path.components().all(|part| matches!(part, Component::Normal(_))), "{path:?}");
+                let below = path.strip_prefix("d").unwrap();
+                assert_eq!(key_of(below.as_os_str().as_encoded_bytes()).unwrap(), *key, "{path:?}");
+                assert!(!paths.contains(&path), "{path:?} has two keys");
+                let found = &self.there[&(self.found_by)(path.to_str().unwrap())];
+                assert_eq!(*found, (path.clone(), Part::File));
+                paths.push(path);
+            }
+            paths
+        }
+    }
+
+    fn shortest(alphabet: &[u8], len: usize) -> BTreeSet<Vec<u8>> {
         let mut keys: BTreeSet<Vec<u8>> = BTreeSet::from([vec![]]);
-        for _ in 0..5 {
-            let longer = keys.iter().flat_map(|key| alphabet.map(|byte| [key.as_slice(), &[byte]].concat()));
+        for _ in 0..len {
+            let longer =
+                keys.iter().flat_map(|key| alphabet.iter().map(|byte| [key.as_slice(), &[*byte]].concat()));
             keys = keys.iter().cloned().chain(longer).collect();
         }
         keys.remove(&vec![]);
-        let mut files: HashMap<PathBuf, Vec<u8>> = HashMap::new();
-        let mut directories = BTreeSet::new();
-        for key in keys {
-            let path = path_of(Path::new("d"), &key, |path| files.contains_key(path)).unwrap();
-            assert!(path.components().all(|part| matches!(part, Component::Normal(_))), "{path:?}");
-            let below = path.strip_prefix("d").unwrap();
-            assert_eq!(key_of(below.as_os_str().as_encoded_bytes()).unwrap(), key, "{path:?}");
-            directories.extend(path.ancestors().skip(1).map(Path::to_path_buf));
-            assert!(!directories.contains(&path), "{path:?} is a directory");
-            let other = files.insert(path.clone(), key);
-            assert_eq!(other, None, "{path:?}");
+        keys
+    }
+
+    /// All short keys of dangerous bytes: each has its own path below the directory, no path is both a file and a
+    /// directory, and each key is read back. The same where names that differ in case are one name.
+    #[test]
+    fn every_key_has_a_path_of_its_own_inside_and_comes_back() {
+        for (found_by, alphabet, len) in [
+            (str::to_owned as fn(&str) -> String, &[b'/', b'.', b'%', b'a', b'2', 0, 0xff][..], 4),
+            (|path: &str| path.to_lowercase(), b"/aA%5", 4),
+            (|path: &str| path.to_lowercase().replace('e', ""), b"/eE", 6),
+        ] {
+            let mut names = Names { found_by, there: HashMap::new() };
+            names.export(&shortest(alphabet, len));
         }
-        assert!(files.keys().all(|file| !directories.contains(file)));
+    }
+
+    #[test]
+    fn one_of_two_names_that_are_the_same_is_escaped() {
+        let keys = ["README", "Readme", "SRC/a", "src", "src/a", "src/b"].map(|key| key.as_bytes().to_vec());
+        let mut names = Names { found_by: str::to_lowercase, there: HashMap::new() };
+        let paths = names.export(&BTreeSet::from(keys));
+        let expected = ["README", "%52%65%61%64%6D%65", "SRC/a", "%73%72%63", "src%/a", "src%/b"];
+        assert_eq!(paths, expected.map(|path| Path::new("d").join(path)));
     }
 }

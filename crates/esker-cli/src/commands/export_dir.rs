@@ -2,7 +2,9 @@
 //!
 //! - Nothing is written outside DIR: names come from `escape`, and a symbolic link in place of a directory below DIR is
 //!   refused.
-//! - A file gets its name only when it is whole: its bytes go to `%tmp` first, which is no key's name.
+//! - A file gets its name only when it is whole: its bytes go to `%tmp` first, which is no key's name, and which only the
+//!   user who runs the command may open. A file that it replaces leaves it its permissions.
+//! - A name that the file system takes for another row's, as where it ignores case, is escaped (`names`).
 //! - DIR is new or empty, or an export of the same tree. In the latter case only missing and different files are
 //!   written, so an interrupted export continues where it stopped. Files there that belong to no row are reported and
 //!   left.
@@ -10,10 +12,10 @@
 //! - A damaged value is reported and left out; the others are written.
 //! - A file does not record when its value expires. The number of values that expire is reported at the end.
 
-use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use esker::{Error, ErrorKind};
@@ -21,11 +23,13 @@ use serde_json::{Value as Json, json};
 
 use super::escape::{LONG, MARKER, UNFINISHED, path_of};
 use super::export::{say_left_out, say_untold};
+use super::names::Names;
 use super::strangers;
 use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome, note};
 use crate::interrupt;
 use crate::keyspace::{Rows, Want};
+use crate::permissions::{PRIVATE, take_over};
 use crate::progress::Progress;
 use crate::ranges::KeyRange;
 use crate::steady::{open_regular, read_small};
@@ -41,7 +45,7 @@ const VERSION: u64 = 1;
 pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
     let resumed = prepare(store, dir)?;
     let progress = Progress::count("files");
-    let mut files = Directory { dir, made: HashSet::from([dir.to_path_buf()]), long: 0, damaged: 0 };
+    let mut files = Directory { dir, names: Names::below(dir), long: 0, damaged: 0 };
     if !resumed {
         files.save(&dir.join(MARKER), Marker::of(store).to_json().as_bytes())?;
     }
@@ -107,8 +111,7 @@ fn prepare(store: &Store, dir: &Path) -> Outcome<bool> {
 
 struct Directory<'a> {
     dir: &'a Path,
-    /// Directories that are known to exist. Each row needs some, but each is created once.
-    made: HashSet<PathBuf>,
+    names: Names,
     /// How many keys were too long for a path.
     long: u64,
     /// How many values could not be read.
@@ -117,19 +120,17 @@ struct Directory<'a> {
 
 impl Directory<'_> {
     fn add(&mut self, key: &[u8], row: &Rows) -> Outcome {
-        // A directory that was created here is no file, so only a new name needs a call of the file system.
-        let is_file = |path: &Path| {
-            !self.made.contains(path) && fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
-        };
-        let Some(path) = path_of(self.dir, key, is_file) else { return self.add_long(key, row) };
-        self.parents(&path)?;
-        self.value(&path, row)
+        match path_of(self.dir, key, |path, part| self.names.claim(path, part))? {
+            Some(path) => self.value(&path, row),
+            None => self.add_long(key, row),
+        }
     }
 
     fn add_long(&mut self, key: &[u8], row: &Rows) -> Outcome {
         self.long += 1;
-        let path = self.dir.join(LONG).join(self.long.to_string());
-        self.parents(&path)?;
+        let dir = self.dir.join(LONG);
+        self.names.directory(&dir)?;
+        let path = dir.join(self.long.to_string());
         let (of_key, of_value) = (path.with_extension("key"), path.with_extension("value"));
         if read_small(&of_key, key.len() as u64).ok().as_deref() != Some(key) {
             // Another key's value must not be mistaken for this one's.
@@ -160,7 +161,7 @@ impl Directory<'_> {
         match written {
             Err(Unwritten::Value(error)) if error.kind() == ErrorKind::Corruption => {
                 self.damaged(&error);
-                remove(&self.dir.join(UNFINISHED))
+                Ok(())
             }
             Err(Unwritten::Value(error)) => {
                 Err(Failure::store(format!("cannot write {}: {error}", path.display())))
@@ -181,7 +182,8 @@ impl Directory<'_> {
         }
     }
 
-    /// Creates a file under a name of no key, and gives it its own name when `write` has succeeded.
+    /// Creates a file under a name of no key, and gives it its own name when `write` has succeeded. Otherwise nothing of
+    /// it is left.
     fn write(
         &self,
         path: &Path,
@@ -189,41 +191,24 @@ impl Directory<'_> {
     ) -> Result<(), Unwritten> {
         let unfinished = self.dir.join(UNFINISHED);
         remove(&unfinished)?;
-        let made = File::create_new(&unfinished);
+        let made = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(&unfinished);
         let mut file = made.map_err(|error| Failure::io("create", &unfinished, &error))?;
-        write(&mut file)?;
-        drop(file);
-        fs::rename(&unfinished, path).map_err(|error| Failure::io("make", path, &error))?;
-        Ok(())
+        let named = |file: &File| {
+            take_over(file, path)?;
+            fs::rename(&unfinished, path)
+        };
+        let written = write(&mut file)
+            .and_then(|()| Ok(named(&file).map_err(|error| Failure::io("make", path, &error))?));
+        if written.is_err() {
+            // The first error is the one to report.
+            drop(remove(&unfinished));
+        }
+        written
     }
 
     fn damaged(&mut self, error: &Error) {
         self.damaged += 1;
         note(&error.to_string());
-    }
-
-    /// Creates the directories above `path` one by one, so that none of them is a link that leads elsewhere.
-    fn parents(&mut self, path: &Path) -> Outcome {
-        let Some(parent) = path.parent() else { return Ok(()) };
-        if self.made.contains(parent) {
-            return Ok(());
-        }
-        self.parents(parent)?;
-        match fs::create_dir(parent) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let meta = fs::symlink_metadata(parent);
-                if !meta.map_err(|error| Failure::io("read", parent, &error))?.is_dir() {
-                    return Err(Failure::usage(format!(
-                        "{} is in the way: it is not a directory; export into a new directory",
-                        parent.display()
-                    )));
-                }
-            }
-            Err(error) => return Err(Failure::io("create", parent, &error)),
-        }
-        self.made.insert(parent.to_path_buf());
-        Ok(())
     }
 }
 

@@ -20,6 +20,7 @@ mod import_dir;
 mod ls;
 mod manual;
 mod merge;
+mod names;
 mod port;
 mod put;
 mod ql;
