@@ -6,6 +6,7 @@
 //! tree's type.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::thread;
 use std::time::Instant;
@@ -33,6 +34,8 @@ pub(crate) struct Store {
     tag: Option<Types>,
     /// Whether the shell has the store open, and keeps it open.
     stays_open: bool,
+    /// Whether it was opened for reading only, so that there is nothing to sync.
+    is_read_only: bool,
 }
 
 impl Store {
@@ -70,6 +73,17 @@ impl Store {
         Store::of(global, db, &For::Creating(fallback))
     }
 
+    /// As [`Store::create`]. A store that cannot be written is opened for reading only.
+    pub(crate) fn create_if_writable(global: &Global) -> Outcome<Self> {
+        if global.url.is_some() || global.open.is_some() {
+            return Store::create(global, Types::TEXT);
+        }
+        match writable(global, &options(global))? {
+            (db, Access::Write) => Store::of(global, db, &For::Creating(Types::TEXT)),
+            (db, Access::Read) => Store::of(global, db, &For::Reading),
+        }
+    }
+
     fn of(global: &Global, db: Db, purpose: &For) -> Outcome<Self> {
         let tree = match (purpose, db.open_tree(&global.tree)?) {
             (_, Some(tree)) => tree,
@@ -99,7 +113,8 @@ impl Store {
         };
         let (keys_differ, values_differ) = (types.keys != kept.keys, types.values != kept.values);
         let (tree, stays_open) = (Keyspace::Local(db, tree), global.open.is_some());
-        Ok(Store { tree, types, kept, keys_differ, values_differ, tag, stays_open })
+        let is_read_only = matches!(purpose, For::Reading);
+        Ok(Store { tree, types, kept, keys_differ, values_differ, tag, stays_open, is_read_only })
     }
 
     /// A database has no tag: its keys and values have the types `fallback` unless `--keys` and `--values` say otherwise.
@@ -108,7 +123,7 @@ impl Store {
         let kept = types.kept();
         let (keys_differ, values_differ) = (types.keys != kept.keys, types.values != kept.values);
         let (tree, tag, stays_open) = (Keyspace::Server(database), None, true);
-        Store { tree, types, kept, keys_differ, values_differ, tag, stays_open }
+        Store { tree, types, kept, keys_differ, values_differ, tag, stays_open, is_read_only: false }
     }
 
     /// Records the types of a tree that has none. Call it before the first write.
@@ -163,7 +178,9 @@ impl Store {
 
     /// Makes everything written survive power loss, and closes the store unless the shell has it open.
     pub(crate) fn finish(self) -> Outcome {
-        self.tree.sync()?;
+        if !self.is_read_only {
+            self.tree.sync()?;
+        }
         match self.tree {
             Keyspace::Local(db, _) if !self.stays_open => Ok(db.close()?),
             _ => Ok(()),
@@ -315,6 +332,62 @@ pub(crate) fn existing(global: &Global) -> Outcome<Db> {
     opened.map_err(|error| opening(global, error))
 }
 
+/// The store, opened for writing if that is possible, never created.
+pub(crate) fn readable(global: &Global) -> Outcome<Db> {
+    if let Some(db) = &global.open {
+        return Ok(db.clone());
+    }
+    writable(global, &options(global).create(false)).map(|(db, _)| db)
+}
+
+/// What a store was opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// The store, opened for writing. If its files cannot be written, because of a read-only file system or the permissions
+/// of another user, it is opened for reading only: what only reads works.
+pub(crate) fn writable(global: &Global, options: &Options) -> Outcome<(Db, Access)> {
+    let opened = patiently(global, || Ok(open_writable(&global.db, options)))?;
+    let (db, access) = opened.map_err(|error| match error.kind() {
+        // The command creates the store, so advice to create one would not help.
+        ErrorKind::NotFound if options.create => Failure::store(error.to_string()),
+        _ => opening(global, error),
+    })?;
+    if access == Access::Read {
+        note_read_only(global);
+    }
+    Ok((db, access))
+}
+
+fn open_writable(path: &Path, options: &Options) -> esker::Result<(Db, Access)> {
+    let refused = match Db::open(path, options.clone()) {
+        Ok(db) => return Ok((db, Access::Write)),
+        Err(error) if is_unwritable(&error) => error,
+        Err(error) => return Err(error),
+    };
+    match Db::open_read_only(path, options.clone()) {
+        Ok(db) => Ok((db, Access::Read)),
+        // There is no store: it cannot be created.
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(refused),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether `error` says that the store may be read and not written.
+fn is_unwritable(error: &esker::Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+    source.is_some_and(|error| {
+        matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
+    })
+}
+
+fn note_read_only(global: &Global) {
+    note(&format!("{} cannot be written here, so it is opened for reading only", global.db.display()));
+}
+
 /// Opens the tables of the store, and creates it if it is absent.
 pub(crate) fn tables(global: &Global, query_cache: usize) -> Outcome<Tables> {
     tables_with(global, options(global), query_cache)
@@ -330,14 +403,39 @@ pub(crate) fn tables_with(global: &Global, mut options: Options, query_cache: us
         )));
     }
     options.memory_budget -= query_cache;
-    let opened = patiently(global, || match Tables::open(&global.db, options.clone()) {
+    let tables = open_tables(global, || Tables::open(&global.db, options.clone()))?;
+    let tables = tables.map_err(|error| opening(global, error))?;
+    tables.set_query_cache(query_cache);
+    Ok(tables)
+}
+
+/// As [`tables`]. Tables that cannot be written are opened for reading only.
+pub(crate) fn tables_if_writable(global: &Global) -> Outcome<Tables> {
+    let refused = match open_tables(global, || Tables::open(&global.db, options(global)))? {
+        Ok(tables) => return Ok(tables),
+        Err(error) if is_unwritable(&error) => error,
+        Err(error) => return Err(opening(global, error)),
+    };
+    match open_tables(global, || Tables::open_read_only(&global.db, options(global)))? {
+        Ok(tables) => {
+            note_read_only(global);
+            Ok(tables)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(opening(global, refused)),
+        Err(error) => Err(opening(global, error)),
+    }
+}
+
+/// The tables that `open` opens, as soon as no other process holds the store.
+fn open_tables(
+    global: &Global,
+    open: impl Fn() -> esker_table::Result<Tables>,
+) -> Outcome<esker::Result<Tables>> {
+    patiently(global, || match open() {
         Ok(tables) => Ok(Ok(tables)),
         Err(TableError::Store(error)) => Ok(Err(error)),
         Err(error) => Err(Failure::store(error.to_string())),
-    })?;
-    let tables = opened.map_err(|error| opening(global, error))?;
-    tables.set_query_cache(query_cache);
-    Ok(tables)
+    })
 }
 
 /// Does `work`. While that fails because another process holds the store, repeats it, for as long as `--wait` says.

@@ -62,6 +62,13 @@ const ENTRIES_AT_ONCE: usize = 1000;
 /// Writes to two rows with the same lock wait for each other.
 const ROW_LOCKS: usize = 1024;
 
+/// What the tables are opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
 /// The tables of a store. A clone is another handle of the same tables; all may be used by several threads.
 ///
 /// # Example
@@ -268,7 +275,17 @@ impl Tables {
     /// `Store` as [`Db::open`], `Damaged` when the catalog is no catalog.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Tables> {
         let rule = TableRule::default();
-        Tables::over(Db::open(path, options.compaction_rule(rule.clone()))?, rule)
+        Tables::over(Db::open(path, options.compaction_rule(rule.clone()))?, rule, Access::Write)
+    }
+
+    /// Opens the tables of the store in the directory `path` for reading, as [`Db::open_read_only`] does. Calls that write
+    /// fail.
+    ///
+    /// # Errors
+    /// As [`Tables::open`], and `Store` of the kind `NotFound` when the store has no tables.
+    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Tables> {
+        let rule = TableRule::default();
+        Tables::over(Db::open_read_only(path, options.compaction_rule(rule.clone()))?, rule, Access::Read)
     }
 
     /// Tables that are gone with the last handle.
@@ -277,13 +294,17 @@ impl Tables {
     /// As [`Tables::open`].
     pub fn open_in_memory(options: Options) -> Result<Tables> {
         let rule = TableRule::default();
-        Tables::over(Db::open_in_memory(options.compaction_rule(rule.clone()))?, rule)
+        Tables::over(Db::open_in_memory(options.compaction_rule(rule.clone()))?, rule, Access::Write)
     }
 
     /// The tables of `db`, which was opened with `rule`.
-    fn over(db: Db, rule: TableRule) -> Result<Tables> {
+    fn over(db: Db, rule: TableRule, access: Access) -> Result<Tables> {
         let catalog = match db.open_tree(CATALOG)? {
             Some(catalog) => catalog,
+            None if access == Access::Read => {
+                let error = esker::Error::new(ErrorKind::NotFound, "the store has no tables");
+                return Err(error.at(db.path()).into());
+            }
             None => db.create_tree(CATALOG, TreeOptions::default())?,
         };
         match catalog.tag().as_deref() {
@@ -319,7 +340,7 @@ impl Tables {
         let names = tables.values().flat_map(trees).map(|tree| tree.name().to_owned());
         let named: BTreeSet<String> = names.collect();
         for name in db.tree_names() {
-            if name.starts_with(TREES) && !named.contains(&name) {
+            if access == Access::Write && name.starts_with(TREES) && !named.contains(&name) {
                 drop_left(&db, &name)?;
             }
         }

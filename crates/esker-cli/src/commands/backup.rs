@@ -9,14 +9,14 @@ use crate::exit::{Failure, Outcome, note};
 use crate::interrupt::{self, Then};
 use crate::output::Out;
 use crate::progress::Progress;
-use crate::store::{close, existing, options};
+use crate::store::{close, options, readable};
 use crate::utc::utc;
 
 pub(crate) fn run(global: &Global, args: &Backup) -> Outcome {
     if args.list {
         return list(global, args);
     }
-    let db = existing(global)?;
+    let db = readable(global)?;
     let progress = Progress::spinner("copying");
     let (copied, dir, keep, options) = (db.clone(), args.dir.clone(), args.keep, options(global));
     let (report, removed) = interrupt::wait(Then::of(global), move || {

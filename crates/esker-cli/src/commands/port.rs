@@ -7,10 +7,10 @@ use crate::args::{ExportTree, Global, ImportTree};
 use crate::exit::{Outcome, note};
 use crate::interrupt::{self, Then};
 use crate::progress::Progress;
-use crate::store::{close, existing};
+use crate::store::{close, existing, readable};
 
 pub(crate) fn export(global: &Global, args: &ExportTree) -> Outcome {
-    let db = existing(global)?;
+    let db = readable(global)?;
     let progress = Progress::spinner("exporting");
     let (exported, name, dir) = (db.clone(), global.tree.clone(), args.dir.clone());
     let files = interrupt::wait(Then::of(global), move || Ok(exported.export_tree(&name, dir)?))?;

@@ -26,7 +26,7 @@ pub(crate) fn run(global: &Global, args: &Ql) -> Outcome {
             .map_err(|error| Failure::store(format!("cannot reach thrift://{url}: {error}")))?;
         return ql::run(global, Session::new(tables), args);
     }
-    let tables = store::tables(global, 0)?;
+    let tables = store::tables_if_writable(global)?;
     let done = ql::run(global, Session::new(tables.clone()), args);
     let closed = tables.db().clone().close();
     done?;

@@ -13,7 +13,7 @@ use crate::commands;
 use crate::exit::{self, Failure, Outcome, note};
 use crate::interrupt;
 use crate::output::Out;
-use crate::store::{connect, opening, options, patiently, say_memory};
+use crate::store::{connect, options, say_memory, writable};
 
 /// Whether the shell continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,8 +252,7 @@ impl Session {
 
     fn open_store(&mut self, path: PathBuf, options: Options) -> Outcome {
         let global = Global { db: path.clone(), ..self.global.clone() };
-        let opened = patiently(&global, || Ok(Db::open(&path, options.clone())))?;
-        let db = opened.map_err(|error| opening(&global, error))?;
+        let (db, _) = writable(&global, &options)?;
         self.open = Some(Opened::Store { db, path, options });
         self.has_opened = true;
         Ok(())

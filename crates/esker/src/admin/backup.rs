@@ -5,13 +5,17 @@
 //! copy         what the directory does not have yet, each file synced, with the checksum of all its bytes
 //! catalog      written, synced and renamed last: before that nothing has happened
 //! ```
-//! An interrupted backup leaves files that no catalog names. The next backup removes them. If the process is killed,
-//! its links stay in the store until the store is opened, or until its next backup.
+//! A backup that fails removes what it has copied. A killed one leaves files that no catalog names, which the next backup
+//! removes. Its links stay in the store until the store is opened, or until its next backup.
+//!
+//! A store that is open for reading only is at rest, and may be where nothing can be written. Its files are copied from
+//! where they are, and what the copy has of its own is first made in `backup.tmp` of the directory of backups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use super::at_rest::AtRest;
 use super::catalog::{Catalog, Part, Shelf, catalog_path, own_name, shared_name, temporary_path};
 use super::checkpoint;
 use super::file_copy::copy_file;
@@ -138,22 +142,23 @@ impl Drop for Staging<'_> {
 }
 
 impl<'a> Staging<'a> {
-    /// Makes the directory `dir`, the store's [`BACKUP_DIR`], and locks it.
-    pub(super) fn make(store: &Store, dir: &'a Path) -> Result<Staging<'a>> {
-        if !clear_backup_dir(store.env(), store.dir())? {
+    /// Makes the directory `dir`, the [`BACKUP_DIR`] in the directory `home` of `env`, and locks it.
+    pub(super) fn make((env, home): (&Env, &Path), dir: &'a Path) -> Result<Staging<'a>> {
+        if !clear_backup_dir(env, home)? {
             let message =
                 "a backup that began before the store was opened again is still running: wait for it";
             return Err(Error::new(ErrorKind::Locked, message).at(dir));
         }
-        let new = NewDir::make_below(store.env(), dir)?;
+        let new = NewDir::make_below(env, dir)?;
         // On failure nothing is removed: an opening may have cleared the directory and made its own. Ours is empty, and
         // the next opening clears it.
         let lock = new.env.fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive)?;
         Ok(Staging { new, lock: Some(lock) })
     }
 
-    /// The files of a checkpoint with the state `state` in it, each with its name in the directory of backups.
-    fn files(&self, state: &ManifestState, id: u64) -> Result<Vec<(String, String)>> {
+    /// The files of a checkpoint with the state `state` in it and of `in_place`, which lie in the store, each with its name
+    /// in the directory of backups.
+    fn files(&self, state: &ManifestState, in_place: &[String], id: u64) -> Result<Vec<(String, String)>> {
         let tables = state.tables.values().map(|info| (table_path(Path::new(""), info.file), info.salt));
         let sealed = state.blobs.live.iter().filter(|(_, record)| record.info.sealed);
         let blobs = sealed.map(|(&file, record)| (blob_path(Path::new(""), file), record.info.salt));
@@ -161,6 +166,7 @@ impl<'a> Staging<'a> {
         let mut names = self.new.env.fs.list(self.new.dir)?;
         // A backup needs no copy of the manifest: it has checksums of whole files.
         names.retain(|name| name != LOCK_FILE && copy_number(name).is_none());
+        names.extend_from_slice(in_place);
         // The manifest comes last: a directory without one is not a store.
         names.sort_by_key(|name| (manifest_number(name).is_some(), name.clone()));
         let stored = names.into_iter().map(|name| {
@@ -186,22 +192,54 @@ pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
     // A part that was lost is copied again if the store still has it.
     known.retain(|stored, part| env.fs.file_len(&dir.join(stored)).is_ok_and(|len| len == part.len));
 
-    let _alone = store.begin_backup();
-    let staging_dir = store.dir().join(BACKUP_DIR);
-    checkpoint::prepare(store)?;
-    let staging = Staging::make(store, &staging_dir)?;
-    let state = checkpoint::fill(store, &staging.new)?;
     let id = shelf.ids.last().map_or(1, |last| last + 1);
+    copy(store, (env, dir), &known, id).inspect_err(|_| remove_partial(env, dir))
+}
+
+/// Removes the files of a backup that has failed: on a full disk they would keep the space. What cannot be removed now is
+/// removed by the next backup. Reports nothing: the backup's error is the one to report.
+fn remove_partial(env: &Env, dir: &Path) {
+    // The catalog may have got its name before the error: then its files are named.
+    let left = Shelf::read(env, dir).and_then(|shelf| read_all(env, dir, &shelf));
+    drop(left.and_then(|catalogs| remove_unnamed(env, dir, &catalogs)));
+}
+
+/// Copies the files of the store that are not `known`, and writes the catalog of backup `id`.
+fn copy(
+    store: &Store,
+    (env, dir): (&Env, &Path),
+    known: &BTreeMap<&str, &Part>,
+    id: u64,
+) -> Result<BackupReport> {
+    let _alone = store.begin_backup();
+    let home = if store.is_read_only() { (env, dir) } else { (store.env(), store.dir()) };
+    let staging_dir = home.1.join(BACKUP_DIR);
+    let (staging, state, in_place);
+    if store.is_read_only() {
+        staging = Staging::make(home, &staging_dir)?;
+        let at_rest = AtRest::read(store)?;
+        in_place = at_rest.names();
+        state = at_rest.fill(store, &staging.new)?;
+    } else {
+        checkpoint::prepare(store)?;
+        staging = Staging::make(home, &staging_dir)?;
+        state = checkpoint::fill(store, &staging.new)?;
+        in_place = Vec::new();
+    }
     let mut catalog = Catalog { id, made_us: env.clock.wall_us(), store: state.identity, parts: Vec::new() };
     let mut report = BackupReport { id, ..BackupReport::default() };
-    for (name, stored) in staging.files(&state, id)? {
+    for (name, stored) in staging.files(&state, &in_place, id)? {
         let (len, sum) = match known.get(stored.as_str()) {
             Some(part) => (part.len, part.sum),
             None => {
                 let target = dir.join(&stored);
                 // A copy may be there that was cut short or lengthened since.
                 gone::remove_file(&*env.fs, &target)?;
-                let copied = copy_file((&staging.new.env, &staging_dir.join(&name)), (env, &target))?;
+                let from = match in_place.contains(&name) {
+                    true => (store.env(), store.dir().join(&name)),
+                    false => (&staging.new.env, staging_dir.join(&name)),
+                };
+                let copied = copy_file((from.0, &from.1), (env, &target))?;
                 report.copied_files += 1;
                 report.copied_bytes += copied.0;
                 copied
@@ -218,7 +256,11 @@ pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
 /// Refuses a directory with backups of another store. Otherwise [`forget_backups`] would remove backups of one of the
 /// two stores. A restored store, or a checkpoint, counts as the same store.
 fn check_same_store(store: &Store, dir: &Path, catalogs: &[Catalog]) -> Result<()> {
-    let identity = store.versions().lock().known().map_or(0, |known| known.identity);
+    let known = store.versions().lock().known().map(|known| known.identity);
+    let identity = match known {
+        Some(identity) => identity,
+        None => AtRest::read(store)?.identity(),
+    };
     let newest = catalogs.iter().rev().find(|catalog| catalog.store != 0);
     match newest {
         Some(newest) if identity != 0 && newest.store != identity => {

@@ -21,7 +21,7 @@ use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{Entry, NameKind, lock_temporary, not_a_file};
 use crate::log::replay::segment_number;
-use crate::open::LOCK_FILE;
+use crate::open::{BACKUP_DIR, LOCK_FILE};
 use crate::version::imported::ImportedFiles;
 use crate::version::manifest::{manifest_number, manifest_path};
 use crate::version::tables::table_number;
@@ -189,6 +189,10 @@ impl Shelf {
     pub(super) fn read(env: &Env, dir: &Path) -> Result<Shelf> {
         let mut shelf = Shelf::default();
         for Entry { name, kind } in env.fs.entries(dir)? {
+            if name == BACKUP_DIR && kind == NameKind::Directory {
+                // The parts of a backup of a store that cannot be written, while they are made.
+                continue;
+            }
             let is_own = catalog_number(&name).is_some() || is_stored_name(&name) || is_temporary(&name);
             if is_own && kind != NameKind::File {
                 return Err(not_a_file(&dir.join(&name), kind));

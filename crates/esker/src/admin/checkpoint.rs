@@ -100,7 +100,7 @@ pub(super) fn copy_marks(store: &Store, state: &ManifestState, target: &NewDir<'
 
 /// Copies a segment up to its last record. The marks are cleared: they describe our manifest and later writes, and the
 /// copy's manifest says how far its log must go.
-fn copy_segment(store: &Store, part: &LogPart, to: &NewDir<'_>) -> Result<()> {
+pub(super) fn copy_segment(store: &Store, part: &LogPart, to: &NewDir<'_>) -> Result<()> {
     let path = part.path.as_path();
     let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Io, "a segment has no name").at(path))?;
     let source = store.env().fs.open_read(path)?;

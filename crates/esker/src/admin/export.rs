@@ -10,16 +10,18 @@
 
 use std::path::{Path, PathBuf};
 
+use super::at_rest::AtRest;
 use super::backup::Staging;
 use super::checkpoint::copy_marks;
 use super::file_copy::copy_file;
-use super::new_dir::NewDir;
+use super::new_dir::{NewDir, check_new};
 use crate::blob::blob_path;
 use crate::error::{ErrorKind, Result};
 use crate::fs::gone;
 use crate::log::replay::segment_path;
 use crate::log::segment::create_empty;
 use crate::open::{BACKUP_DIR, LOCK_FILE};
+use crate::options::Options;
 use crate::store::{Store, Whole};
 use crate::version::edit::ManifestState;
 use crate::version::manifest::Manifest;
@@ -61,6 +63,39 @@ pub(crate) fn export(store: &Store, what: Whole<'_>, tags: &[(&str, &str)], dir:
     finished.inspect_err(|_| target.discard())
 }
 
+/// As [`export`] of the tree `name`, for a store that is open for reading only. Writes may be in its log alone, and where
+/// it is, nothing can be written. So the tree is first copied, with the log, to a store of its own next to `dir`.
+pub(crate) fn export_at_rest(store: &Store, name: &str, dir: &Path) -> Result<TreeFiles> {
+    check_new(store.env(), dir)?;
+    // Without a slash at the end, which would lead into the directory.
+    let mut beside = dir.components().collect::<PathBuf>().into_os_string();
+    beside.push(".copy.tmp");
+    let beside = PathBuf::from(beside);
+    let copy = NewDir::make(store.env(), &beside)?;
+    let exported = copy_tree(store, name, &copy).and_then(|copied| {
+        let env = store.env().outside();
+        let opened = crate::open::open(&beside, Options { env, ..store.options().clone() }, false)?;
+        let linked = export(&opened, Whole::Tree(name), &[], dir)?;
+        Ok(TreeFiles { copied_files: copied.files, copied_bytes: copied.bytes, ..linked })
+    });
+    copy.discard();
+    exported
+}
+
+/// Copies the files of a store at rest that the tree `name` needs.
+fn copy_tree(store: &Store, name: &str, copy: &NewDir<'_>) -> Result<TreeFiles> {
+    let mut at_rest = AtRest::read(store)?;
+    at_rest.keep_tree(name)?;
+    let mut copied = TreeFiles::default();
+    for file in at_rest.names() {
+        let (len, _) =
+            copy_file((store.env(), &store.dir().join(&file)), (&copy.env, &copy.dir.join(&file)))?;
+        copied.note(len, true);
+    }
+    at_rest.fill(store, copy)?;
+    Ok(copied)
+}
+
 /// Gives the trees' files second names in `target`.
 fn link(
     store: &Store,
@@ -89,7 +124,7 @@ fn copy(
 ) -> Result<(ManifestState, TreeFiles)> {
     let _alone = store.begin_backup();
     let staging = store.dir().join(BACKUP_DIR);
-    let staging = Staging::make(store, &staging)?;
+    let staging = Staging::make((store.env(), store.dir()), &staging)?;
     let (state, _) = link(store, what, tags, &staging.new)?;
     let (env, mut files) = (&target.env, TreeFiles::default());
     for (from, to) in files_of(&state, staging.new.dir, target.dir) {

@@ -193,8 +193,8 @@ impl BlobSet {
         *self.lock.lock() = Some(lock);
     }
 
-    /// The lock of the directory, for a map that outlives the store.
-    fn locked(&self) -> Result<Option<Arc<dyn DirLock>>> {
+    /// The lock of the directory, for a map or a copy that outlives the store.
+    pub(crate) fn locked(&self) -> Result<Option<Arc<dyn DirLock>>> {
         let lock = self.lock.lock().clone();
         // A close sets `closed` first and takes the lock out after that.
         self.check_open().map(|()| lock)

@@ -66,7 +66,9 @@ impl Db {
     /// directory; `Corruption` when the list of an earlier backup's files is damaged; `Locked` when another backup or
     /// restore uses `dir`; `Io`, `OutOfSpace`. Earlier backups stay as they were.
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<BackupReport> {
-        self.store.disk().ensure_writable()?;
+        if !self.store.is_read_only() {
+            self.store.disk().ensure_writable()?;
+        }
         crate::admin::checkpoint::check_outside(&self.store, dir.as_ref())?;
         crate::admin::backup::backup(&self.store, dir.as_ref())
     }

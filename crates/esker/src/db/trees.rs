@@ -219,6 +219,10 @@ impl Db {
     /// # }
     /// ```
     pub fn export_tree(&self, name: &str, dir: impl AsRef<Path>) -> Result<TreeFiles> {
+        if self.store.is_read_only() {
+            crate::admin::checkpoint::check_outside(&self.store, dir.as_ref())?;
+            return crate::admin::export::export_at_rest(&self.store, name, dir.as_ref());
+        }
         self.store.disk().ensure_writable()?;
         crate::admin::checkpoint::check_outside(&self.store, dir.as_ref())?;
         crate::admin::export::export(&self.store, Whole::Tree(name), &[], dir.as_ref())

@@ -15,7 +15,6 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
 use crate::args::{Global, Run};
-use crate::datatype::Types;
 use crate::exit::{Failure, Outcome};
 use crate::feed::feed;
 use crate::lines::Input;
@@ -41,7 +40,7 @@ pub(crate) fn run(global: &Global, args: &Run) -> Outcome {
         let message = format!("{} is the input: --output would empty it", output.display());
         return Err(Failure::usage(message));
     }
-    let store = Store::create(global, Types::TEXT)?;
+    let store = Store::create_if_writable(global)?;
     if let Some(output) = args.output.as_ref().filter(|output| output.as_os_str() != "-") {
         check_outside(global, output)?;
     }
