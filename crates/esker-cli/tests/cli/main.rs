@@ -17,6 +17,7 @@ mod harm;
 mod media;
 mod operations;
 mod oracle;
+mod outputs;
 mod processes;
 mod ql;
 mod reader;
