@@ -81,6 +81,18 @@ pub struct Context<'a> {
     databases: u16,
     wants: Wants,
     long: &'a [Long],
+    /// How many keys that a command looked for to read them were not there.
+    missed: u64,
+    lookups: Lookups,
+}
+
+/// How often commands have looked for a key to read it, as Redis counts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lookups {
+    /// The key was there.
+    pub hits: u64,
+    /// It was not.
+    pub misses: u64,
 }
 
 /// What a key had that is overwritten, whatever it is.
@@ -112,6 +124,8 @@ impl<'a> Context<'a> {
             databases,
             wants: Wants::ALL,
             long: &[],
+            missed: 0,
+            lookups: Lookups::default(),
         }
     }
 
@@ -157,6 +171,18 @@ impl<'a> Context<'a> {
     /// What has happened to keys, in order.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
+    }
+
+    /// Notes that a command is done that has looked for so many keys to read them.
+    pub(crate) fn note_lookups(&mut self, keys: u64) {
+        let misses = std::mem::take(&mut self.missed);
+        self.lookups.misses += misses;
+        self.lookups.hits += keys.saturating_sub(misses);
+    }
+
+    /// How often commands have looked for a key, since the last call.
+    pub fn take_lookups(&mut self) -> Lookups {
+        std::mem::take(&mut self.lookups)
     }
 
     /// The keys that were changed, each with its database. A key may be there twice.
@@ -277,6 +303,9 @@ impl<'a> Context<'a> {
 
     /// Notes what has happened to `key`.
     pub(crate) fn notify(&mut self, class: Class, name: &'static str, key: &[u8]) {
+        if class == Class::Missed {
+            self.missed += 1;
+        }
         if self.wants.events {
             self.events.push(Event { database: self.database, class, name, key: key.to_vec() });
         }

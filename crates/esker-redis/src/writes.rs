@@ -149,6 +149,11 @@ impl Writes {
         self.ranges.iter().map(|(slot, lower, upper)| (*slot, Bounds { lower, upper: upper.as_deref() }))
     }
 
+    /// How many writes to keys there are.
+    pub fn count(&self) -> usize {
+        self.ops.values().map(|ops| ops.by_key.len()).sum()
+    }
+
     /// The writes to keys, each of which occurs once.
     pub fn ops(&self) -> impl Iterator<Item = (Slot, &[u8], &Op)> {
         self.ops.iter().flat_map(|(slot, ops)| ops.by_key.iter().map(|(key, op)| (*slot, &**key, op)))

@@ -21,6 +21,10 @@ pub(crate) struct Backups {
     /// When the newest one was made, also by a server before this one, in seconds since 1970; 0: there is none.
     pub(crate) last_s: Cell<u64>,
     pub(crate) last_took: Cell<Duration>,
+    /// When the one began that is under way.
+    pub(crate) begun: Cell<Option<Instant>>,
+    /// How much was changed before the last one that has succeeded.
+    pub(crate) changes: Cell<u64>,
     pub(crate) made: Cell<u64>,
     pub(crate) failed: Cell<u64>,
 }
@@ -62,6 +66,8 @@ impl Connection {
 /// Copies the store as it is now, and removes the oldest backups.
 async fn back_up(server: Rc<Server>) {
     let (backups, begun, begun_s) = (&server.backups, Instant::now(), server.now_us() / 1_000_000);
+    let changes = server.figures.changes.get();
+    backups.begun.set(Some(begun));
     let (db, keep) = (server.db.clone(), server.config.backups_kept);
     let dir = server.config.backup_dir.clone().unwrap_or_default();
     let copied = server.pool.run(move || {
@@ -70,6 +76,7 @@ async fn back_up(server: Rc<Server>) {
     });
     let copied = copied.await.and_then(|copied| copied);
     backups.is_running.set(false);
+    backups.begun.set(None);
     backups.has_failed.set(copied.is_err());
     match copied {
         Ok((report, forgotten)) => {
@@ -77,6 +84,7 @@ async fn back_up(server: Rc<Server>) {
                 server.reports.failure("remove old backups", &error);
             }
             add(&backups.made, 1);
+            backups.changes.set(changes);
             backups.last_s.set(begun_s);
             backups.last_took.set(begun.elapsed());
             let us = begun.elapsed().as_micros() as u64;

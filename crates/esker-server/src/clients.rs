@@ -82,6 +82,8 @@ pub(crate) struct Client {
     /// How many commands wait for `EXEC`; `None`: it has not sent `MULTI`.
     pub(crate) queued: Cell<Option<usize>>,
     pub(crate) is_blocked: Cell<bool>,
+    /// Whether it watches keys.
+    pub(crate) watches: Cell<bool>,
     /// Whether messages are written to it while it waits for an element: that may take long, and it holds no keys meanwhile.
     pub(crate) is_writing: Cell<bool>,
     /// Messages that are no replies, and wait to be sent.
@@ -227,6 +229,7 @@ impl Clients {
             subscriptions: Cell::new((0, 0)),
             queued: Cell::new(None),
             is_blocked: Cell::new(false),
+            watches: Cell::new(false),
             is_writing: Cell::new(false),
             outbox: RefCell::default(),
             told: LocalNotify::default(),

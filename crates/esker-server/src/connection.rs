@@ -28,6 +28,7 @@ use crate::acl::redacted;
 use crate::canary::broken;
 use crate::clients::{Client, End};
 use crate::figures::{Slow, add, shortened};
+use crate::info;
 use crate::latches::{Latch, Latched};
 use crate::latency_monitor::Kind;
 use crate::listen::Stream;
@@ -140,6 +141,8 @@ pub(crate) enum Wait {
     Element(Owned),
     /// The password that it carries is compared. If it is right, the command is done.
     Login(Owned),
+    /// The keys are counted that it tells of, or that takes long.
+    Keys(Owned),
     /// Its turn to change users, and what that takes.
     Users(Owned),
     /// The writes so far survive power loss, or the time is over.
@@ -159,9 +162,9 @@ impl Next {
         // Those that wait are found by their keys too.
         let with_keys = |command: &Owned| 4 * bytes_of(&command.arguments);
         match self {
-            Next::Do(Wait::Commit(command) | Wait::Login(command) | Wait::Users(command)) => {
-                bytes_of(&command.arguments)
-            }
+            Next::Do(
+                Wait::Commit(command) | Wait::Login(command) | Wait::Users(command) | Wait::Keys(command),
+            ) => bytes_of(&command.arguments),
             Next::Do(Wait::Latches(command) | Wait::Pool(command) | Wait::Element(command)) => {
                 with_keys(command)
             }
@@ -460,6 +463,7 @@ impl Connection {
                 continue;
             };
             add(&self.server.figures.bytes_in, read as u64);
+            add(&self.server.figures.socket_reads, u64::from(read > 0));
             if read == 0 {
                 return Ok(None);
             }
@@ -549,6 +553,7 @@ impl Connection {
 
     async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         add(&self.server.figures.bytes_out, bytes.len() as u64);
+        add(&self.server.figures.socket_writes, 1);
         let mut deadline = None;
         loop {
             let written = match bytes {
@@ -810,6 +815,9 @@ impl Connection {
         self.clock = now;
         let failed = self.reply.bytes.get(begin) == Some(&b'-');
         self.server.figures.note_call(spec.name, Some(took), failed);
+        if failed {
+            self.server.figures.note_error(&self.reply.bytes[begin + 1..]);
+        }
         let is_slow = self.server.settings.borrow().is_slow(took);
         if is_slow {
             self.note_slow(spec, arguments, took);
@@ -865,6 +873,8 @@ impl Connection {
             queue.is_broken = true;
         }
         self.server.figures.note_rejected(spec.map_or("unknown", |spec| spec.name));
+        let is_exec = spec.is_some_and(|spec| spec.name == "exec");
+        self.server.figures.note_error(if is_exec { b"EXECABORT" } else { message.as_bytes() });
         match spec {
             Some(spec) if spec.name == "exec" => {
                 let why = message.strip_prefix("ERR ").unwrap_or(message);
@@ -1109,6 +1119,16 @@ impl Connection {
                 self.note(command.spec, &command.arguments(), begin);
                 self.silence(&command.arguments(), begin);
             }
+            Wait::Keys(command) => {
+                if self.unless_ended(server.count_keys()).await.is_none() {
+                    return Ok(None);
+                }
+                let (begin, arguments) = (self.reply.bytes.len(), command.arguments());
+                let text = info::text(&server, &arguments[1..]);
+                self.reply.verbatim(&text);
+                self.note(command.spec, &arguments, begin);
+                self.silence(&arguments, begin);
+            }
             Wait::Users(command) => {
                 let (begin, begun) = (self.reply.bytes.len(), Instant::now());
                 let has_to_go = self.change_users(&command).await;
@@ -1315,6 +1335,7 @@ impl Connection {
             keys,
             answer,
             held: Rc::clone(&held),
+            has_timeout: self.waits_until.flatten().is_some(),
         };
         let id = self.server.waiters.borrow_mut().add(waiter);
         let (server, client) = (Rc::clone(&self.server), Rc::clone(&self.client));

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use esker_redis::Lookups;
+
 use crate::clients::End;
 use crate::latency::Histogram;
 use crate::latency_monitor::Monitor;
@@ -14,6 +16,9 @@ use crate::why::{ToPool, Why};
 /// The most arguments of a slow command that are kept, and the most bytes of each.
 const SLOW_ARGUMENTS: usize = 32;
 const SLOW_ARGUMENT_BYTES: usize = 128;
+
+/// How many first words of errors are counted apart.
+const ERROR_KINDS_MAX: usize = 128;
 
 /// How often a command was called, and how long it took.
 #[derive(Clone, Default)]
@@ -93,6 +98,16 @@ pub(crate) struct Figures {
     pub(crate) errors: Cell<u64>,
     pub(crate) bytes_in: Cell<u64>,
     pub(crate) bytes_out: Cell<u64>,
+    /// Reads from sockets that gave something, and replies that were sent.
+    pub(crate) socket_reads: Cell<u64>,
+    pub(crate) socket_writes: Cell<u64>,
+    /// How often commands looked for a key to read it, and it was there or not.
+    pub(crate) hits: Cell<u64>,
+    pub(crate) misses: Cell<u64>,
+    /// Keys and elements that were written or deleted.
+    pub(crate) changes: Cell<u64>,
+    /// Errors by their first word.
+    errors_by_kind: RefCell<BTreeMap<String, u64>>,
     /// Commands that other threads did.
     pub(crate) in_pool: Cell<u64>,
     /// Why commands went to other threads.
@@ -150,6 +165,28 @@ impl Figures {
         }
     }
 
+    /// Notes an error, whose message this is the beginning of.
+    #[cold]
+    pub(crate) fn note_error(&self, message: &[u8]) {
+        let end = message.iter().position(|byte| !byte.is_ascii_uppercase()).unwrap_or(message.len());
+        let kind = if end == 0 { "ERR".into() } else { String::from_utf8_lossy(&message[..end]) };
+        let mut by_kind = self.errors_by_kind.borrow_mut();
+        if let Some(count) = by_kind.get_mut(&*kind) {
+            *count += 1;
+        } else if by_kind.len() < ERROR_KINDS_MAX {
+            by_kind.insert(kind.into_owned(), 1);
+        }
+    }
+
+    pub(crate) fn errors_by_kind(&self) -> BTreeMap<String, u64> {
+        self.errors_by_kind.borrow().clone()
+    }
+
+    pub(crate) fn note_lookups(&self, lookups: Lookups) {
+        add(&self.hits, lookups.hits);
+        add(&self.misses, lookups.misses);
+    }
+
     /// Notes a command that was not allowed to run.
     pub(crate) fn note_rejected(&self, name: &'static str) {
         add(&self.errors, 1);
@@ -183,9 +220,13 @@ impl Figures {
         for counter in [&self.connections, &self.refused_connections, &self.commands, &self.errors] {
             counter.set(0);
         }
-        for counter in [&self.bytes_in, &self.bytes_out, &self.in_pool] {
+        for counter in [&self.bytes_in, &self.bytes_out, &self.in_pool, &self.hits, &self.misses] {
             counter.set(0);
         }
+        for counter in [&self.socket_reads, &self.socket_writes] {
+            counter.set(0);
+        }
+        self.errors_by_kind.borrow_mut().clear();
         *self.by_command.borrow_mut() = Commands::default();
         for counter in [&self.denied_logins, &self.denied_commands, &self.denied_keys, &self.denied_channels]
         {

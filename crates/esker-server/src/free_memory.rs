@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 
-use crate::process::memory_bytes;
+use crate::process::memory;
 
 /// How often the memory is looked at.
 const EVERY: Duration = Duration::from_secs(10);
@@ -21,16 +21,16 @@ const GROWTH_BYTES: u64 = 64 << 20;
 /// Gives back free memory, now and then. What is in use at one time may be free a little later without the process getting
 /// any larger, so it is tried again as long as there is much.
 pub(crate) async fn give_back() {
-    let (mut least, mut pause) = (memory_bytes(), EVERY);
+    let (mut least, mut pause) = (memory().resident_bytes, EVERY);
     loop {
         tokio::time::sleep(pause).await;
-        let now = memory_bytes();
+        let now = memory().resident_bytes;
         least = least.min(now);
         pause = if now <= least + GROWTH_BYTES {
             EVERY
         } else {
             let is_done = spawn_blocking(esker::give_back_free_memory).await.is_ok();
-            let has_helped = is_done && memory_bytes() + GROWTH_BYTES <= now;
+            let has_helped = is_done && memory().resident_bytes + GROWTH_BYTES <= now;
             if has_helped { EVERY } else { PAUSE_MAX.min(2 * pause) }
         };
     }

@@ -40,6 +40,7 @@ mod handshakes;
 mod http;
 mod info;
 mod insight;
+mod keyspace;
 mod latches;
 mod latency;
 mod latency_monitor;
@@ -51,6 +52,7 @@ mod own;
 mod passwords;
 mod pool;
 mod process;
+mod rates;
 mod reports;
 mod security;
 mod server;
@@ -354,6 +356,7 @@ pub fn serve(
             tokio::task::spawn_local(sweep(Rc::clone(&server))),
             tokio::task::spawn_local(expiries::tell(Rc::clone(&server))),
             tokio::task::spawn_local(free_memory::give_back()),
+            tokio::task::spawn_local(rates::measure(Rc::clone(&server))),
         ];
         let mut handshakes = None;
         if let Some(certificates) = &certificates {

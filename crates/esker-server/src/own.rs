@@ -47,7 +47,7 @@ fn is(argument: &[u8], word: &str) -> bool {
 
 /// Whether a command goes by what is committed, or tells others of it.
 fn goes_by_commits(spec: &Spec) -> bool {
-    matches!(spec.name, "watch" | "exec" | "waitaof" | "wait" | "publish" | "bgsave")
+    matches!(spec.name, "watch" | "exec" | "waitaof" | "wait" | "publish" | "bgsave" | "info")
 }
 
 impl Connection {
@@ -101,6 +101,10 @@ impl Connection {
             "command" => self.command_command(args),
             "config" => self.config(args),
             "info" => {
+                let has_to_wait = info::shows(&args[1..], "keyspace") && self.server.keyspace.has_to_wait();
+                if has_to_wait && !self.is_in_exec {
+                    return Some(Next::Do(Wait::Keys(self.owned(spec, args))));
+                }
                 let text = info::text(&self.server, &args[1..]);
                 self.reply.verbatim(&text);
             }
@@ -488,6 +492,7 @@ impl Connection {
             let watched = Watched { database, key: key.to_vec(), existed, expires_us };
             self.server.watches.borrow_mut().watch(&watched, &self.changed);
             self.watched.push(watched);
+            self.client.watches.set(true);
         }
         self.reply.ok();
         None
@@ -497,6 +502,7 @@ impl Connection {
     pub(crate) fn unwatch(&mut self) {
         let mut watches = self.server.watches.borrow_mut();
         let watched = std::mem::take(&mut self.watched);
+        self.client.watches.set(false);
         watched.iter().for_each(|watched| watches.unwatch(watched, &self.changed));
         self.watched_keys = HashSet::new();
         self.watched_bytes = 0;
@@ -663,6 +669,9 @@ impl Connection {
             }
             let failed = self.reply.bytes.get(begin) == Some(&b'-');
             self.server.figures.note_call(spec.name, None, failed);
+            if failed {
+                self.server.figures.note_error(&self.reply.bytes[begin + 1..]);
+            }
         }
         self.is_in_exec = false;
     }
@@ -824,6 +833,7 @@ impl Connection {
             (b"set", pairs) if !pairs.is_empty() && pairs.len() % 2 == 0 => self.config_set(pairs),
             (b"resetstat", []) => {
                 self.server.figures.reset();
+                self.server.keyspace.reset_expired(self.server.now_us());
                 self.reply.ok();
             }
             (b"rewrite", []) => self.reply.error("ERR this server does not write its configuration"),

@@ -17,9 +17,66 @@ pub(crate) struct Process {
 /// The unit of times in `/proc`, on all systems of Linux that Rust knows.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The memory of this process, in bytes.
-pub(crate) fn memory_bytes() -> u64 {
-    status_bytes(&text("/proc/self/status"), "VmRSS:")
+/// What this process has in memory, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Memory {
+    pub(crate) resident_bytes: u64,
+    /// The most that it has had.
+    pub(crate) peak_bytes: u64,
+}
+
+pub(crate) fn memory() -> Memory {
+    let status = text("/proc/self/status");
+    let (resident_bytes, peak_bytes) = (status_bytes(&status, "VmRSS:"), status_bytes(&status, "VmHWM:"));
+    // The system counts in each thread, and sums up now and then.
+    Memory { resident_bytes, peak_bytes: peak_bytes.max(resident_bytes) }
+}
+
+/// The memory of the machine, in bytes.
+pub(crate) fn machine_bytes() -> u64 {
+    status_bytes(&text("/proc/meminfo"), "MemTotal:")
+}
+
+/// What the processors have done, in seconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Processor {
+    pub(crate) user: f64,
+    pub(crate) system: f64,
+    /// The same of processes that this one has begun.
+    pub(crate) user_of_children: f64,
+    pub(crate) system_of_children: f64,
+}
+
+impl Processor {
+    /// Of the process.
+    pub(crate) fn of_process() -> Processor {
+        Processor::read("/proc/self/stat")
+    }
+
+    /// Of this thread, without children.
+    pub(crate) fn of_thread() -> Processor {
+        Processor::read("/proc/thread-self/stat")
+    }
+
+    fn read(path: &str) -> Processor {
+        let fields = fields_of(&text(path));
+        let seconds = |field: usize| fields.get(field).copied().unwrap_or(0.0) / TICKS_PER_SECOND;
+        Processor {
+            user: seconds(10),
+            system: seconds(11),
+            user_of_children: seconds(12),
+            system_of_children: seconds(13),
+        }
+    }
+}
+
+/// The numbers in a file `stat`, after the state of the process.
+fn fields_of(stat: &str) -> Vec<f64> {
+    // The name of the program, in parentheses, may contain blanks.
+    let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
+    fields
+        .map(|fields| fields.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0.0)).collect())
+        .unwrap_or_default()
 }
 
 impl Process {
@@ -27,13 +84,7 @@ impl Process {
     pub(crate) fn read() -> Process {
         let (status, stat, limits) =
             (text("/proc/self/status"), text("/proc/self/stat"), text("/proc/self/limits"));
-        // The name of the program, in parentheses, may contain blanks.
-        let fields: Vec<f64> = stat
-            .rsplit_once(')')
-            .map(|(_, fields)| {
-                fields.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0.0)).collect()
-            })
-            .unwrap_or_default();
+        let fields = fields_of(&stat);
         let seconds = |field: usize| fields.get(field).copied().unwrap_or(0.0) / TICKS_PER_SECOND;
         let open_files_max = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
         Process {

@@ -21,8 +21,8 @@ use esker::{Batch, Db, ErrorKind, Snapshot};
 use esker_redis::commands::blocking::reply_without_element;
 use esker_redis::model::{self, Kind as Type, Swept};
 use esker_redis::{
-    Base, Context, Cursors, Event, Long, ReadError, Reply, Session, Slot, Space, Spec, Stamp, Wants, Writes,
-    evaluate,
+    Base, Context, Cursors, Event, Long, Lookups, ReadError, Reply, Session, Slot, Space, Spec, Stamp, Wants,
+    Writes, evaluate,
 };
 use tokio::sync::Notify;
 
@@ -35,11 +35,14 @@ use crate::connection::{COMMIT_BYTES, ITEM_BYTES, is_move, told};
 use crate::expiries::Expiries;
 use crate::figures::{Figures, Times, add};
 use crate::http::Http;
+use crate::keyspace::Keyspace;
 use crate::latches::{Latch, Latched, Latches};
 use crate::latency_monitor::{self, Kind};
 use crate::logins::Logins;
 use crate::memory::Budget;
 use crate::pool::{Place, Pool, Ran};
+use crate::process;
+use crate::rates::Rates;
 use crate::reports::Reports;
 use crate::settings::Settings;
 use crate::syncs::{SyncWaits, Syncs};
@@ -161,6 +164,7 @@ struct Done {
     /// The reply of each command.
     replies: Vec<Reply>,
     committed: Pending,
+    lookups: Lookups,
 }
 
 /// What the event loop's thread owns.
@@ -186,6 +190,7 @@ pub(crate) struct Server {
     pub(crate) syncs: Arc<Syncs>,
     pub(crate) sync_waits: SyncWaits,
     pub(crate) expiries: Expiries,
+    pub(crate) keyspace: Keyspace,
     pub(crate) figures: Figures,
     pub(crate) reports: Reports,
     /// The memory of all connections.
@@ -193,6 +198,11 @@ pub(crate) struct Server {
     /// For replies that are on their way.
     pub(crate) buffers: Buffers,
     pub(crate) pool: Pool,
+    pub(crate) rates: Rates,
+    /// What the process took when the server began, in bytes.
+    pub(crate) startup_bytes: u64,
+    /// A number of this run of the server, of 40 hexadecimal digits.
+    pub(crate) run_id: String,
     pub(crate) http: Http,
     pub(crate) backups: Backups,
     /// The reason of the last command that was sent to the pool.
@@ -218,6 +228,7 @@ impl Server {
     ) -> esker::Result<Rc<Server>> {
         let trees = Arc::new(Trees::open(db, config.databases)?);
         let (settings, budget) = (Settings::new(&config), Rc::default());
+        let keyspace = Keyspace::of(&trees);
         let backups = Backups::into(config.backup_dir.as_deref());
         settings.apply(&budget);
         Ok(Rc::new(Server {
@@ -239,11 +250,16 @@ impl Server {
             syncs,
             sync_waits: SyncWaits::default(),
             expiries: Expiries::default(),
+            keyspace,
             figures: Figures::new(db.default_tree().time_us()),
             reports: Reports::default(),
             budget,
             buffers: Buffers::default(),
             pool: Pool::default(),
+            rates: Rates::default(),
+            startup_bytes: process::memory().resident_bytes,
+            run_id: (1..4).map(|word| format!("{:016x}", mixed(seed ^ word))).collect::<String>()[..40]
+                .to_owned(),
             http: Http::default(),
             backups,
             to_pool: Cell::default(),
@@ -426,6 +442,7 @@ impl Server {
             }
             error => error,
         })?;
+        self.figures.note_lookups(ctx.take_lookups());
         steps.set(view.steps_left());
         let (touched, events) = (ctx.take_touched(), ctx.take_events());
         pending.add_told(touched, events);
@@ -564,11 +581,18 @@ impl Server {
     /// Tells those who wait for what was committed.
     fn tell(&self, committed: Pending) {
         let Pending { writes, touched, events, .. } = committed;
-        self.expiries.note(&writes);
+        self.note_keys(&writes);
         let cleared: Vec<u16> = writes.cleared().iter().map(|slot| slot.database).collect();
         self.tell_watches(&cleared, &touched);
         events.iter().for_each(|event| self.publish_event(event));
         self.serve_waiters(touched);
+    }
+
+    /// Notes which keys there are, and when they expire.
+    fn note_keys(&self, writes: &Writes) {
+        self.expiries.note(writes);
+        self.keyspace.note(writes, self.now_us());
+        add(&self.figures.changes, writes.count() as u64);
     }
 
     fn tell_watches(&self, cleared: &[u16], touched: &[(u16, Vec<u8>)]) {
@@ -679,7 +703,7 @@ impl Server {
         }
         // The caller serves those who wait for these keys: here it would be a recursion.
         let Pending { writes, touched, events, .. } = pending;
-        self.expiries.note(&writes);
+        self.note_keys(&writes);
         self.tell_watches(&[], &touched);
         events.iter().for_each(|event| self.publish_event(event));
         if let Some(waiter) = self.waiters.borrow_mut().remove(id) {
@@ -820,6 +844,7 @@ impl Server {
         (why.thread, why.spent) = (queued, spent);
         let done = done?;
         add(&self.figures.in_pool, 1);
+        self.figures.note_lookups(done.lookups);
         if !done.committed.writes.is_empty() {
             self.syncs.note_written();
         }
@@ -978,7 +1003,7 @@ impl Job {
     ) -> esker::Result<Done> {
         let view = View::of_pool(trees, snapshot).until(&self.is_ended);
         let mut pending = Pending::default();
-        let (mut replies, mut replied) = (Vec::new(), 0);
+        let (mut replies, mut replied, mut lookups) = (Vec::new(), 0, Lookups::default());
         for (place, command) in self.commands.iter().enumerate() {
             let mut reply = Reply::new(self.resp3);
             let stamp = Stamp { seed: mixed(self.stamp.seed.wrapping_add(place as u64)), ..self.stamp };
@@ -992,6 +1017,9 @@ impl Job {
             }
             pending.touched.append(&mut ctx.take_touched());
             pending.events.append(&mut ctx.take_events());
+            let of_command = ctx.take_lookups();
+            lookups.hits += of_command.hits;
+            lookups.misses += of_command.misses;
             replied += reply.bytes.len();
             replies.push(reply);
             if self.in_exec && replied > EXEC_REPLY_MAX {
@@ -1010,6 +1038,6 @@ impl Job {
             *committed = begun.elapsed();
             written?;
         }
-        Ok(Done { replies, committed: pending })
+        Ok(Done { replies, committed: pending, lookups })
     }
 }

@@ -167,6 +167,11 @@ impl Settings {
             || (self.latency_ms > 0 && us / 1000 >= self.latency_ms)
     }
 
+    /// A setting that cannot be changed.
+    pub(crate) fn fixed(&self, name: &str) -> &str {
+        self.fixed.get(name).map_or("", String::as_str)
+    }
+
     /// All settings whose names match one of `patterns`.
     pub(crate) fn get(&self, patterns: &[&[u8]]) -> BTreeMap<&'static str, String> {
         let mut all = self.without_effect.clone();

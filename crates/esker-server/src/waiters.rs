@@ -26,6 +26,8 @@ pub(crate) struct Waiter {
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) answer: oneshot::Sender<Answer>,
     pub(crate) held: Rc<Held>,
+    /// Whether its wait ends at some time.
+    pub(crate) has_timeout: bool,
 }
 
 /// How a wait has ended.
@@ -101,6 +103,11 @@ impl Waiters {
 
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// How many keys are waited for.
+    pub(crate) fn keys(&self) -> usize {
+        self.by_key.len()
     }
 
     pub(crate) fn add(&mut self, waiter: Waiter) -> WaiterId {

@@ -48,6 +48,14 @@ impl Watches {
         }
     }
 
+    /// How many keys are watched.
+    pub(crate) fn keys(&self) -> usize {
+        self.by_key
+            .values()
+            .filter(|watchers| watchers.iter().any(|one| one.changed.strong_count() > 0))
+            .count()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }

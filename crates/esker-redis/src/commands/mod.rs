@@ -147,6 +147,25 @@ impl Spec {
         }
     }
 
+    /// How many keys there are among `arguments`.
+    fn count_keys(&self, arguments: &[&[u8]]) -> u64 {
+        match self.keys {
+            Keys::Range { first: 1, last: 1, .. } => u64::from(arguments.len() > 1),
+            _ => self.keys_of(arguments).len() as u64,
+        }
+    }
+
+    /// For how many keys it looks to read them, as Redis counts it: writes do not count, nor the keys that they write to.
+    fn lookups(&self, arguments: &[&[u8]]) -> u64 {
+        match self.name {
+            _ if !self.flags.writes => self.count_keys(arguments),
+            "getdel" | "getex" | "getset" => 1,
+            "bitop" | "copy" => self.count_keys(arguments).saturating_sub(1),
+            name if name.ends_with("store") => self.count_keys(arguments).saturating_sub(1),
+            _ => 0,
+        }
+    }
+
     /// The databases that `arguments` name beside the one that the client has selected.
     pub fn databases_of(&self, arguments: &[&[u8]]) -> Vec<u16> {
         let number =
@@ -288,6 +307,8 @@ pub fn evaluate(
     ctx.session_mut().begin();
     let done = run(ctx, arguments, reply);
     let refused = ctx.session_mut().take_refused().map_or(Ok(()), Err);
+    let lookups = if done.is_ok() { spec.lookups(arguments) } else { 0 };
+    ctx.note_lookups(lookups);
     match done.and(refused) {
         Ok(()) => Ok(()),
         Err(fault) => {

@@ -97,6 +97,7 @@ impl Connection {
                 read = poll_fn(|cx| poll_append(&mut self.stream, piece, room, cx)) => {
                     let read = read?;
                     add(&self.server.figures.bytes_in, read as u64);
+                    add(&self.server.figures.socket_reads, u64::from(read > 0));
                     return Ok(read);
                 }
                 () = self.client.told.notified() => self.flush().await?,

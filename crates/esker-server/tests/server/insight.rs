@@ -156,3 +156,130 @@ fn events_that_took_long() {
     client.check("LATENCY LATEST => []");
     assert!(client.call("LATENCY DOCTOR").to_string().contains("No event is kept"));
 }
+
+/// The names that redis_exporter (github.com/oliver006/redis_exporter) takes from `INFO`, in the order of their sections. Left
+/// out are those of other programs, of modules, of jemalloc, of a rewritten log and of the event loop of Redis 7.2, and
+/// `expired_stale_perc`: how many expired keys are still on the disk is not known.
+const NAMES_OF_THE_EXPORTER: &[(&str, &str)] = &[
+    (
+        "server",
+        "redis_version redis_mode os run_id tcp_port process_id uptime_in_seconds io_threads_active hz configured_hz",
+    ),
+    (
+        "clients",
+        "connected_clients blocked_clients maxclients tracking_clients clients_in_timeout_table pubsub_clients \
+         watching_clients total_watched_keys total_blocking_keys total_blocking_keys_on_nokey \
+         client_recent_max_output_buffer client_recent_max_input_buffer",
+    ),
+    (
+        "memory",
+        "used_memory used_memory_rss used_memory_peak used_memory_lua used_memory_vm_eval used_memory_scripts_eval \
+         used_memory_overhead used_memory_startup used_memory_dataset number_of_cached_scripts number_of_functions \
+         number_of_libraries used_memory_vm_functions used_memory_scripts used_memory_functions used_memory_vm_total \
+         maxmemory mem_fragmentation_ratio mem_fragmentation_bytes mem_clients_slaves mem_clients_normal \
+         mem_cluster_links mem_aof_buffer mem_replication_backlog mem_not_counted_for_evict \
+         mem_total_replication_buffers lazyfree_pending_objects lazyfreed_objects active_defrag_running \
+         total_system_memory maxmemory_policy",
+    ),
+    (
+        "persistence",
+        "loading async_loading rdb_changes_since_last_save rdb_bgsave_in_progress rdb_last_save_time \
+         rdb_last_bgsave_status rdb_last_bgsave_time_sec rdb_current_bgsave_time_sec rdb_saves rdb_last_cow_size \
+         rdb_last_load_keys_expired rdb_last_load_keys_loaded aof_enabled aof_rewrite_in_progress \
+         aof_rewrite_scheduled aof_last_rewrite_time_sec aof_current_rewrite_time_sec aof_last_cow_size \
+         aof_pending_rewrite aof_buffer_length aof_last_bgrewrite_status aof_last_write_status \
+         module_fork_in_progress module_fork_last_cow_size",
+    ),
+    (
+        "stats",
+        "total_connections_received total_commands_processed rejected_connections total_net_input_bytes \
+         total_net_output_bytes total_net_repl_input_bytes total_net_repl_output_bytes expired_keys expired_subkeys \
+         expired_time_cap_reached_count expire_cycle_cpu_milliseconds evicted_keys evicted_clients evicted_scripts \
+         total_eviction_exceeded_time current_eviction_exceeded_time keyspace_hits keyspace_misses pubsub_channels \
+         pubsub_patterns pubsubshard_channels latest_fork_usec migrate_cached_sockets slave_expires_tracked_keys \
+         active_defrag_hits active_defrag_misses active_defrag_key_hits active_defrag_key_misses tracking_total_keys \
+         tracking_total_items tracking_total_prefixes unexpected_error_replies total_error_replies \
+         dump_payload_sanitizations total_reads_processed total_writes_processed io_threaded_reads_processed \
+         io_threaded_writes_processed reply_buffer_shrinks reply_buffer_expands \
+         client_query_buffer_limit_disconnections client_output_buffer_limit_disconnections acl_access_denied_auth \
+         acl_access_denied_cmd acl_access_denied_key acl_access_denied_channel sync_full sync_partial_ok \
+         sync_partial_err instantaneous_ops_per_sec instantaneous_input_kbps instantaneous_output_kbps",
+    ),
+    (
+        "replication",
+        "role connected_slaves master_repl_offset second_repl_offset repl_backlog_active repl_backlog_size \
+         repl_backlog_first_byte_offset repl_backlog_histlen master_replid",
+    ),
+    (
+        "cpu",
+        "used_cpu_sys used_cpu_user used_cpu_sys_children used_cpu_user_children used_cpu_sys_main_thread \
+         used_cpu_user_main_thread",
+    ),
+    ("cluster", "cluster_enabled"),
+];
+
+#[test]
+fn monitoring_finds_its_names() {
+    let host = Host::start();
+    let mut client = host.client();
+    for (section, names) in NAMES_OF_THE_EXPORTER {
+        let text = client.call(&format!("INFO {section}")).to_string();
+        for name in names.split_whitespace() {
+            let count = text.lines().filter(|line| line.starts_with(&format!("{name}:"))).count();
+            assert_eq!(count, 1, "{section}: {name}");
+        }
+    }
+    let all = client.call("INFO everything").to_string();
+    let mut seen = std::collections::HashSet::new();
+    assert!(all.lines().filter_map(|line| line.split_once(':')).all(|(name, _)| seen.insert(name)), "{all}");
+}
+
+#[test]
+fn figures_are_those_of_what_was_done() {
+    let host = Host::start();
+    let (mut client, mut other) = (host.client(), host.client());
+    client.check(
+        "CONFIG RESETSTAT => +OK
+        SET a 1 => +OK
+        MSET b 1 c 1 => +OK
+        GET a => 1
+        GET no => $-1
+        MGET a b no => [1 1 $-1]
+        EXISTS a no => :1
+        HGET no f => $-1
+        SADD s x => :1
+        SUNIONSTORE to s no => :1
+        GETDEL c => 1
+        INCR a => :2
+        WATCH a b => +OK
+        NOSUCH => -ERR unknown command 'NOSUCH', with args beginning with: 
+        HGET a f => -WRONGTYPE Operation against a key holding the wrong kind of value
+        HGET a f => -WRONGTYPE Operation against a key holding the wrong kind of value",
+    );
+    // Hits: GET, MGET twice, EXISTS, the source of SUNIONSTORE, GETDEL. Misses: one each of GET, MGET, EXISTS, HGET, SUNIONSTORE.
+    assert_eq!(client.figure("keyspace_hits"), 6);
+    assert_eq!(client.figure("keyspace_misses"), 5);
+    assert_eq!(client.figure("total_watched_keys"), 2);
+    assert_eq!(client.figure("watching_clients"), 1);
+    client.check("UNWATCH => +OK");
+    assert_eq!((client.figure("total_watched_keys"), client.figure("watching_clients")), (0, 0));
+    let errors = client.call("INFO errorstats").to_string();
+    assert!(
+        errors.contains("errorstat_ERR:count=1\r") && errors.contains("errorstat_WRONGTYPE:count=2\r"),
+        "{errors}"
+    );
+    other.send("BLPOP list other 20");
+    host.wait_for_blocked(1);
+    assert_eq!((client.figure("clients_in_timeout_table"), client.figure("total_blocking_keys")), (1, 2));
+    client.check("LPUSH list x => :1");
+    assert!(client.figure("rdb_changes_since_last_save") > 5);
+    assert!(client.figure("used_memory_peak") >= client.figure("used_memory_startup"));
+    wait_until("commands are counted by the second", || {
+        (0..100).for_each(|_| drop(client.call("PING")));
+        let text = client.call("INFO stats").to_string();
+        !text.contains("instantaneous_ops_per_sec:0\r") && !text.contains("instantaneous_input_kbps:0.00\r")
+    });
+    let text = client.call("INFO cpu").to_string();
+    assert_eq!(text.lines().filter(|line| line.starts_with("used_cpu_")).count(), 6, "{text}");
+    assert_eq!(client.call("INFO cluster").to_string().trim(), "# Cluster\r\ncluster_enabled:0");
+}

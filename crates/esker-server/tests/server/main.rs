@@ -27,6 +27,7 @@ mod http;
 mod huge_values;
 mod insight;
 mod keepalive;
+mod keyspace;
 mod like_redis;
 mod limits;
 mod model;
