@@ -228,6 +228,20 @@ impl RangeTombstones {
         (after.checked_sub(1).map_or(0, |at| seqs[at]), seqs.get(after).copied())
     }
 
+    /// Whether a tombstone that is newer than `seq` covers a key of `range`.
+    pub(crate) fn reaches(&self, range: &KeyRange, seq: SeqNo) -> bool {
+        let Some((_, end)) = range.bounds() else { return false };
+        let fragments = self.fragments.read();
+        let is_newer = |seqs: &[SeqNo]| seqs.last().is_some_and(|&newest| newest > seq);
+        let mut within = fragments.map.range::<[u8], _>((Bound::Excluded(&*range.lower), end));
+        is_newer(fragments.over(&range.lower)) || within.any(|(_, seqs)| is_newer(seqs))
+    }
+
+    /// The sequence number of the newest tombstone; 0 without one.
+    pub(crate) fn newest(&self) -> SeqNo {
+        if self.is_empty() { 0 } else { self.fragments.read().list.last().map_or(0, |last| last.seq) }
+    }
+
     /// All tombstones, by sequence number.
     pub(crate) fn list(&self) -> Vec<RangeTombstone> {
         if self.is_empty() { Vec::new() } else { self.fragments.read().list.clone() }

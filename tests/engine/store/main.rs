@@ -36,6 +36,7 @@ mod full_disk;
 mod groups;
 mod handles;
 mod hostile_paths;
+mod idle_space;
 mod ingest;
 mod insight;
 mod lent;

@@ -34,7 +34,7 @@ impl Store {
 impl Worker for Store {
     fn ask_again(&self, job: JobKind) -> Duration {
         let again = match job {
-            JobKind::Compact => self.scrub.run_again(),
+            JobKind::Compact => self.scrub.run_again().into_iter().chain(self.compactor.look_again()).min(),
             // A round that found no room may find some later, and nobody notifies the job of that.
             JobKind::Blobs if self.is_disk_full() && self.collector.has_blob_garbage() => Some(FULL_RETRY),
             JobKind::Blobs => self.collector.reclaim_waits(),

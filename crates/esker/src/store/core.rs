@@ -34,6 +34,8 @@ pub(crate) struct Core {
     pub(super) executor: Arc<dyn Executor>,
     /// Whether a write that does not wait was refused since the listener was told to try again.
     refused: AtomicBool,
+    /// Whether the next write wakes the merge job, which then looks for what writes have made dead.
+    awaits_write: AtomicBool,
     /// The store, for callers that do its background work themselves.
     worker: OnceLock<Weak<dyn Worker>>,
     /// The clock by which values expire.
@@ -102,6 +104,7 @@ impl Core {
             blobs,
             tables,
             refused: AtomicBool::new(false),
+            awaits_write: AtomicBool::new(false),
             options,
         })
     }
@@ -218,6 +221,19 @@ impl Core {
     /// Whether nothing may delay merges and the rewriting of blob files.
     pub(super) fn is_urgent(&self) -> bool {
         self.health.is_closing() || self.throttle.is_slowing() || self.health.has_failed()
+    }
+
+    /// The next write wakes the merge job.
+    pub(super) fn await_write(&self) {
+        self.awaits_write.store(true, Ordering::Relaxed);
+    }
+
+    /// Wakes the merge job if it waits for a write.
+    #[inline]
+    pub(super) fn note_written(&self) {
+        if self.awaits_write.load(Ordering::Relaxed) && self.awaits_write.swap(false, Ordering::Relaxed) {
+            self.notify(JobKind::Compact);
+        }
     }
 
     /// Notes that a write which does not wait was refused.

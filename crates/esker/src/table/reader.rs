@@ -213,6 +213,17 @@ impl TableReader {
         if i < self.index.len() { self.index.block(i).start } else { self.footer.filter_at }
     }
 
+    /// A key before which the data blocks up to the one at `offset` lie; the smallest key for the first block.
+    pub(crate) fn key_before(&self, offset: u64) -> Vec<u8> {
+        let (mut low, mut high) = (0, self.index.len());
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            if self.index.block(middle).start <= offset { low = middle } else { high = middle }
+        }
+        low.checked_sub(1)
+            .map_or_else(|| self.properties.smallest.clone(), |before| self.index.separator(before))
+    }
+
     pub(crate) fn data_bytes(&self) -> u64 {
         self.footer.filter_at
     }

@@ -57,6 +57,16 @@ impl Table {
         self.file.with_reader(|reader| Ok(reader.approximate_offset_of(&self.info.in_file(key))))
     }
 
+    /// A key about `offset` bytes behind the beginning of the tree's part of the table, of [`TableInfo::size`] bytes.
+    pub(crate) fn key_near(&self, offset: u64) -> Result<Vec<u8>> {
+        let (begin, end) = (self.offset_of(&self.info.smallest)?, self.offset_of(&self.info.largest)?);
+        let len = u128::from(end.saturating_sub(begin));
+        let at = begin + (len * u128::from(offset) / u128::from(self.info.size.max(1))) as u64;
+        let key = self.file.with_reader(|reader| Ok(reader.key_before(at)))?;
+        let of_tree = self.info.strip(&key).filter(|key| self.covers(key));
+        Ok(of_tree.unwrap_or(&self.info.smallest).to_vec())
+    }
+
     /// The newest version of `key`, which the table covers, at or before `seq`; `hash` is [`hash_key`] of `key`.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], hash: u64, seq: SeqNo) -> Result<Option<Found>> {

@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -30,7 +31,7 @@ use crate::read::merging_cursor::{Direction, MergeCursor, Source};
 use crate::rules::RuleContext;
 use crate::space::{is_full, shown};
 use crate::state::TreeInner;
-use crate::state::merging::Extent;
+use crate::state::merging::{Extent, Held};
 use crate::state::versions::{VersionEdit, VersionSet};
 use crate::table::ScanHint;
 use crate::version::edit::{Edit, TableInfo};
@@ -39,6 +40,9 @@ use crate::version::table_info::LookAgain;
 
 mod expiry;
 mod ranges;
+mod space;
+
+use space::{Found, SpaceWatch};
 
 /// A merge yields to any merge of at most a quarter of its size.
 const MUCH_SHORTER: u64 = 4;
@@ -178,6 +182,7 @@ pub(crate) struct Compactor {
     compactions: Arc<CompactionQueue>,
     /// Held while a thread chooses what to merge.
     choosing: Mutex<()>,
+    space: SpaceWatch,
 }
 
 impl Compactor {
@@ -198,12 +203,13 @@ impl Compactor {
             versions: Arc::clone(versions),
             compactions: Arc::clone(installer.compactions()),
             choosing: Mutex::new(()),
+            space: SpaceWatch::new(core, log, flusher, versions),
         }
     }
 
     /// Does one merge, if there is room for it.
     pub(super) fn merge_some(&self) -> Result<bool> {
-        let merge = || self.merge_most_urgent();
+        let merge = || Ok(self.merge_most_urgent()? || self.merge_for_space()?);
         let merged =
             if self.core.health.has_failed() { self.disk.space().with_reserve(merge) } else { merge() };
         match merged {
@@ -262,6 +268,28 @@ impl Compactor {
         }
     }
 
+    /// Does a merge that gives space back, or begins a flush that shows what is dead, if nothing else asks for a merge.
+    fn merge_for_space(&self) -> Result<bool> {
+        let _merging = self.installer.begin_merge();
+        let (found, is_begun) = self.space.look(|tree, compaction| !self.has_no_room(tree, compaction))?;
+        let Some(Found { tree, levels, compaction }) = found else { return Ok(is_begun) };
+        let mut held = tree.merging.hold();
+        let is_as_found = Arc::ptr_eq(&tree.state.load().levels, &levels);
+        if !held.may_begin(false) || !is_as_found || !held.running().is_empty() {
+            held.refuse();
+            return Ok(false);
+        }
+        let Some(begun) = self.begin_picked(&tree, held, levels, compaction) else { return Ok(false) };
+        self.do_begun(begun)?;
+        self.space.look_soon();
+        Ok(true)
+    }
+
+    /// After how long to look for dead entries again, if soon.
+    pub(super) fn look_again(&self) -> Option<Duration> {
+        self.space.look_again()
+    }
+
     /// Begins the next step in the tree that needs it most. Trees that need merges stay candidates.
     fn choose(&self) -> Option<Step> {
         let _one_at_a_time = self.choosing.lock();
@@ -315,7 +343,21 @@ impl Compactor {
             }
             return None;
         };
-        if !fits(&levels, &compaction) || self.has_no_room(tree, &compaction) {
+        if !fits(&levels, &compaction) {
+            return None;
+        }
+        self.begin_picked(tree, held, levels, compaction)
+    }
+
+    /// Begins `compaction`, which was picked in `levels` and may run beside the merges that are `held`, if there is room.
+    fn begin_picked(
+        &self,
+        tree: &Arc<TreeInner>,
+        mut held: Held<'_>,
+        levels: Arc<Levels>,
+        compaction: Compaction,
+    ) -> Option<Begun> {
+        if self.has_no_room(tree, &compaction) {
             return None;
         }
         let admitted = if compaction.is_move() { None } else { Some(self.admit(&compaction)?) };

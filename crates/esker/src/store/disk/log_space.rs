@@ -7,8 +7,12 @@ use crate::space::is_full;
 impl Disk {
     /// Fits log segments and memtables to the disk; returns the greatest length of a segment.
     pub(in crate::store) fn fit_to_disk(&self) -> u64 {
-        let log = self.log.wal().disk_bytes().saturating_add(self.log.commit().lock().tail.segment.end());
-        self.space.fit(log, |len| self.log.wal().bound_len(len))
+        self.space.fit(self.log_bytes(), |len| self.log.wal().bound_len(len))
+    }
+
+    /// Bytes of all files of the log.
+    pub(in crate::store) fn log_bytes(&self) -> u64 {
+        self.log.wal().disk_bytes().saturating_add(self.log.commit().lock().tail.segment.end())
     }
 
     /// [`Disk::has_space`]. If there is none, this first gives back what is kept for speed alone.

@@ -2,8 +2,8 @@
 //!
 //! An open store keeps some log segments for reuse, and five times the longest in reserve: up to 240 MB. That is little
 //! beside the data that caused it, but much if all of the data was deleted and merged away, or was one row that was
-//! written again and again. If the reserve is longer than all tables, it is shortened: by `Compactor::compact`, by a
-//! close, and by the background when nothing was written for [`IDLE_US`].
+//! written again and again. If the reserve or the log is longer than all tables, both are shortened: by
+//! `Compactor::compact`, by a close, and by the background when nothing was written for [`IDLE_US`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +14,8 @@ use crate::space::{is_full, size_for};
 
 /// Segments up to this length are not worth it.
 const SHORT: u64 = 1 << 20;
+/// A log of at most this length is not worth it either.
+const SHORT_LOG: u64 = 2 << 20;
 /// How long a store without writes is left as it is, in microseconds.
 const IDLE_US: u64 = 10_000_000;
 
@@ -59,13 +61,14 @@ impl Flusher {
 
     fn is_worth_shrinking(&self) -> bool {
         let longest = self.longest_segment().max(self.disk.space().reserve().covered());
-        if longest <= SHORT {
+        let log = self.disk.log_bytes();
+        if longest <= SHORT && log <= SHORT_LOG {
             return false;
         }
         let trees = self.versions.trees();
         let states: Vec<_> = trees.iter().map(|tree| tree.state.load_full()).collect();
         let tables = states.iter().flat_map(|state| state.levels.tables()).map(|(_, table)| table.info.size);
-        tables.sum::<u64>() < size_for(longest)
+        tables.sum::<u64>() < size_for(longest).max(log)
     }
 
     /// [`Flusher::shrink`], if nothing was written for some time.

@@ -348,6 +348,7 @@ impl WritePath {
             self.core.notify(JobKind::Log);
             self.core.notify(JobKind::Flush);
         }
+        self.core.note_written();
     }
 
     /// Refuses a batch that would have to wait before it takes the commit lock.

@@ -1,0 +1,191 @@
+//! How much of some tables a merge of them would leave out, estimated from a sample.
+//!
+//! Samples stand at equal distances of bytes, so large entries count as what they take. Of each it is found out whether
+//! a reader could still see it: whether one of the tables, a range tombstone or a memtable has something newer that
+//! hides it from every read point. Only entries that are certainly hidden count, so a merge gives back at least about
+//! what is estimated. With n samples the standard error is at most 0.5 / sqrt(n) of what the merge reads.
+
+use std::sync::Arc;
+
+use super::pick::{BOTTOM, Compaction};
+use super::retain::ReadPoints;
+use crate::checksum::hash_key;
+use crate::cursor::{Content, Cursor, Kind, MAX_SEQ, SeqNo};
+use crate::error::Result;
+use crate::state::{Mem, TreeState};
+use crate::table::ScanHint;
+use crate::version::levels::Table;
+
+/// Samples are taken from the first entries of a block in turn, so that a pattern in the keys counts as what it is.
+const IN_TURN: u64 = 5;
+
+/// What a merge would give back, in bytes of tables.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Gain {
+    /// What the merge reads.
+    pub(crate) read: u64,
+    /// What it leaves out.
+    pub(crate) dead: u64,
+    /// What it would leave out after a flush of the memtables.
+    pub(crate) dead_if_flushed: u64,
+    /// What it keeps of the tables above the lowest ones.
+    pub(crate) kept_above: u64,
+    /// The same after a flush, with what the flush brings.
+    pub(crate) kept_above_if_flushed: u64,
+}
+
+/// Why an entry is dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// Something that lies in tables, or is in the manifest.
+    Tables,
+    /// An entry of a memtable with this many bytes of value; `None` for a tombstone.
+    Memtable(Option<usize>),
+    /// A range tombstone that no flush has noted yet.
+    UnflushedRange,
+}
+
+/// An entry of a table.
+struct Sample {
+    key: Vec<u8>,
+    seq: SeqNo,
+    /// Whether its value counts at the earliest time of a reader.
+    lives: bool,
+}
+
+/// Estimates by `samples` samples what the merge `compaction` of a tree in the state `state` gives back. All writes up
+/// to `flushed` are in tables.
+pub(crate) fn measure(
+    state: &TreeState,
+    compaction: &Compaction,
+    points: &ReadPoints,
+    flushed: SeqNo,
+    samples: u64,
+) -> Result<Gain> {
+    let mut inputs = compaction.inputs.clone();
+    // Where tables of level 0 overlap, one has newer entries only.
+    inputs
+        .sort_by_key(|(level, table)| (*level, if *level == 0 { u64::MAX - table.info.max_seq } else { 0 }));
+    let read = compaction.bytes();
+    let lowest = lowest_of(&inputs);
+    let reaches_bottom = compaction.target == BOTTOM;
+    let mut gain = Gain { read, ..Gain::default() };
+    // In memtables: entries that hide a sample, those of them with a value, and the bytes of these.
+    let (mut hits, mut values, mut value_bytes) = (0_u64, 0_u64, 0_u64);
+    let part = |count: u64| (u128::from(read) * u128::from(count) / u128::from(samples.max(1))) as u64;
+    let (mut at, mut begin) = (0, 0);
+    let (mut dead, mut dead_in_memory, mut kept, mut kept_in_memory) = (0, 0, 0, 0);
+    for number in 0..samples {
+        let offset = part(number) + part(1) / 2;
+        while at + 1 < inputs.len() && offset >= begin + inputs[at].1.info.size {
+            begin += inputs[at].1.info.size;
+            at += 1;
+        }
+        let is_above = at < lowest;
+        let table = &inputs[at].1;
+        let sample = sample_at(table, offset - begin, number % IN_TURN, points.time_us)?;
+        let by = match &sample {
+            Some(sample) => why_dead(state, &inputs[..=at], points, flushed, reaches_bottom, sample)?,
+            None => None,
+        };
+        match by {
+            Some(By::Tables) => dead += 1,
+            Some(by) => {
+                dead_in_memory += 1;
+                kept += u64::from(is_above);
+                if let (By::Memtable(value), Some(sample)) = (by, &sample) {
+                    hits += 1;
+                    values += u64::from(value.is_some());
+                    value_bytes += value.map_or(0, |len| (len + sample.key.len()) as u64);
+                }
+            }
+            None => {
+                kept += u64::from(is_above);
+                kept_in_memory += u64::from(is_above);
+            }
+        }
+    }
+    gain.dead = part(dead);
+    gain.dead_if_flushed = part(dead + dead_in_memory);
+    gain.kept_above = part(kept);
+    let in_memory = mems(state).map(|mem| mem.table.len() as u64).sum::<u64>();
+    let brought = in_memory.saturating_mul(value_bytes) / hits.max(1);
+    gain.kept_above_if_flushed = part(kept_in_memory).saturating_add(if values == 0 { 0 } else { brought });
+    Ok(gain)
+}
+
+/// Where the lowest run begins among `inputs`, newest first: what lies before it hides other inputs.
+fn lowest_of(inputs: &[(usize, Arc<Table>)]) -> usize {
+    let deepest = inputs.last().map_or(0, |(level, _)| *level);
+    if deepest == 0 {
+        return inputs.len().saturating_sub(1);
+    }
+    inputs.partition_point(|(level, _)| *level < deepest)
+}
+
+/// The memtables of a tree, newest first.
+fn mems(state: &TreeState) -> impl Iterator<Item = &Arc<Mem>> {
+    std::iter::once(&state.mem).chain(&state.immutable)
+}
+
+/// The entry `steps` after one that lies about `offset` bytes within the tree's part of the table; `None` if there is
+/// none.
+fn sample_at(table: &Arc<Table>, offset: u64, steps: u64, time_us: u64) -> Result<Option<Sample>> {
+    let mut cursor = table.cursor(ScanHint::Scan)?;
+    cursor.seek(&table.key_near(offset)?, MAX_SEQ)?;
+    for _ in 0..steps {
+        if cursor.valid() {
+            cursor.next()?;
+        }
+    }
+    if !cursor.valid() {
+        cursor.seek_to_last()?;
+    }
+    if !cursor.valid() {
+        return Ok(None);
+    }
+    let lives = Content::open(cursor.kind(), cursor.value()).lives(|| time_us);
+    Ok(Some(Sample { key: cursor.key().to_vec(), seq: cursor.seq(), lives }))
+}
+
+/// Why a merge would leave `sample` out, which is from the last of `inputs`; the others are newer.
+fn why_dead(
+    state: &TreeState,
+    inputs: &[(usize, Arc<Table>)],
+    points: &ReadPoints,
+    flushed: SeqNo,
+    reaches_bottom: bool,
+    sample: &Sample,
+) -> Result<Option<By>> {
+    let stretch = points.seqs.partition_point(|&point| point < sample.seq);
+    // The first reader that may see it.
+    let Some(&reader) = points.seqs.get(stretch) else { return Ok(None) };
+    if !sample.lives && reaches_bottom && stretch == 0 {
+        return Ok(Some(By::Tables));
+    }
+    let range = if state.ranges.is_empty() { None } else { state.ranges.look_up(&sample.key, sample.seq).1 };
+    let range = range.filter(|&range| range <= reader);
+    if range.is_some_and(|range| range <= flushed) {
+        return Ok(Some(By::Tables));
+    }
+    let hash = hash_key(&sample.key);
+    for (_, table) in inputs.iter().filter(|(_, table)| table.covers(&sample.key)) {
+        if let Some(found) = table.get(&sample.key, hash, reader)? {
+            // An operand needs what lies below it.
+            if found.seq > sample.seq && found.kind != Kind::Merge {
+                return Ok(Some(By::Tables));
+            }
+            break;
+        }
+    }
+    if range.is_some() {
+        return Ok(Some(By::UnflushedRange));
+    }
+    let newest = mems(state).find_map(|mem| mem.table.get(&sample.key, hash, reader));
+    Ok(newest.and_then(|(seq, kind, value)| match kind {
+        Kind::Merge => None,
+        _ if seq <= sample.seq => None,
+        Kind::Delete => Some(By::Memtable(None)),
+        _ => Some(By::Memtable(Some(value.len()))),
+    }))
+}

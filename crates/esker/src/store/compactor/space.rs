@@ -1,0 +1,315 @@
+//! Looks for dead entries that take space, though nothing else asks for a flush or a merge: also while nothing is
+//! written. [`crate::compact::space`] says which merges are worth it.
+//!
+//! A look compares each tree with what it was like when it was measured last. It is measured again if that has changed
+//! enough to matter. A write wakes the merge job once; after that the job looks every [`LOOK_US`] until every tree has
+//! been measured while it was calm. A store to which nothing is written is not looked at again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::super::{CommitLog, Core, Flusher};
+use crate::compact::dead::{Gain, measure};
+use crate::compact::pick::Compaction;
+use crate::compact::space::{GAIN_MIN, Pressure, below, candidates, most_hidden};
+use crate::cursor::{Cursor, SeqNo};
+use crate::error::Result;
+use crate::space::is_full;
+use crate::state::versions::VersionSet;
+use crate::state::{Mem, TreeInner, TreeState};
+use crate::version::edit::TreeId;
+use crate::version::levels::Levels;
+
+/// How often the trees are looked at while something is being written, in microseconds.
+const LOOK_US: u64 = 2_000_000;
+
+/// How often they are looked at on a full disk.
+const LOOK_IF_FULL: Duration = Duration::from_secs(1);
+
+/// A tree is calm if it got at most this many entries since the last look, or one in [`CALM_PART`] of what it has.
+const CALM_ENTRIES: u64 = 100;
+const CALM_PART: u64 = 100;
+
+/// A calm tree is measured again when new entries may hide one part in this many of its tables; a busy one, a fourth.
+const PART_TO_MEASURE: u64 = 64;
+const PART_IF_BUSY: u64 = 4;
+
+/// Samples that show whether a merge deserves [`SAMPLES`].
+const FIRST_SAMPLES: u64 = 32;
+const SAMPLES: u64 = 256;
+
+/// At most this many merges are measured in a tree in one look.
+const CANDIDATES_MAX: usize = 16;
+
+/// What the tables of a tree were like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mark {
+    tables: usize,
+    newest_table: u64,
+    table_bytes: u64,
+    newest_range: SeqNo,
+    oldest_snapshot: Option<SeqNo>,
+}
+
+impl Mark {
+    fn of(state: &TreeState, oldest_snapshot: Option<SeqNo>) -> Mark {
+        let mut mark = Mark {
+            tables: 0,
+            newest_table: 0,
+            table_bytes: 0,
+            newest_range: state.ranges.newest(),
+            oldest_snapshot,
+        };
+        for (_, table) in state.levels.tables() {
+            mark.tables += 1;
+            mark.newest_table = mark.newest_table.max(table.info.file);
+            mark.table_bytes += table.info.size;
+        }
+        mark
+    }
+}
+
+/// What was seen of a tree.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// Entries in its memtable at the last look.
+    entries: u64,
+    measured: Option<Measured>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    mark: Mark,
+    /// Entries in its memtable.
+    entries: u64,
+    pressure: Pressure,
+}
+
+#[derive(Debug, Default)]
+struct Looks {
+    trees: BTreeMap<TreeId, Seen>,
+    /// The oldest snapshot at the last look.
+    snapshot: Option<SeqNo>,
+    next_us: u64,
+}
+
+/// A merge that gives space back.
+pub(super) struct Found {
+    pub(super) tree: Arc<TreeInner>,
+    /// The levels that it was found in.
+    pub(super) levels: Arc<Levels>,
+    pub(super) compaction: Compaction,
+}
+
+/// What to do about a tree.
+enum Wanted {
+    Merge(Compaction),
+    Flush,
+}
+
+/// See the module's comment.
+pub(super) struct SpaceWatch {
+    core: Arc<Core>,
+    log: Arc<CommitLog>,
+    flusher: Arc<Flusher>,
+    versions: Arc<VersionSet>,
+    looks: Mutex<Looks>,
+    /// Whether a tree has to be looked at again soon.
+    looks_again: AtomicBool,
+}
+
+impl SpaceWatch {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        log: &Arc<CommitLog>,
+        flusher: &Arc<Flusher>,
+        versions: &Arc<VersionSet>,
+    ) -> SpaceWatch {
+        let now_us = core.env().clock.monotonic_us();
+        SpaceWatch {
+            core: Arc::clone(core),
+            log: Arc::clone(log),
+            flusher: Arc::clone(flusher),
+            versions: Arc::clone(versions),
+            // A program that opens a store for one call leaves no time for this.
+            looks: Mutex::new(Looks { next_us: now_us.saturating_add(LOOK_US), ..Looks::default() }),
+            looks_again: AtomicBool::new(true),
+        }
+    }
+
+    /// After how long to look again, if soon.
+    pub(super) fn look_again(&self) -> Option<Duration> {
+        let again = if self.is_disk_full() { LOOK_IF_FULL } else { Duration::from_micros(LOOK_US) };
+        self.looks_again.load(Ordering::Relaxed).then_some(again)
+    }
+
+    fn is_disk_full(&self) -> bool {
+        self.core.health.failure().is_some_and(|error| is_full(&error))
+    }
+
+    /// Looks at all trees, if it is time. Begins flushes that make dead entries known to merges. Returns a merge that
+    /// gives space back, among those for which there is room by `has_room`, and whether anything was begun.
+    pub(super) fn look(
+        &self,
+        has_room: impl Fn(&TreeInner, &Compaction) -> bool,
+    ) -> Result<(Option<Found>, bool)> {
+        let Some(mut looks) = self.looks.try_lock() else { return Ok((None, false)) };
+        let (now, is_full) = (self.core.env().clock.monotonic_us(), self.is_disk_full());
+        if now < looks.next_us && !is_full {
+            return Ok((None, false));
+        }
+        looks.next_us = now.saturating_add(LOOK_US);
+        let trees = self.versions.trees();
+        looks.trees.retain(|id, _| trees.iter().any(|tree| tree.id == *id));
+        // Many reads take a snapshot for a moment.
+        let snapshot = self.core.snapshots.registered().first().copied();
+        let held_by = snapshot.filter(|_| snapshot == looks.snapshot);
+        looks.snapshot = snapshot;
+        let (mut looks_again, mut flushes) = (snapshot != held_by, false);
+        for tree in trees.iter().filter(|tree| !tree.is_dropped()) {
+            let state = tree.state.load_full();
+            if state.levels.tables().next().is_none() {
+                continue;
+            }
+            let entries = state.mem.table.len() as u64;
+            let seen = looks.trees.get(&tree.id).copied();
+            let pressure = pressure_of(&state, entries, seen, is_full);
+            let before = seen.and_then(|seen| seen.measured);
+            looks.trees.insert(tree.id, Seen { entries, measured: before });
+            let measured = Measured { mark: Mark::of(&state, held_by), entries, pressure };
+            // Later the tree is calm, or its memtable is flushed.
+            looks_again |= pressure == Pressure::Busy || !state.immutable.is_empty();
+            if !state.immutable.is_empty() || before.is_some_and(|before| before.covers(&state, &measured)) {
+                continue;
+            }
+            match self.measured(tree, &state, pressure, before, |merge| has_room(tree, merge))? {
+                Some(Wanted::Merge(compaction)) => {
+                    // It is measured again when that is done, or could not begin.
+                    self.looks_again.store(true, Ordering::Relaxed);
+                    let (tree, levels) = (Arc::clone(tree), Arc::clone(&state.levels));
+                    return Ok((Some(Found { tree, levels, compaction }), true));
+                }
+                Some(Wanted::Flush) => {
+                    self.flusher.switch_memtable(tree, 0);
+                    (flushes, looks_again) = (true, true);
+                    looks.next_us = now;
+                }
+                None => {
+                    looks.trees.insert(tree.id, Seen { entries, measured: Some(measured) });
+                }
+            }
+        }
+        self.looks_again.store(looks_again, Ordering::Relaxed);
+        if !looks_again {
+            self.core.await_write();
+        }
+        Ok((None, flushes))
+    }
+
+    /// A merge has ended that a look has found: there may be more to give back.
+    pub(super) fn look_soon(&self) {
+        self.looks.lock().next_us = 0;
+    }
+
+    /// Finds out what would give back space in `tree`.
+    fn measured(
+        &self,
+        tree: &TreeInner,
+        state: &TreeState,
+        pressure: Pressure,
+        before: Option<Measured>,
+        has_room: impl Fn(&Compaction) -> bool,
+    ) -> Result<Option<Wanted>> {
+        let points = self.log.read_points().of(tree);
+        let flushed = tree.flushed_up_to();
+        let gain = |merge: &Compaction, samples| measure(state, merge, &points, flushed, samples);
+        let oldest = points.seqs.first().copied();
+        // Snapshots may also have gone before the store was opened.
+        let oldest = oldest.filter(|_| before.is_none_or(|before| before.mark.oldest_snapshot.is_some()));
+        let mut needs_flush = false;
+        let candidates = candidates(&state.levels, &state.ranges, pressure, oldest);
+        for merge in candidates.into_iter().filter(has_room).take(CANDIDATES_MAX) {
+            let first = gain(&merge, FIRST_SAMPLES)?;
+            // The first look is coarse: twice the gain would have to suffice.
+            let coarse = Gain { dead: first.dead * 2, dead_if_flushed: first.dead_if_flushed * 2, ..first };
+            if !pressure.wants_merge(&coarse) && !pressure.wants_flush(&coarse, memory_of(state)) {
+                continue;
+            }
+            let gain = gain(&merge, SAMPLES)?;
+            if pressure.wants_merge(&gain) {
+                return Ok(Some(Wanted::Merge(merge)));
+            }
+            needs_flush |= pressure.wants_flush(&gain, memory_of(state));
+        }
+        if needs_flush || self.wants_flush(state, pressure, gain)? {
+            return Ok(Some(Wanted::Flush));
+        }
+        Ok(None)
+    }
+
+    /// Whether entries of the memtable hide enough of what lies below them.
+    fn wants_flush(
+        &self,
+        state: &TreeState,
+        pressure: Pressure,
+        gain: impl Fn(&Compaction, u64) -> Result<Gain>,
+    ) -> Result<bool> {
+        let Some((smallest, largest)) = bounds_of(&state.mem)? else { return Ok(false) };
+        let Some(merge) = below(&state.levels, &smallest, &largest) else { return Ok(false) };
+        let read = merge.bytes().saturating_add(memory_of(state));
+        if !pressure.may_allow(read, most_hidden(&merge, state.mem.table.len() as u64)) {
+            return Ok(false);
+        }
+        let first = gain(&merge, FIRST_SAMPLES)?;
+        if !pressure.may_allow(first.read, first.dead_if_flushed * 2) {
+            return Ok(false);
+        }
+        Ok(pressure.wants_flush(&gain(&merge, SAMPLES)?, memory_of(state)))
+    }
+}
+
+impl Measured {
+    /// Whether another measurement would find about the same.
+    fn covers(&self, state: &TreeState, now: &Measured) -> bool {
+        let least = match now.pressure {
+            Pressure::Busy => (now.mark.table_bytes / PART_IF_BUSY).max(GAIN_MIN),
+            Pressure::Calm => (now.mark.table_bytes / PART_TO_MEASURE).max(GAIN_MIN),
+            Pressure::Full => 1,
+        };
+        let largest = state.levels.tables().map(|(_, table)| table.info.size / table.info.entries.max(1));
+        let new = now.entries.saturating_sub(self.entries).saturating_mul(largest.max().unwrap_or(0));
+        self.mark == now.mark && new < least && self.pressure >= now.pressure
+    }
+}
+
+/// About what a flush of the memtable writes.
+fn memory_of(state: &TreeState) -> u64 {
+    state.mem.table.entry_memory() as u64
+}
+
+/// How much is written to a tree whose memtable has `entries` and that was `seen` before.
+fn pressure_of(state: &TreeState, entries: u64, seen: Option<Seen>, is_full: bool) -> Pressure {
+    if is_full {
+        return Pressure::Full;
+    }
+    let in_tables: u64 = state.levels.tables().map(|(_, table)| table.info.entries).sum();
+    // A memtable that was flushed meanwhile begins anew.
+    let new = seen.map_or(0, |seen| if entries < seen.entries { entries } else { entries - seen.entries });
+    if new > CALM_ENTRIES.max((in_tables + entries) / CALM_PART) { Pressure::Busy } else { Pressure::Calm }
+}
+
+/// The smallest and the largest key of a memtable.
+fn bounds_of(mem: &Mem) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    let mut cursor = mem.table.cursor();
+    cursor.seek_to_first()?;
+    if !cursor.valid() {
+        return Ok(None);
+    }
+    let smallest = cursor.key().to_vec();
+    cursor.seek_to_last()?;
+    Ok(Some((smallest, cursor.key().to_vec())))
+}

@@ -1,0 +1,278 @@
+//! The space of what was deleted or replaced comes back though nothing asks for it, also while nothing is written; and
+//! little is merged for that.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker::env::{Env, StepExecutor};
+use esker::fs::FileSystem;
+use esker::fs::sim::SimFs;
+use esker::{CompactionStyle, Db, Options, ScanRange, Stats, Tree, TreeOptions};
+
+use crate::common::{Rng, settle, world};
+
+const STORE: &str = "/store";
+const VALUE: usize = 960;
+
+/// A store whose background work and clock the test moves.
+struct World {
+    disk: SimFs,
+    options: Options,
+}
+
+impl World {
+    fn new() -> World {
+        let disk = SimFs::new(1);
+        let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
+        let mut options = Options::default().memory_budget(8 << 20).separate_at(usize::MAX).env(env);
+        options.memtable_bytes = Some(1 << 20);
+        options.table_bytes = 1 << 20;
+        World { disk, options }
+    }
+
+    fn env(&self) -> &Env {
+        &self.options.env
+    }
+
+    fn open(&self) -> Db {
+        Db::open(STORE, self.options.clone()).unwrap()
+    }
+
+    /// So many seconds pass without a write.
+    fn pass(&self, db: &Db, seconds: u64) {
+        for _ in 0..seconds {
+            self.env().clock.sleep(Duration::from_secs(1));
+            settle(db);
+        }
+    }
+
+    /// All files with their bytes.
+    fn files(&self) -> Vec<(PathBuf, u64)> {
+        let paths = self.disk.paths().into_iter().filter(|path| path.starts_with(STORE));
+        paths.map(|path| (path.clone(), self.disk.allocated_bytes(&path).unwrap())).collect()
+    }
+}
+
+fn table_bytes(db: &Db) -> u64 {
+    db.stats().unwrap().trees.iter().map(|tree| tree.table_bytes).sum()
+}
+
+fn key(i: u32) -> String {
+    format!("key {i:08}")
+}
+
+fn put(tree: &Tree, rng: &mut Rng, i: u32, len: usize) {
+    let value: Vec<u8> = (0..len).map(|_| rng.next() as u8).collect();
+    tree.put(key(i), value).unwrap();
+}
+
+fn fill(db: &Db, tree: &Tree, rows: u32) {
+    let mut rng = Rng::new(7);
+    for i in 0..rows {
+        put(tree, &mut rng, i, VALUE);
+        if i % 500 == 0 {
+            settle(db);
+        }
+    }
+    settle(db);
+}
+
+const ROWS: u32 = 16_000;
+
+/// Ways to end all rows of a tree.
+const WAYS: &[(&str, fn(&Tree))] = &[
+    ("points", |tree| (0..ROWS).for_each(|i| tree.delete(key(i)).unwrap())),
+    ("one range", |tree| tree.delete_range(ScanRange::all()).unwrap()),
+    ("many ranges", |tree| {
+        for i in (0..ROWS).step_by(10) {
+            tree.delete_range(key(i)..key(i + 10)).unwrap();
+        }
+    }),
+    ("short values", |tree| (0..ROWS).for_each(|i| tree.put(key(i), "x").unwrap())),
+];
+
+#[test]
+fn what_was_ended_gives_its_space_back_while_nothing_is_written() {
+    for &style in CompactionStyle::ALL {
+        for (way, end) in WAYS {
+            for reopened in [false, true] {
+                let world = World::new();
+                let mut db = world.open();
+                let tree = db.create_tree("rows", TreeOptions::default().compaction(style)).unwrap();
+                fill(&db, &tree, ROWS);
+                if style == CompactionStyle::Leveled {
+                    db.compact().unwrap();
+                }
+                let before = table_bytes(&db);
+                assert!(before > u64::from(ROWS) * 900, "{before}");
+                end(&tree);
+                settle(&db);
+                if reopened {
+                    drop(tree);
+                    db.close().unwrap();
+                    db = world.open();
+                }
+                world.pass(&db, 8);
+                let left = table_bytes(&db);
+                assert!(left <= before / 20, "{style:?}, {way}, reopened {reopened}: {left} of {before}");
+                world.pass(&db, 82);
+                let (left, files) = (table_bytes(&db), world.files());
+                let taken: u64 = files.iter().map(|(_, bytes)| bytes).sum();
+                assert!(left <= 400_000 && taken <= 8_000_000, "{style:?}, {way}: {left}, {files:?}");
+            }
+        }
+    }
+}
+
+fn merged(stats: &Stats) -> u64 {
+    stats.merged_bytes_in + stats.merged_bytes_out
+}
+
+/// A part of the rows was deleted, so that a fifth of what is read is dead, or less.
+#[test]
+fn a_merge_for_space_gives_back_a_fifth_of_what_it_reads() {
+    for (percent, is_merged) in [(0, false), (5, false), (15, false), (30, true), (60, true)] {
+        let world = World::new();
+        let db = world.open();
+        let tree = db.default_tree();
+        fill(&db, tree, ROWS);
+        db.compact().unwrap();
+        let before = db.stats().unwrap();
+        let mut rng = Rng::new(percent);
+        let deleted =
+            (0..ROWS).filter(|_| rng.percent(percent)).map(|i| tree.delete(key(i)).unwrap()).count();
+        world.pass(&db, 60);
+        let after = db.stats().unwrap();
+        assert_eq!(after.merges > before.merges, is_merged, "{percent} %");
+        if is_merged {
+            let (read, written) = (
+                after.merged_bytes_in - before.merged_bytes_in,
+                after.merged_bytes_out - before.merged_bytes_out,
+            );
+            assert!((read - written) * 5 >= read, "{percent} %: {written} of {read}");
+        }
+        let live = (u64::from(ROWS) - deleted as u64) * VALUE as u64;
+        let left = table_bytes(&db);
+        assert!(left <= live * 5 / 4 + (1 << 20), "{percent} %: {left} for {live}");
+        assert_eq!(tree.count(ScanRange::all()).unwrap(), u64::from(ROWS) - deleted as u64);
+    }
+}
+
+#[test]
+fn a_few_small_deletes_cause_no_flush() {
+    let world = World::new();
+    let db = world.open();
+    fill(&db, db.default_tree(), ROWS);
+    db.compact().unwrap();
+    let flushes = db.stats().unwrap().flushes;
+    for i in 0..100 {
+        db.delete(key(i * 3)).unwrap();
+        world.pass(&db, 3);
+    }
+    db.default_tree().delete_range(key(5)..key(20)).unwrap();
+    world.pass(&db, 60);
+    assert_eq!(db.stats().unwrap().flushes, flushes);
+}
+
+/// What a snapshot sees stays, and goes with the snapshot.
+#[test]
+fn what_a_snapshot_has_seen_goes_with_it() {
+    for (way, end) in WAYS {
+        let world = World::new();
+        let db = world.open();
+        let tree = db.default_tree();
+        fill(&db, tree, ROWS);
+        db.compact().unwrap();
+        let before = table_bytes(&db);
+        let snapshot = db.snapshot();
+        end(tree);
+        db.flush().unwrap();
+        world.pass(&db, 30);
+        let merged_before = merged(&db.stats().unwrap());
+        world.pass(&db, 30);
+        assert_eq!(merged(&db.stats().unwrap()), merged_before, "{way}");
+        assert!(table_bytes(&db) >= before, "{way}");
+        assert_eq!(snapshot.count(tree, ScanRange::all()).unwrap(), u64::from(ROWS));
+        drop(snapshot);
+        world.pass(&db, 40);
+        let left = table_bytes(&db);
+        assert!(left <= 400_000, "{way}: {left} of {before}");
+    }
+}
+
+/// Patterns of writes in rounds.
+const PATTERNS: &[(&str, fn(&Tree, &mut Rng, u32))] = &[
+    ("growth in order", |tree, rng, round| {
+        (0..1000).for_each(|i| put(tree, rng, round * 1000 + i, VALUE));
+    }),
+    ("growth at random", |tree, rng, _| {
+        (0..1000).for_each(|_| {
+            let i = rng.next() as u32;
+            put(tree, rng, i, VALUE);
+        });
+    }),
+    ("growth in small steps", |tree, rng, round| {
+        (0..50).for_each(|i| put(tree, rng, round * 50 + i, VALUE));
+    }),
+    ("overwrites", |tree, rng, _| {
+        (0..1000).for_each(|_| {
+            let i = rng.below(8000) as u32;
+            put(tree, rng, i, VALUE);
+        });
+    }),
+    ("overwrites of few", |tree, rng, _| {
+        (0..1000).for_each(|_| {
+            let i = rng.below(500) as u32;
+            put(tree, rng, i, VALUE);
+        });
+    }),
+    ("overwrites in order", |tree, rng, round| {
+        (0..1000).for_each(|i| put(tree, rng, (round * 1000 + i) % 8000, VALUE));
+    }),
+    ("5 % deletes", |tree, rng, round| {
+        for i in 0..1000 {
+            let i =
+                if i % 20 == 0 { rng.below(1 + u64::from(round) * 1000) as u32 } else { round * 1000 + i };
+            if i < round * 1000 { tree.delete(key(i)).unwrap() } else { put(tree, rng, i, VALUE) }
+        }
+    }),
+    ("a queue", |tree, rng, round| {
+        for i in round * 1000..round * 1000 + 1000 {
+            put(tree, rng, i + 4000, VALUE);
+            tree.delete(key(i)).unwrap();
+        }
+    }),
+    ("a short queue", |tree, rng, round| {
+        for i in round * 1000..round * 1000 + 1000 {
+            put(tree, rng, i, VALUE);
+            tree.delete(key(i)).unwrap();
+        }
+    }),
+    ("lengths that change", |tree, rng, _| {
+        (0..1000).for_each(|_| {
+            let (i, len) = (rng.below(4000) as u32, rng.below(2 * VALUE as u64) as usize);
+            put(tree, rng, i, len);
+        });
+    }),
+];
+
+/// The same writes with and without pauses: without time that passes, nothing is merged for space.
+#[test]
+fn pauses_cost_little() {
+    for (pattern, write) in PATTERNS {
+        let [without, with] = [0, 10].map(|pause| {
+            let world = World::new();
+            let db = world.open();
+            let (tree, mut rng) = (db.default_tree(), Rng::new(3));
+            for round in 0..60 {
+                write(tree, &mut rng, round);
+                settle(&db);
+                world.pass(&db, pause);
+            }
+            merged(&db.stats().unwrap())
+        });
+        println!("{pattern}: {without} without pauses, {with} with them");
+        assert!(with <= without * 5 / 4 + (1 << 20), "{pattern}: {without}, with pauses {with}");
+    }
+}
