@@ -40,8 +40,8 @@ pub(crate) struct Token {
 }
 
 /// The longer ones first.
-const SIGNS: [&str; 18] =
-    ["=^", "<=", ">=", "!=", "<>", "(", ")", ",", ";", "=", "<", ">", "*", ":", "/", "^", "+", "-"];
+const SIGNS: [&str; 19] =
+    ["=^", "=~", "<=", ">=", "!=", "<>", "(", ")", ",", ";", "=", "<", ">", "*", ":", "/", "^", "+", "-"];
 
 /// Reads the tokens of a text.
 #[derive(Debug, Clone)]
@@ -50,11 +50,13 @@ pub(crate) struct Lexer<'a> {
     pub(crate) at: usize,
     /// Where the statement begins that is being read.
     pub(crate) statement: usize,
+    /// Whether the next string is a regular expression: a backslash that begins no escape of a string stands for itself.
+    pub(crate) is_regexp: bool,
 }
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(text: &'a [u8]) -> Lexer<'a> {
-        Lexer { text, at: 0, statement: 0 }
+        Lexer { text, at: 0, statement: 0, is_regexp: false }
     }
 
     pub(crate) fn wrong(&self, at: usize, message: impl Into<String>) -> Error {
@@ -179,6 +181,10 @@ impl<'a> Lexer<'a> {
             }
             let escaped = self.byte(0).ok_or_else(|| self.unfinished(start, "the string has no end"))?;
             self.at += 1;
+            if self.is_regexp && !b"ntr0\\'\"x".contains(&escaped) {
+                bytes.extend([b'\\', escaped]);
+                continue;
+            }
             bytes.push(match escaped {
                 b'n' => b'\n',
                 b't' => b'\t',

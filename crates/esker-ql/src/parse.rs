@@ -192,10 +192,23 @@ impl<'a> Parser<'a> {
             .map_err(|_| self.lexer.wrong(token.start, format!("expected {what}, which has to be UTF-8")))
     }
 
-    /// [`Parser::bytes`] and their place.
-    fn placed_bytes(&mut self, what: &str) -> Result<Placed<Vec<u8>>> {
-        let at = self.peek()?.start;
-        Ok(Placed::new(self.bytes(what)?, at))
+    /// A regular expression in quotes, whose backslashes need not be doubled, or between slashes.
+    fn regexp(&mut self) -> Result<Placed<Vec<u8>>> {
+        self.lexer.is_regexp = true;
+        let token = self.peek();
+        let (at, is_slash) = match token {
+            Ok(token) => (token.start, token.kind == Kind::Sign("/")),
+            Err(error) => {
+                self.lexer.is_regexp = false;
+                return Err(error);
+            }
+        };
+        self.lexer.is_regexp = false;
+        if is_slash {
+            self.take()?;
+            return Ok(Placed::new(self.lexer.regexp()?, at));
+        }
+        Ok(Placed::new(self.bytes("a regular expression")?, at))
     }
 
     /// [`Parser::name`] and its place.
@@ -218,13 +231,18 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `ns:table` or `table`, also between quotes.
+    /// `ns:table` or `table`, also between quotes; between these, also HQL's path `/a/b/table`.
     fn table(&mut self) -> Result<TableName> {
         let at = self.peek()?.start;
         let first = self.name("a table's name")?;
         if self.eat_sign(":")? {
             let name = Placed::new(self.name("a table's name")?, at);
             return Ok(TableName { namespace: Some(first), name });
+        }
+        if let Some(slash) = first.rfind('/') {
+            let (path, name) = first.split_at(slash + 1);
+            let name = Placed::new(name.to_owned(), at);
+            return Ok(TableName { namespace: Some(path.to_owned()), name });
         }
         Ok(match first.split_once(':') {
             Some((namespace, name)) => {
@@ -234,7 +252,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// `cf`, `cf:q`, `cf:^q`, `cf:/re/`, `'cf:q'`. Between `:` and what follows, there is no blank.
+    /// `cf`, `cf:*`, `cf:q`, `cf:^q`, `cf:/re/`, `'cf:q'`. Between `:` and what follows, there is no blank.
     fn columns(&mut self) -> Result<Columns> {
         self.element()?;
         let token = self.peek()?.clone();
@@ -255,6 +273,10 @@ impl<'a> Parser<'a> {
                 let at = self.lexer.at;
                 self.lexer.at += 1;
                 Qualifiers::Regexp(Placed::new(self.lexer.regexp()?, at))
+            }
+            Some(b'*') => {
+                self.lexer.at += 1;
+                Qualifiers::All
             }
             Some(b'^') => {
                 self.lexer.at += 1;
@@ -364,22 +386,36 @@ impl<'a> Parser<'a> {
                 self.table().map(Statement::Compact)
             }
             b"REBUILD" => {
+                // All kinds are rebuilt together.
+                let _ = self.eat("VALUE")? || self.eat("QUALIFIER")?;
                 self.need(&["INDICES"])?;
                 self.table().map(Statement::RebuildIndices)
             }
             b"INSERT" => self.insert(),
-            b"DELETE" => self.delete().map(Statement::Delete),
+            b"DELETE" => self.delete(),
+            b"TRUNCATE" => {
+                self.eat("TABLE")?;
+                self.truncate()
+            }
             b"INCREMENT" => self.increment(),
             b"APPEND" => self.append(),
             b"CHECK" => self.check(),
-            b"SELECT" => self.select().map(|select| Statement::Select(Box::new(select))),
+            b"SELECT" => match self.counted()? {
+                Some(counted) => {
+                    let select = Box::new(self.from(false, Vec::new())?);
+                    Ok(Statement::Count { select, counted })
+                }
+                None => self.select().map(|select| Statement::Select(Box::new(select))),
+            },
             b"EXPLAIN" => {
                 let is_analyzed = self.eat("ANALYZE")?;
                 self.need(&["SELECT"])?;
                 let select = Box::new(self.select()?);
                 Ok(Statement::Explain { select, is_analyzed })
             }
+            b"LOAD" if self.eat("CELL")? => self.load_cell(),
             b"LOAD" => self.load(),
+            b"DUMP" if self.eat("CELL")? => self.dump_cell(),
             b"DUMP" => self.dump(),
             b"SOURCE" => self.bytes("a file's name").map(Statement::Source),
             other => {

@@ -16,7 +16,8 @@ use crate::error::{Error, Result};
 use crate::names::no_family;
 use crate::print::quoted;
 use crate::statement::{
-    Bound, CellPlace, Columns, Interval, Placed, Qualifiers, Rows, Select, Term, ValueTest,
+    Bound, CellPlace, CellRange, ColumnTest, Columns, Interval, Placed, Qualifiers, Rows, Select, Term,
+    ValueTest,
 };
 
 /// The most regular expressions of a query.
@@ -193,15 +194,22 @@ impl Filters {
     }
 }
 
+/// The places that a part of the table is told by.
+fn places(cells: &CellRange) -> Vec<&CellPlace> {
+    match cells {
+        CellRange::Within(Interval { low, high }) => {
+            [low, high].into_iter().flatten().map(|bound| &bound.at).collect()
+        }
+        CellRange::Prefix(place) => vec![place],
+    }
+}
+
 /// The families that a query names: of columns, of conditions and of bounds. Those of a name that the table does not have are
 /// mistakes.
 fn named_families(select: &Select) -> impl Iterator<Item = &Placed<String>> {
     let of_terms = select.terms.iter().flat_map(|term| match term {
-        Term::Column { columns, .. } => vec![&columns.family],
-        Term::Cells(intervals) => {
-            let bounds = intervals.iter().flat_map(|interval| [&interval.low, &interval.high]);
-            bounds.flatten().map(|bound| &bound.at.column.family).collect()
-        }
+        Term::Columns(tests) => tests.iter().map(|test| &test.columns.family).collect(),
+        Term::Cells(cells) => cells.iter().flat_map(places).map(|place| &place.column.family).collect(),
         Term::Rows(_) | Term::Time(_) | Term::ValueRegexp(_) => Vec::new(),
     });
     select.columns.iter().map(|columns| &columns.family).chain(of_terms)
@@ -251,10 +259,14 @@ impl Plan {
                     places.push(described(term));
                 }
                 Term::Time(interval) => time = narrowed(&time, interval),
-                Term::Column { columns, test } => {
-                    let filter = filters.of_columns(columns)?.and(filters.of_value(test)?);
-                    filters.filters.push(filter.row_with());
-                    conditions.push(columns);
+                Term::Columns(any) => {
+                    let mut cells = Vec::new();
+                    for ColumnTest { columns, test } in any {
+                        cells.push(filters.of_columns(columns)?.and(filters.of_value(test)?));
+                        conditions.push(columns);
+                    }
+                    let cell = if cells.len() == 1 { cells.pop() } else { None };
+                    filters.filters.push(cell.unwrap_or_else(|| Filter::any(cells)).row_with());
                     tests.push(format!("rows with {}", described(term)));
                 }
                 Term::ValueRegexp(_) => {}
@@ -397,7 +409,30 @@ fn span_of_rows(rows: &Rows) -> Option<Span> {
     }
 }
 
-fn span_of_cells(interval: &Interval<CellPlace>) -> Span {
+/// The least string that is greater than all that begin with `prefix`. `None`: there is none.
+pub(crate) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut next = prefix.to_vec();
+    while next.last() == Some(&u8::MAX) {
+        next.pop();
+    }
+    let last = next.last_mut()?;
+    *last += 1;
+    Some(next)
+}
+
+fn span_of_cells(cells: &CellRange) -> Span {
+    let interval = match cells {
+        CellRange::Within(interval) => interval,
+        CellRange::Prefix(CellPlace { row, column }) => {
+            let low = Span::cells_from(row, &column.family, &column.qualifier);
+            let high = match successor(&column.qualifier) {
+                Some(qualifier) => Span::cells_below(row, &column.family, &qualifier),
+                // No family has such a name; it is the first that could follow.
+                None => Span::cells_below(row, &format!("{}\0", *column.family), &[]),
+            };
+            return low.and(&high);
+        }
+    };
     let low = interval.low.as_ref().map(|Bound { at, is_included }| {
         let (row, family, qualifier) = (&at.row, at.column.family.as_str(), &at.column.qualifier);
         if *is_included {

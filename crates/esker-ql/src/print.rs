@@ -5,13 +5,13 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use crate::statement::{
-    Action, Bound, Change, Column, Columns, Comparison, Condition, Delete, DeleteTime, DumpTable, FamilyItem,
-    Interval, LoadData, NewCell, Qualifiers, Rows, SchemaItem, Select, SelectOptions, Statement, TableName,
-    Term, TimeUnit, ValueTest,
+    Action, Bound, CellPlace, CellRange, Change, Column, ColumnTest, Columns, Comparison, Condition, Counted,
+    Delete, DeleteTime, DumpTable, FamilyItem, FileCell, Interval, LoadData, NewCell, Qualifiers, Rows,
+    SchemaItem, Select, SelectOptions, Statement, TableName, Term, TimeUnit, ValueTest,
 };
 
 /// The words of the language that may stand where a name may, or that a shell completes.
-pub const KEYWORDS: [&str; 103] = [
+pub const KEYWORDS: [&str; 107] = [
     "ABSENT",
     "ACCESS",
     "ADD",
@@ -34,6 +34,7 @@ pub const KEYWORDS: [&str; 103] = [
     "COLUMNS",
     "COMPACT",
     "COUNTER",
+    "COUNT",
     "CREATE",
     "DATA",
     "DAYS",
@@ -83,6 +84,7 @@ pub const KEYWORDS: [&str; 103] = [
     "RENAME",
     "RETURN_DELETES",
     "REVERSED",
+    "REVS",
     "ROW",
     "ROW_KEY_COLUMN",
     "ROW_UNIQUIFY_CHARS",
@@ -92,6 +94,7 @@ pub const KEYWORDS: [&str; 103] = [
     "SEPARATOR",
     "SHOW",
     "SINGLE_CELL_FORMAT",
+    "SKIP_BAD_LINES",
     "TABLE",
     "TABLES",
     "THEN",
@@ -100,6 +103,7 @@ pub const KEYWORDS: [&str; 103] = [
     "TIMESTAMP_UNIT",
     "TIME_ORDER",
     "TO",
+    "TRUNCATE",
     "TTL",
     "USE",
     "VALUE",
@@ -188,6 +192,8 @@ fn option<T: Display>(f: &mut Formatter<'_>, word: &str, value: Option<T>) -> fm
 impl Display for TableName {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.namespace {
+            // HQL's path.
+            Some(path) if path.contains('/') => Bytes(format!("{path}{}", *self.name).as_bytes()).fmt(f),
             Some(namespace) => write!(f, "{}:{}", Name(namespace), Name(&self.name)),
             None => Name(&self.name).fmt(f),
         }
@@ -381,13 +387,17 @@ impl Display for Term {
         match self {
             Term::Rows(rows) => either(f, rows, |f, rows| rows.fmt(f)),
             Term::Cells(cells) => either(f, cells, |f, cells| {
-                interval(f, "CELL", cells, |cell| format!("{}, {}", Bytes(&cell.row), cell.column))
+                let place = |cell: &CellPlace| format!("{}, {}", Bytes(&cell.row), cell.column);
+                match cells {
+                    CellRange::Within(cells) => interval(f, "CELL", cells, place),
+                    CellRange::Prefix(cell) => write!(f, "CELL =^ {}", place(cell)),
+                }
             }),
-            Term::Column { columns, test } => match test {
+            Term::Columns(tests) => either(f, tests, |f, ColumnTest { columns, test }| match test {
                 ValueTest::Exactly(value) => write!(f, "{columns} = {}", Bytes(value)),
                 ValueTest::Prefix(value) => write!(f, "{columns} =^ {}", Bytes(value)),
                 ValueTest::Regexp(regexp) => write!(f, "{columns} REGEXP {}", Bytes(regexp)),
-            },
+            }),
             Term::ValueRegexp(regexp) => write!(f, "VALUE REGEXP {}", Bytes(regexp)),
             Term::Time(time) => interval(f, "TIMESTAMP", time, |timestamp| *timestamp),
         }
@@ -417,6 +427,13 @@ impl Display for Select {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_of_cells { "SELECT CELLS " } else { "SELECT " })?;
         columns_or_all(f, &self.columns)?;
+        self.from(f)
+    }
+}
+
+impl Select {
+    /// What follows the columns.
+    fn from(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, " FROM {}", self.table)?;
         for (place, term) in self.terms.iter().enumerate() {
             write!(f, " {} {term}", if place == 0 { "WHERE" } else { "AND" })?;
@@ -482,6 +499,7 @@ impl Display for LoadData {
         option(f, "SEPARATOR =", self.separator.as_ref().map(|byte| Bytes(std::slice::from_ref(byte))))?;
         flag(f, "DUPLICATE_KEY_COLUMNS", self.duplicate_key_columns)?;
         flag(f, "IGNORE_UNKNOWN_COLUMNS", self.ignore_unknown_columns)?;
+        flag(f, "SKIP_BAD_LINES", self.skip_bad_lines)?;
         flag(f, "SINGLE_CELL_FORMAT", self.single_cell_format)?;
         flag(f, "NO_ESCAPE", self.no_escape)?;
         write!(f, " {} INTO TABLE {}", Bytes(&self.file), self.table)
@@ -556,6 +574,20 @@ impl Display for Statement {
                 list(f, cells)
             }
             Statement::Delete(delete) => delete.fmt(f),
+            Statement::DeleteRows { columns, table, rows, time } => {
+                f.write_str("DELETE ")?;
+                columns_or_all(f, columns)?;
+                write!(f, " FROM {table} WHERE ")?;
+                either(f, rows, |f, rows| rows.fmt(f))?;
+                time.fmt(f)
+            }
+            Statement::Count { select, counted } => {
+                f.write_str(match counted {
+                    Counted::Rows => "SELECT COUNT(*)",
+                    Counted::Cells => "SELECT COUNT(CELLS)",
+                })?;
+                select.from(f)
+            }
             Statement::Select(select) => select.fmt(f),
             Statement::Explain { select, is_analyzed } => {
                 write!(f, "EXPLAIN {}{select}", if *is_analyzed { "ANALYZE " } else { "" })
@@ -575,6 +607,18 @@ impl Display for Statement {
                 then.iter().try_for_each(|action| write!(f, " {action}"))
             }
             Statement::LoadData(load) => load.fmt(f),
+            Statement::LoadCell { cell: FileCell { file, table, row, column }, timestamp } => {
+                write!(
+                    f,
+                    "LOAD CELL INFILE {} INTO TABLE {table} ROW {} COLUMN {column}",
+                    Bytes(file),
+                    Bytes(row)
+                )?;
+                option(f, "TIMESTAMP", *timestamp)
+            }
+            Statement::DumpCell(FileCell { file, table, row, column }) => {
+                write!(f, "DUMP CELL {table} ROW {} COLUMN {column} INTO FILE {}", Bytes(row), Bytes(file))
+            }
             Statement::DumpTable(dump) => dump.fmt(f),
             Statement::Compact(table) => write!(f, "COMPACT TABLE {table}"),
             Statement::RebuildIndices(table) => write!(f, "REBUILD INDICES {table}"),

@@ -10,6 +10,7 @@
 
 mod analysis;
 mod limits;
+mod paths;
 mod places;
 mod schemas;
 
@@ -19,8 +20,10 @@ use esker_thrift::{CallError, Thrown};
 use crate::counters::{counter, decimal};
 use crate::error::{Error, Result};
 use crate::names::similar;
+use crate::plan::check_named;
 use crate::statement::{
-    Action, DEFAULT_NAMESPACE, DumpTable, LoadData, Placed, Select, SelectOptions, Statement, TableName,
+    Action, Bound, Column, Columns, Counted, DEFAULT_NAMESPACE, Delete, DeleteTime, DumpTable, FileCell,
+    Interval, LoadData, Placed, Qualifiers, Rows, Select, SelectOptions, Statement, TableName, Term,
 };
 use crate::tables::{Cells, Tables, counters};
 use limits::Limited;
@@ -46,6 +49,8 @@ pub struct Session {
     tables: Box<dyn Tables + Send + Sync>,
     /// Empty: the default one.
     namespace: String,
+    /// Whether it was chosen by HQL's path: then names without one are sought within it.
+    is_path: bool,
 }
 
 /// What a statement is answered.
@@ -86,6 +91,22 @@ pub enum Answer {
         /// Into which file.
         dump: DumpTable,
     },
+    /// The caller has to write a file into a cell.
+    LoadCell {
+        /// The whole name of the table.
+        table: String,
+        /// The cell and the file.
+        cell: FileCell,
+        /// The cell's timestamp; `None`: the time of the write.
+        timestamp: Option<i64>,
+    },
+    /// The caller has to write the value of the first of the cells, if there is one, into a file.
+    DumpCell {
+        /// The cell, or none.
+        cells: Box<dyn Cells>,
+        /// Into which file.
+        file: Vec<u8>,
+    },
     /// The caller has to run the statements of a file.
     Source(Vec<u8>),
     /// The caller has to read a file, and give its text to [`Session::change_schema`].
@@ -124,6 +145,8 @@ impl std::fmt::Debug for Answer {
             Answer::Cells { .. } => "Cells",
             Answer::Load { .. } => "Load",
             Answer::Dump { .. } => "Dump",
+            Answer::LoadCell { .. } => "LoadCell",
+            Answer::DumpCell { .. } => "DumpCell",
             Answer::Source(_) => "Source",
             Answer::ReadSchema { .. } => "ReadSchema",
             Answer::WriteSchema { .. } => "WriteSchema",
@@ -140,7 +163,7 @@ impl std::fmt::Debug for Session {
 impl Session {
     /// A session in the namespace `default`.
     pub fn new(tables: impl Tables + Send + Sync + 'static) -> Session {
-        Session { tables: Box::new(tables), namespace: String::new() }
+        Session { tables: Box::new(tables), namespace: String::new(), is_path: false }
     }
 
     /// The tables.
@@ -177,14 +200,18 @@ impl Session {
     pub fn execute(&mut self, statement: Statement) -> Result<Answer> {
         let tables = &self.tables;
         match statement {
-            Statement::CreateNamespace { name, if_not_exists } => {
+            Statement::CreateNamespace { mut name, if_not_exists } => {
+                self.resolve(&mut name, true)?;
                 match tables.create_namespace(&name) {
                     Err(Error::Table(esker_table::Error::NamespaceExists(_))) if if_not_exists => {}
                     done => done.map_err(|error| places::of_namespace(error, &name))?,
                 }
                 Ok(Answer::Done)
             }
-            Statement::DropNamespace { name, if_exists } => {
+            Statement::DropNamespace { mut name, if_exists } => {
+                if self.resolve(&mut name, false)? {
+                    self.check_childless(&name)?;
+                }
                 match tables.drop_namespace(&name) {
                     Err(Error::Table(esker_table::Error::NoNamespace(_))) if if_exists => {}
                     done => done.map_err(|error| places::of_namespace(error, &name))?,
@@ -192,6 +219,13 @@ impl Session {
                 Ok(Answer::Done)
             }
             Statement::Use(name) => self.choose(name),
+            Statement::GetListing if self.is_path => {
+                let children = paths::children(&tables.namespaces()?, &self.namespace);
+                let children = children.into_iter().map(|name| format!("{name} (namespace)"));
+                let mut names: Vec<String> = children.chain(self.names()?).collect();
+                names.sort_unstable();
+                Ok(Answer::Names(names))
+            }
             Statement::GetListing => {
                 let namespaces = tables.namespaces()?.into_iter().map(|name| format!("{name} (namespace)"));
                 Ok(Answer::Names(namespaces.chain(self.names()?).collect()))
@@ -299,6 +333,28 @@ impl Session {
                     |error| self.of_counters(self.of_families(error, &table, &families), &table, values);
                 held.map(Answer::Truth).map_err(failed)
             }
+            Statement::DeleteRows { columns, table, rows, time } => {
+                self.delete_rows(Delete { columns, table, row: Vec::new(), time }, rows)
+            }
+            Statement::Count { select, counted } => self.count(*select, counted).map(Answer::Number),
+            Statement::LoadCell { cell, timestamp } => {
+                let schema = self.schema(&cell.table)?;
+                check_named([&cell.column.family].into_iter(), &schema, &cell.table.name)?;
+                if counters(&schema).contains(cell.column.family.as_str()) {
+                    let message =
+                        format!("the column family {:?} has counters, not files", *cell.column.family);
+                    return Err(Error::Impossible(message).at(cell.column.family.at()));
+                }
+                Ok(Answer::LoadCell { table: self.whole(&cell.table), cell, timestamp })
+            }
+            Statement::DumpCell(FileCell { file, table, row, column }) => {
+                let Column { family, qualifier } = column;
+                let columns = vec![Columns { family, qualifiers: Qualifiers::Exactly(qualifier) }];
+                let options = SelectOptions { max_versions: Some(1), ..SelectOptions::default() };
+                let terms = vec![Term::Rows(vec![Rows::Exactly(row)])];
+                let select = Select { is_of_cells: true, columns, table, terms, options };
+                Ok(Answer::DumpCell { cells: Box::new(self.select(&select)?), file })
+            }
             Statement::Select(select) => Ok(Answer::Cells { cells: Box::new(self.select(&select)?), select }),
             Statement::Explain { select, is_analyzed } => self.explain(&select, is_analyzed),
             Statement::LoadData(load) => {
@@ -322,6 +378,54 @@ impl Session {
             }
             Statement::Source(file) => Ok(Answer::Source(file)),
         }
+    }
+
+    /// Deletes as `delete` says, in each of the rows. What was deleted before a failure stays deleted.
+    fn delete_rows(&self, mut delete: Delete, rows: Vec<Rows>) -> Result<Answer> {
+        let failed = |error| self.of_families(error, &delete.table, places::of_columns(&delete.columns));
+        let bound = |at| Some(Bound { at, is_included: true });
+        let time = match delete.time {
+            DeleteTime::Now => Interval { low: None, high: None },
+            DeleteTime::UpTo(timestamp) => Interval { low: None, high: bound(timestamp) },
+            DeleteTime::Version(timestamp) => Interval { low: bound(timestamp), high: bound(timestamp) },
+        };
+        let select = Select {
+            is_of_cells: true,
+            columns: delete.columns.clone(),
+            table: delete.table.clone(),
+            terms: vec![Term::Rows(rows), Term::Time(time)],
+            options: SelectOptions { max_versions: Some(1), keys_only: true, ..SelectOptions::default() },
+        };
+        let table = self.whole(&delete.table);
+        let mut cells = self.tables.select(&table, &select).map_err(failed)?;
+        let mut count = 0;
+        while cells.advance()? {
+            if count > 0 && delete.row == cells.row() {
+                continue;
+            }
+            cells.row().clone_into(&mut delete.row);
+            self.tables.delete(&table, &delete)?;
+            count += 1;
+        }
+        Ok(Answer::Number(count))
+    }
+
+    /// How many rows or cells a query shows.
+    fn count(&self, mut select: Select, counted: Counted) -> Result<i64> {
+        select.options.keys_only = true;
+        let mut cells = self.select(&select)?;
+        let (mut rows, mut all, mut row) = (0, 0, Vec::new());
+        while cells.advance()? {
+            all += 1;
+            if rows == 0 || row != cells.row() {
+                rows += 1;
+                cells.row().clone_into(&mut row);
+            }
+        }
+        Ok(match counted {
+            Counted::Rows => rows,
+            Counted::Cells => all,
+        })
     }
 
     fn schema(&self, table: &TableName) -> Result<Schema> {
@@ -401,7 +505,37 @@ impl Session {
         Ok(Answer::Names(lines))
     }
 
-    fn choose(&mut self, name: Placed<String>) -> Result<Answer> {
+    /// Makes of the name of a namespace, which may be HQL's path, the name that the tables have of it. Returns whether it is a place in a
+    /// tree of namespaces. With `needs_parent`, the namespace that it is in has to be there.
+    fn resolve(&self, name: &mut Placed<String>, needs_parent: bool) -> Result<bool> {
+        if !self.is_path && !name.contains('/') {
+            return Ok(false);
+        }
+        let within = if self.is_path { self.namespace.as_str() } else { "" };
+        let whole = paths::resolved(name, within);
+        if needs_parent && let Some((parent, _)) = whole.rsplit_once('.') {
+            let namespaces = self.tables.namespaces()?;
+            if !namespaces.iter().any(|other| other == parent) {
+                let hint = similar(parent, &namespaces);
+                let error = Error::from(esker_table::Error::NoNamespace(parent.to_owned()));
+                return Err(error.with_hint(name.at(), hint));
+            }
+        }
+        name.set(whole);
+        Ok(true)
+    }
+
+    /// Fails if there are namespaces within this one.
+    fn check_childless(&self, name: &Placed<String>) -> Result<()> {
+        match paths::children(&self.tables.namespaces()?, name).is_empty() {
+            true => Ok(()),
+            false => Err(Error::from(esker_table::Error::NamespaceInUse(name.to_string())).at(name.at())),
+        }
+    }
+
+    fn choose(&mut self, mut name: Placed<String>) -> Result<Answer> {
+        // `USE ''` leaves the tree.
+        let is_path = !name.is_empty() && self.resolve(&mut name, false)?;
         let is_default = name.is_empty() || *name == DEFAULT_NAMESPACE;
         if !is_default {
             let namespaces = self.tables.namespaces()?;
@@ -413,12 +547,16 @@ impl Session {
             }
         }
         self.namespace = if is_default { String::new() } else { name.into_inner() };
+        self.is_path = is_path;
         Ok(Answer::Done)
     }
 
     /// The whole name of a table.
     pub fn whole(&self, table: &TableName) -> String {
-        let namespace = table.namespace.as_deref().unwrap_or(&self.namespace);
+        let path = table.namespace.as_deref().filter(|namespace| namespace.contains('/'));
+        let within = if self.is_path { self.namespace.as_str() } else { "" };
+        let of_path = path.map(|path| paths::resolved(path, within));
+        let namespace = of_path.as_deref().or(table.namespace.as_deref()).unwrap_or(&self.namespace);
         match namespace {
             "" | DEFAULT_NAMESPACE => table.name.to_string(),
             namespace => format!("{namespace}:{}", table.name),

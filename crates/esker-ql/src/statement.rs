@@ -189,8 +189,26 @@ pub enum Statement {
     },
     /// `DELETE ... FROM t WHERE ROW = r`
     Delete(Delete),
+    /// `DELETE ... FROM t WHERE 'a' <= ROW < 'b'`: rows that are sought, one after the other.
+    DeleteRows {
+        /// Families and columns; none: the rows.
+        columns: Vec<Columns>,
+        /// The table.
+        table: TableName,
+        /// One or several tests of the row, of which one has to hold.
+        rows: Vec<Rows>,
+        /// Which timestamps.
+        time: DeleteTime,
+    },
     /// `SELECT ...`
     Select(Box<Select>),
+    /// `SELECT COUNT(*) ...`
+    Count {
+        /// The query; its columns are all.
+        select: Box<Select>,
+        /// What of its answer is counted.
+        counted: Counted,
+    },
     /// `EXPLAIN [ANALYZE] SELECT ...`
     Explain {
         /// The query.
@@ -233,6 +251,15 @@ pub enum Statement {
     },
     /// `LOAD DATA INFILE ...`
     LoadData(LoadData),
+    /// `LOAD CELL INFILE f INTO TABLE t ROW r COLUMN c [TIMESTAMP ts]`: the file becomes the value.
+    LoadCell {
+        /// The cell.
+        cell: FileCell,
+        /// Its timestamp; `None`: the time of the write.
+        timestamp: Option<i64>,
+    },
+    /// `DUMP CELL t ROW r COLUMN c INTO FILE f`: the latest value becomes the file.
+    DumpCell(FileCell),
     /// `DUMP TABLE t ...`
     DumpTable(DumpTable),
     /// `COMPACT TABLE t`
@@ -431,20 +458,33 @@ pub enum ValueTest {
     Regexp(Placed<Vec<u8>>),
 }
 
+/// Which cells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CellRange {
+    /// `'r', c < CELL <= 's', d`
+    Within(Interval<CellPlace>),
+    /// `CELL =^ 'r', c`: the columns of the row whose qualifiers begin so.
+    Prefix(CellPlace),
+}
+
+/// What is asked of the latest version of a column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnTest {
+    /// The columns, of which one has to meet it.
+    pub columns: Columns,
+    /// What is asked of their values.
+    pub test: ValueTest,
+}
+
 /// A part of `WHERE`; all parts have to hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Term {
     /// One or several tests of the row, of which one has to hold.
     Rows(Vec<Rows>),
-    /// One or several intervals of cells, of which one has to hold the cell.
-    Cells(Vec<Interval<CellPlace>>),
-    /// `cf = 'v'`
-    Column {
-        /// The columns.
-        columns: Columns,
-        /// What is asked of their values.
-        test: ValueTest,
-    },
+    /// One or several parts of the table, of which one has to hold the cell.
+    Cells(Vec<CellRange>),
+    /// `cf = 'v'`, or several such tests, of which the row has to meet one.
+    Columns(Vec<ColumnTest>),
     /// `VALUE REGEXP 're'`
     ValueRegexp(Placed<Vec<u8>>),
     /// `'t' <= TIMESTAMP < 't'`, in milliseconds.
@@ -497,6 +537,28 @@ pub struct SelectOptions {
     pub reversed: bool,
     /// `INTO FILE 'f'`
     pub into_file: Option<Vec<u8>>,
+}
+
+/// What a query counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// `COUNT(*)`: rows.
+    Rows,
+    /// `COUNT(CELLS)`: cells.
+    Cells,
+}
+
+/// A cell whose value a file holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileCell {
+    /// The file.
+    pub file: Vec<u8>,
+    /// The table.
+    pub table: TableName,
+    /// The row.
+    pub row: Vec<u8>,
+    /// The column.
+    pub column: Column,
 }
 
 /// What `CHECK` asks of a column.
@@ -622,6 +684,8 @@ pub struct LoadData {
     pub duplicate_key_columns: bool,
     /// `IGNORE_UNKNOWN_COLUMNS`
     pub ignore_unknown_columns: bool,
+    /// `SKIP_BAD_LINES`: wrong lines are left out and counted.
+    pub skip_bad_lines: bool,
     /// `SINGLE_CELL_FORMAT`
     pub single_cell_format: bool,
     /// `NO_ESCAPE`

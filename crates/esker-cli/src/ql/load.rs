@@ -35,6 +35,9 @@ use crate::writes::Refused;
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_CELLS: usize = 10_000;
 
+/// How many of the wrong lines that are left out a message tells.
+const SKIPPED_TOLD: u64 = 10;
+
 /// The longest header.
 const HEADER_MAX: u64 = 1 << 20;
 
@@ -74,6 +77,7 @@ pub(super) fn run(tables: &dyn Tables, table: &str, schema: &Schema, load: &Load
         lines_taken: 0,
         lines_stored: 0,
         stored: 0,
+        skipped: 0,
         random: RandomState::new(),
     };
     if let Some(file) = &load.header_file {
@@ -91,8 +95,11 @@ pub(super) fn run(tables: &dyn Tables, table: &str, schema: &Schema, load: &Load
     check_packed(file)?;
     let summary = Summary::start();
     let done = feed(Input::open(file)?, false, &mut loading);
-    let Loading { stored, lines_stored, times, .. } = loading;
+    let Loading { stored, lines_stored, times, skipped, .. } = loading;
     summary.print(if stored == 1 { "cell" } else { "cells" }, stored, &[]);
+    if skipped > 0 {
+        note(&format!("{}: {skipped} wrong lines were left out", file.display()));
+    }
     times.note().iter().for_each(|text| note(text));
     if done.is_err() && stored > 0 {
         let next = lines_stored + 1;
@@ -137,6 +144,8 @@ struct Loading<'t> {
     line: u64,
     lines_taken: u64,
     lines_stored: u64,
+    /// How many wrong lines were left out.
+    skipped: u64,
     random: RandomState,
 }
 
@@ -553,6 +562,52 @@ impl Sink for Loading<'_> {
     }
 
     fn part(&mut self, part: &[u8]) -> Result<(), Refused> {
+        match self.take_part(part) {
+            Err(refused) => {
+                self.skip(refused, false)?;
+                // The rest of the line is passed over.
+                self.long = Some(Long::Skipped);
+                Ok(())
+            }
+            taken => taken,
+        }
+    }
+
+    fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
+        let taken = match self.long.take() {
+            Some(long) => self.end_long(long, line),
+            None => {
+                self.line += 1;
+                self.whole_line(line)
+            }
+        };
+        // That a file was cut is not a mistake of its last line.
+        let is_cut = self.is_dump && !line.ends_with(b"\n");
+        taken.or_else(|refused| self.skip(refused, is_cut))
+    }
+
+    fn settle(&mut self) -> Outcome {
+        self.write()
+    }
+}
+
+impl Loading<'_> {
+    /// Leaves the line out if the statement says so; otherwise, or if the file `is_cut`, it stays refused.
+    fn skip(&mut self, refused: Refused, is_cut: bool) -> Result<(), Refused> {
+        match refused {
+            Refused::Malformed(reason) if self.load.skip_bad_lines && self.layout.is_some() && !is_cut => {
+                self.skipped += 1;
+                if self.skipped <= SKIPPED_TOLD {
+                    let file = path(&self.load.file).display();
+                    note(&format!("{file}:{}: {reason}; the line is left out", self.line));
+                }
+                Ok(())
+            }
+            refused => Err(refused),
+        }
+    }
+
+    fn take_part(&mut self, part: &[u8]) -> Result<(), Refused> {
         let (mut long, done) = match self.long.take() {
             Some(long) => (long, 0),
             None => self.begin_long(part)?,
@@ -565,17 +620,5 @@ impl Sink for Loading<'_> {
         }
         self.long = Some(long);
         Ok(())
-    }
-
-    fn line(&mut self, line: &[u8]) -> Result<(), Refused> {
-        if let Some(long) = self.long.take() {
-            return self.end_long(long, line);
-        }
-        self.line += 1;
-        self.whole_line(line)
-    }
-
-    fn settle(&mut self) -> Outcome {
-        self.write()
     }
 }

@@ -165,6 +165,22 @@ fn tab_separated(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Out
     Ok(())
 }
 
+/// Writes the bytes of a value.
+pub(super) fn raw_value(out: &mut Out, cells: &dyn Cells) -> Outcome {
+    let Some(len) = cells.long_value_len() else {
+        return out.write(&cells.value().map_err(failure)?);
+    };
+    let (mut piece, mut at) = (vec![0; PIECE], 0);
+    while at < len {
+        let rest = (len - at).min(PIECE as u64);
+        let piece = &mut piece[..rest as usize];
+        cells.read_value_at(at, piece).map_err(failure)?;
+        out.write(piece)?;
+        at += rest;
+    }
+    Ok(())
+}
+
 /// Writes a long value piece by piece.
 fn long_value(out: &mut Out, cells: &dyn Cells, len: u64, shown: &Shown) -> Outcome {
     let (mut piece, mut at) = (vec![0; PIECE], 0);

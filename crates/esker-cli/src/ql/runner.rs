@@ -175,6 +175,10 @@ impl Runner {
             }
             Answer::Dump { cells, dump } => files::write(&self.global, &dump.file, cells, &Shown::WHOLE),
             Answer::Load { table, schema, load } => load::run(self.session.tables(), &table, &schema, &load),
+            Answer::LoadCell { table, cell, timestamp } => {
+                files::read_cell(self.session.tables(), &table, &cell, timestamp)
+            }
+            Answer::DumpCell { cells, file } => files::write_value(&self.global, &file, cells),
             Answer::Source(file) => self.source(&file),
             Answer::ReadSchema { file, change } => {
                 let text = files::read_schema(&file)?;

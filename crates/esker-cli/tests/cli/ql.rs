@@ -726,6 +726,68 @@ fn files_of_other_programs_are_loaded_as_they_are_meant() {
     );
 }
 
+/// Files of any bytes go into cells and come out, short and long, in this process and by a server.
+#[test]
+fn a_file_goes_into_a_cell_and_comes_out() {
+    let dir = tempfile::tempdir().unwrap();
+    prints(dir.path(), "CREATE TABLE t (f MAX_VERSIONS ALL)");
+    for (name, bytes) in
+        [("empty", Vec::new()), ("short", b"a\tb\\n\0\xff\r\n".to_vec()), ("long", mixed(9 << 20, 7))]
+    {
+        fs::write(dir.path().join(name), &bytes).unwrap();
+        prints(
+            dir.path(),
+            &format!(
+                "LOAD CELL INFILE '{name}' INTO TABLE t ROW 'r' COLUMN f:{name} TIMESTAMP 5; \
+                 DUMP CELL t ROW 'r' COLUMN f:{name} INTO FILE '{name}.out'"
+            ),
+        );
+        assert!(fs::read(dir.path().join(format!("{name}.out"))).unwrap() == bytes, "{name}");
+        let shown = ql(dir.path(), &format!("DUMP CELL t ROW 'r' COLUMN f:{name} INTO FILE '/dev/stdout'"));
+        assert!(shown.code == 0 && shown.stdout == bytes, "{name}");
+    }
+    assert_eq!(prints(dir.path(), "SELECT COUNT(CELLS) FROM t WHERE TIMESTAMP = 5"), "3\n");
+    fails(
+        &ql(dir.path(), "DUMP CELL t ROW 's' COLUMN f:short INTO FILE 'none'"),
+        2,
+        "the table has no such cell",
+    );
+    assert!(!dir.path().join("none").exists());
+    fails(&ql(dir.path(), "LOAD CELL INFILE 'nothing' INTO TABLE t ROW 'r' COLUMN f:q"), 3, "nothing");
+    fails(&ql(dir.path(), "LOAD CELL INFILE 'short' INTO TABLE t ROW 'r' COLUMN g:q"), 2, "no column family");
+}
+
+/// With SKIP_BAD_LINES, wrong lines are told and counted, and all others are stored; a header that is wrong and a file that was cut are not.
+#[test]
+fn wrong_lines_may_be_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    prints(dir.path(), "CREATE TABLE t (f)");
+    let load = |text: &str| {
+        fs::write(dir.path().join("f"), text).unwrap();
+        ql(dir.path(), "LOAD DATA INFILE SKIP_BAD_LINES 'f' INTO TABLE t")
+    };
+    let long = "x".repeat(6 << 20);
+    let done = load(&format!(
+        "#timestamp_ms\trow\tcolumn\tvalue\n1\ta\tf:\t1\nnow\tb\tf:\t2\n1\tc\n1\td\tg:\t{long}\n1\te\tf:\t\\q\n1\tf\tf:\t6\n"
+    ));
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    for message in
+        ["f:3: \"now\" is no timestamp", "f:4: 2 fields", "f:5: ", "f: 4 wrong lines were left out"]
+    {
+        assert!(done.stderr().contains(message), "{}", done.stderr());
+    }
+    assert_eq!(prints(dir.path(), "SELECT * FROM t"), "a\tf:\t1\nf\tf:\t6\n");
+    let many = load(&format!("#row\tcolumn\tvalue\n{}g\tf:\t7\n", "wrong\n".repeat(100)));
+    assert!(
+        many.code == 0 && many.stderr().contains("f: 100 wrong lines were left out"),
+        "{}",
+        many.stderr()
+    );
+    assert!(many.stderr().lines().count() < 20, "{}", many.stderr());
+    fails(&load("#row\tcolumn\nr\tf:\n"), 2, "f:1: the header");
+    fails(&load("#row\tcolumn\tvalue\nh\tf:\t8"), 2, "f:2: the file ends within this line");
+}
+
 #[test]
 fn a_load_goes_on_where_it_has_failed() {
     let dir = tempfile::tempdir().unwrap();
@@ -1056,13 +1118,14 @@ fn every_example_of_the_reference_runs() {
         "hypertable.tsv",
         "#timestamp\trow\tcolumn\tvalue\n1700000000123456789\trose.jpg\ttitle:en\tA rose\n",
     );
+    write("rose.jpg", "JPEG");
     write("photos.csv", "HBASE_ROW_KEY,title:en\nrome 1,A fountain\n");
     write("statements.ql", "SHOW TABLES;\n");
     let mut command = esker_in(dir.path());
     command.arg("ql").current_dir(dir.path());
     let done = run(command, statements.as_bytes());
     assert_eq!(done.code, 0, "{}", done.stderr());
-    for name in ["more.xml", "titles.tsv", "photos.dump.zst"] {
+    for name in ["more.xml", "titles.tsv", "photos.dump.zst", "copy.jpg"] {
         assert!(dir.path().join(name).exists(), "{name}");
     }
     let titles = prints(dir.path(), "SELECT title FROM shop:photos WHERE VALUE REGEXP '^A [hf]'");

@@ -1,12 +1,14 @@
 //! Statements that change cells, and those that move them from and to files.
 
+use std::hash::{BuildHasher, RandomState};
+
 use super::Parser;
 use super::time::milliseconds;
 use crate::error::Result;
 use crate::lex::Kind;
 use crate::statement::{
-    Action, Column, Columns, Comparison, Condition, Delete, DeleteTime, DumpTable, LoadData, NewCell, Placed,
-    Qualifiers, Statement, TimeUnit,
+    Action, Bound, Column, Columns, Comparison, Condition, Delete, DeleteTime, DumpTable, FileCell, Interval,
+    LoadData, NewCell, Placed, Qualifiers, Rows, Statement, TimeUnit,
 };
 
 /// The most characters that `ROW_UNIQUIFY_CHARS` appends.
@@ -23,6 +25,22 @@ enum PartKind {
     String(Vec<u8>),
     /// A column that is not all in quotes.
     Column(Column),
+}
+
+/// A new identifier of 122 random bits, as text of 36 characters (UUID version 4).
+fn guid() -> String {
+    // Each `RandomState` has a key of its own.
+    let [mut high, mut low] = [0_u8, 1].map(|half| RandomState::new().hash_one(half));
+    high = high & !0xf000 | 0x4000;
+    low = low & !(0b11 << 62) | 0b10 << 62;
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    )
 }
 
 impl Parser<'_> {
@@ -86,6 +104,12 @@ impl Parser<'_> {
                 self.take()?;
                 PartKind::String(bytes)
             }
+            Kind::Word if self.is_call("GUID")? => {
+                self.take()?;
+                self.need_sign("(")?;
+                self.need_sign(")")?;
+                PartKind::String(guid().into_bytes())
+            }
             Kind::String(_) | Kind::Word => PartKind::Column(self.column()?),
             _ => return Err(self.expected("a timestamp, a row, a column or a value")),
         };
@@ -123,16 +147,48 @@ impl Parser<'_> {
         }
     }
 
-    /// `DELETE * | c, ... FROM t WHERE ROW = r [TIMESTAMP ts | VERSION ts]`
-    pub(super) fn delete(&mut self) -> Result<Delete> {
+    /// `DELETE * | c, ... FROM t WHERE ROW = r [TIMESTAMP ts | VERSION ts]`, or other conditions on `ROW`
+    pub(super) fn delete(&mut self) -> Result<Statement> {
         let columns = self.columns_to_delete()?;
         self.need(&["FROM"])?;
         let table = self.table()?;
-        self.need(&["WHERE", "ROW"])?;
-        self.need_sign("=")?;
-        let row = self.bytes("a row")?;
+        self.need(&["WHERE"])?;
+        let rows = self.rows()?;
         let time = self.delete_time(&columns)?;
-        Ok(Delete { columns, table, row, time })
+        Ok(match <[Rows; 1]>::try_from(rows) {
+            Ok([Rows::Exactly(row)]) => Statement::Delete(Delete { columns, table, row, time }),
+            Ok([rows]) => Statement::DeleteRows { columns, table, rows: vec![rows], time },
+            Err(rows) => Statement::DeleteRows { columns, table, rows, time },
+        })
+    }
+
+    /// `TRUNCATE TABLE t`: deletes all rows.
+    pub(super) fn truncate(&mut self) -> Result<Statement> {
+        let table = self.table()?;
+        let low = Some(Bound { at: Vec::new(), is_included: true });
+        let rows = vec![Rows::Within(Interval { low, high: None })];
+        Ok(Statement::DeleteRows { columns: Vec::new(), table, rows, time: DeleteTime::Now })
+    }
+
+    /// `INFILE f INTO TABLE t ROW r COLUMN c [TIMESTAMP ts]`
+    pub(super) fn load_cell(&mut self) -> Result<Statement> {
+        self.need(&["INFILE"])?;
+        let file = self.bytes("a file")?;
+        self.need(&["INTO", "TABLE"])?;
+        let (table, row) = self.table_and_row()?;
+        self.need(&["COLUMN"])?;
+        let cell = FileCell { file, table, row, column: self.column()? };
+        let timestamp = if self.eat("TIMESTAMP")? { Some(self.timestamp()?) } else { None };
+        Ok(Statement::LoadCell { cell, timestamp })
+    }
+
+    /// `t ROW r COLUMN c INTO FILE f`
+    pub(super) fn dump_cell(&mut self) -> Result<Statement> {
+        let (table, row) = self.table_and_row()?;
+        self.need(&["COLUMN"])?;
+        let column = self.column()?;
+        self.need(&["INTO"])?;
+        Ok(Statement::DumpCell(FileCell { file: self.file()?, table, row, column }))
     }
 
     /// `*` or columns without patterns.
@@ -296,13 +352,24 @@ impl Parser<'_> {
         let (mut row_key_columns, mut timestamp_column, mut header_file) = (Vec::new(), None, None);
         let (mut timestamp, mut timestamp_unit, mut from_line) = (None, None, None);
         let (mut row_uniquify_chars, mut separator) = (None, None);
-        let mut flags = [false; 4];
-        const FLAGS: [&str; 4] =
-            ["DUPLICATE_KEY_COLUMNS", "IGNORE_UNKNOWN_COLUMNS", "SINGLE_CELL_FORMAT", "NO_ESCAPE"];
+        let mut flags = [false; 5];
+        // A word, and an older one of HQL.
+        const FLAGS: [(&str, &str); 5] = [
+            ("DUPLICATE_KEY_COLUMNS", "DUP_KEY_COLS"),
+            ("IGNORE_UNKNOWN_COLUMNS", "IGNORE_UNKNOWN_CFS"),
+            ("SINGLE_CELL_FORMAT", "SINGLE_CELL_FORMAT"),
+            ("NO_ESCAPE", "NOESCAPE"),
+            ("SKIP_BAD_LINES", "SKIP_BAD_LINES"),
+        ];
         'options: loop {
-            for (flag, word) in flags.iter_mut().zip(FLAGS) {
-                if self.eat(word)? {
-                    *flag = true;
+            for (flag, (word, older)) in flags.iter_mut().zip(FLAGS) {
+                if self.eat(word)? || self.eat(older)? {
+                    // HQL's `DUP_KEY_COLS = TRUE`
+                    let has_value = self.eat_sign("=")?;
+                    *flag = !(has_value && self.eat("FALSE")?);
+                    if has_value && *flag {
+                        self.need(&["TRUE"])?;
+                    }
                     continue 'options;
                 }
             }
@@ -339,7 +406,7 @@ impl Parser<'_> {
                     return Err(self.lexer.wrong(at, format!("ROW_UNIQUIFY_CHARS: {UNIQUIFY_MAX} at most")));
                 }
                 row_uniquify_chars = Some(chars);
-            } else if self.eat("SEPARATOR")? {
+            } else if self.eat("SEPARATOR")? || self.eat("FS")? {
                 self.need_sign("=")?;
                 let at = self.peek()?.start;
                 separator = match self.bytes("a byte")?[..] {
@@ -357,7 +424,8 @@ impl Parser<'_> {
         let file = self.bytes("a file")?;
         self.need(&["INTO", "TABLE"])?;
         let table = self.table()?;
-        let [duplicate_key_columns, ignore_unknown_columns, single_cell_format, no_escape] = flags;
+        let [duplicate_key_columns, ignore_unknown_columns, single_cell_format, no_escape, skip_bad_lines] =
+            flags;
         Ok(Statement::LoadData(LoadData {
             row_key_columns,
             timestamp_column,
@@ -369,6 +437,7 @@ impl Parser<'_> {
             separator,
             duplicate_key_columns,
             ignore_unknown_columns,
+            skip_bad_lines,
             single_cell_format,
             no_escape,
             file,

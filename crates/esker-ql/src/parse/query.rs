@@ -10,7 +10,8 @@ use super::time::milliseconds;
 use crate::error::Result;
 use crate::lex::Kind;
 use crate::statement::{
-    Bound, CellPlace, Columns, Interval, Qualifiers, Rows, Select, SelectOptions, Term, ValueTest,
+    Bound, CellPlace, CellRange, ColumnTest, Columns, Counted, Interval, Qualifiers, Rows, Select,
+    SelectOptions, Term, ValueTest,
 };
 
 /// What a chain of comparisons is about.
@@ -43,12 +44,65 @@ impl Parser<'_> {
                 columns.push(self.columns()?);
             }
         }
+        self.from(is_of_cells, columns)
+    }
+
+    /// HQL has no counts; these are as in SQL: `COUNT(*)`, `COUNT(ROWS)`, `COUNT(CELLS)`.
+    pub(super) fn counted(&mut self) -> Result<Option<Counted>> {
+        if !self.is_call("COUNT")? {
+            return Ok(None);
+        }
+        self.take()?;
+        self.need_sign("(")?;
+        let counted = if self.eat_sign("*")? || self.eat("ROWS")? {
+            Counted::Rows
+        } else if self.eat("CELLS")? {
+            Counted::Cells
+        } else {
+            return Err(self.expected("`*`, `ROWS` or `CELLS`"));
+        };
+        self.need_sign(")")?;
+        Ok(Some(counted))
+    }
+
+    /// Whether a word and `(` follow.
+    pub(super) fn is_call(&mut self, word: &str) -> Result<bool> {
+        let end = self.peek()?.end;
+        let follows = self.lexer.text.get(end..).unwrap_or_default().trim_ascii_start();
+        Ok(self.is_word(word)? && follows.starts_with(b"("))
+    }
+
+    /// Conditions on `ROW`: one, or alternatives.
+    pub(super) fn rows(&mut self) -> Result<Vec<Rows>> {
+        let at = self.peek()?.start;
+        let is_chain = self.is_sign("(")? || matches!(self.peek()?.kind, Kind::String(_));
+        if !is_chain && !self.is_word("ROW")? {
+            return Err(self.expected("`ROW`"));
+        }
+        let first = self.term()?;
+        match self.alternatives(first)? {
+            Term::Rows(rows) => Ok(rows),
+            _ => Err(self.lexer.wrong(at, "expected conditions on `ROW` alone")),
+        }
+    }
+
+    /// What follows the columns of a query.
+    pub(super) fn from(&mut self, is_of_cells: bool, columns: Vec<Columns>) -> Result<Select> {
         self.need(&["FROM"])?;
         let table = self.table()?;
         let mut terms = Vec::new();
         if self.eat("WHERE")? {
-            terms.push(self.term()?);
-            while self.eat("AND")? {
+            let first = self.term()?;
+            // As in HQL, alternatives that are all of the conditions need no parentheses.
+            let is_of_alternatives = self.is_word("OR")?;
+            terms.push(self.alternatives(first)?);
+            while self.is_word("AND")? {
+                if is_of_alternatives {
+                    return Err(self.expected(
+                        "the end of alternatives; with `AND`, they have to be between parentheses",
+                    ));
+                }
+                self.take()?;
                 terms.push(self.term()?);
             }
             if self.is_word("OR")? {
@@ -73,7 +127,7 @@ impl Parser<'_> {
                 ("CELL_OFFSET_PER_FAMILY", &mut options.cell_offset_per_family),
             ];
             for (word, option) in numbers {
-                if self.eat(word)? {
+                if self.eat(word)? || (word == "MAX_VERSIONS" && self.eat("REVS")?) {
                     self.eat_sign("=")?;
                     let number = self.number("a number")?;
                     if option.replace(number).is_some() {
@@ -91,10 +145,14 @@ impl Parser<'_> {
                 ("REVERSED", &mut options.reversed),
             ];
             for (word, option) in flags {
-                if self.eat(word)? {
+                if self.eat(word)? || (word == "NO_ESCAPE" && self.eat("NOESCAPE")?) {
                     *option = true;
                     continue 'options;
                 }
+            }
+            // The answer is the same with HQL's cache and without it.
+            if self.eat("NO_CACHE")? {
+                continue;
             }
             if !self.eat("INTO")? {
                 return Ok(options);
@@ -112,20 +170,27 @@ impl Parser<'_> {
         if !self.eat_sign("(")? {
             return self.simple_term();
         }
-        let at = self.peek()?.start;
-        let mut all = self.simple_term()?;
+        let first = self.simple_term()?;
+        let all = self.alternatives(first)?;
+        self.need_sign(")")?;
+        Ok(all)
+    }
+
+    /// `first`, and what follows it with `OR`.
+    fn alternatives(&mut self, first: Term) -> Result<Term> {
+        let mut all = first;
         while self.eat("OR")? {
-            let next = self.simple_term()?;
-            match (&mut all, next) {
+            let at = self.peek()?.start;
+            match (&mut all, self.simple_term()?) {
                 (Term::Rows(rows), Term::Rows(more)) => rows.extend(more),
                 (Term::Cells(cells), Term::Cells(more)) => cells.extend(more),
+                (Term::Columns(tests), Term::Columns(more)) => tests.extend(more),
                 _ => {
-                    let message = "alternatives with `OR` are either all of `ROW` or all of `CELL`";
+                    let message = "alternatives with `OR` are all of `ROW`, all of `CELL` or all of columns";
                     return Err(self.lexer.wrong(at, message));
                 }
             }
         }
-        self.need_sign(")")?;
         Ok(all)
     }
 
@@ -137,7 +202,10 @@ impl Parser<'_> {
         }
         if self.eat("VALUE")? {
             self.need(&["REGEXP"])?;
-            return self.placed_bytes("a regular expression").map(Term::ValueRegexp);
+            return self.regexp().map(Term::ValueRegexp);
+        }
+        if let Some(test) = self.call()? {
+            return Ok(Term::Columns(vec![test]));
         }
         let token = self.peek()?.clone();
         match token.kind {
@@ -174,19 +242,41 @@ impl Parser<'_> {
         Ok(None)
     }
 
-    /// `cf = 'v'`, `cf =^ 'v'`, `cf REGEXP 'v'`
+    /// HQL's `Exists(c)` and `Regexp(c, 're')`.
+    fn call(&mut self) -> Result<Option<ColumnTest>> {
+        for name in ["EXISTS", "REGEXP"] {
+            if !self.is_call(name)? {
+                continue;
+            }
+            self.take()?;
+            self.need_sign("(")?;
+            let columns = self.columns()?;
+            let test = match name {
+                "EXISTS" => ValueTest::Prefix(Vec::new()),
+                _ => {
+                    self.need_sign(",")?;
+                    ValueTest::Regexp(self.regexp()?)
+                }
+            };
+            self.need_sign(")")?;
+            return Ok(Some(ColumnTest { columns, test }));
+        }
+        Ok(None)
+    }
+
+    /// `cf = 'v'`, `cf =^ 'v'`, `cf REGEXP 'v'`, `cf =~ /v/`
     fn column_term(&mut self) -> Result<Term> {
         let columns = self.columns()?;
         let test = if self.eat_sign("=")? {
             ValueTest::Exactly(self.bytes("a value")?)
         } else if self.eat_sign("=^")? {
             ValueTest::Prefix(self.bytes("the beginning of a value")?)
-        } else if self.eat("REGEXP")? {
-            ValueTest::Regexp(self.placed_bytes("a regular expression")?)
+        } else if self.eat("REGEXP")? || self.eat_sign("=~")? {
+            ValueTest::Regexp(self.regexp()?)
         } else {
-            return Err(self.expected("`=`, `=^` or `REGEXP`"));
+            return Err(self.expected("`=`, `=^`, `=~` or `REGEXP`"));
         };
-        Ok(Term::Column { columns, test })
+        Ok(Term::Columns(vec![ColumnTest { columns, test }]))
     }
 
     /// A string that begins a chain; `None`: it is a column.
@@ -239,12 +329,16 @@ impl Parser<'_> {
             if self.eat_sign("=^")? {
                 return Ok(Term::Rows(vec![Rows::Prefix(self.bytes("the beginning of a row")?)]));
             }
-            if self.eat("REGEXP")? {
-                return Ok(Term::Rows(vec![Rows::Regexp(self.placed_bytes("a regular expression")?)]));
+            if self.eat("REGEXP")? || self.eat_sign("=~")? {
+                return Ok(Term::Rows(vec![Rows::Regexp(self.regexp()?)]));
             }
             if self.eat_sign("=")? {
                 return Ok(Term::Rows(vec![Rows::Exactly(self.bytes("a row")?)]));
             }
+        }
+        if key == Key::Cell && self.eat_sign("=^")? {
+            let literal = self.literal()?;
+            return Ok(Term::Cells(vec![CellRange::Prefix(self.cell_of(literal)?)]));
         }
         if self.is_sign("=")? {
             self.take()?;
@@ -259,6 +353,7 @@ impl Parser<'_> {
                 if is_high { self.interval(key, None, bound) } else { self.interval(key, bound, None) }
             }
             None if key == Key::Row => Err(self.expected("`=`, `=^`, `REGEXP`, `<`, `<=`, `>` or `>=`")),
+            None if key == Key::Cell => Err(self.expected("`=`, `=^`, `<`, `<=`, `>` or `>=`")),
             None => Err(self.expected("`=`, `<`, `<=`, `>` or `>=`")),
         }
     }
@@ -287,10 +382,10 @@ impl Parser<'_> {
                 low: self.bound(low, Self::row_of)?,
                 high: self.bound(high, Self::row_of)?,
             })]),
-            Key::Cell => Term::Cells(vec![Interval {
+            Key::Cell => Term::Cells(vec![CellRange::Within(Interval {
                 low: self.bound(low, Self::cell_of)?,
                 high: self.bound(high, Self::cell_of)?,
-            }]),
+            })]),
             Key::Time => Term::Time(Interval {
                 low: self.bound(low, |parser, literal| parser.time_of(&literal))?,
                 high: self.bound(high, |parser, literal| parser.time_of(&literal))?,

@@ -16,22 +16,32 @@ const UNITS: [(&str, u64); 7] = [
     ("MONTH", 2_592_000_000),
 ];
 
-/// Options of HQL's access groups and tables that Esker does not need.
-const UNKNOWN_OPTIONS: [&str; 6] =
-    ["IN_MEMORY", "BLOCKSIZE", "REPLICATION", "COMPRESSOR", "BLOOMFILTER", "GROUP_COMMIT_INTERVAL"];
+/// What follows an option of HQL.
+#[derive(Clone, Copy)]
+enum Operand {
+    Truth,
+    Number,
+    Text,
+}
+
+/// HQL's options of how access groups and tables are stored. They are read and do nothing: the options of the store are for all tables.
+const STORAGE_OPTIONS: [(&str, Operand); 6] = [
+    ("IN_MEMORY", Operand::Truth),
+    ("BLOCKSIZE", Operand::Number),
+    ("REPLICATION", Operand::Number),
+    ("COMPRESSOR", Operand::Text),
+    ("BLOOMFILTER", Operand::Text),
+    ("GROUP_COMMIT_INTERVAL", Operand::Number),
+];
 
 impl Parser<'_> {
     /// `CREATE ...`
     pub(super) fn create(&mut self) -> Result<Statement> {
-        if self.eat("NAMESPACE")? {
-            let if_not_exists = self.eat("IF")?;
-            if if_not_exists {
-                self.need(&["NOT", "EXISTS"])?;
-            }
-            return Ok(Statement::CreateNamespace {
-                name: self.placed_name("a namespace's name")?,
-                if_not_exists,
-            });
+        if self.eat("NAMESPACE")? || self.eat("DATABASE")? {
+            let is_before = self.if_not_exists()?;
+            let name = self.placed_name("a namespace's name")?;
+            let if_not_exists = is_before || self.if_not_exists()?;
+            return Ok(Statement::CreateNamespace { name, if_not_exists });
         }
         if self.is_word("USER")? {
             let at = self.peek()?.start;
@@ -40,11 +50,9 @@ impl Parser<'_> {
         if !self.eat("TABLE")? {
             return Err(self.expected("`TABLE` or `NAMESPACE`"));
         }
-        let if_not_exists = self.eat("IF")?;
-        if if_not_exists {
-            self.need(&["NOT", "EXISTS"])?;
-        }
+        let is_before = self.if_not_exists()?;
         let table = self.table()?;
+        let if_not_exists = is_before || self.if_not_exists()?;
         if self.eat("LIKE")? {
             return Ok(Statement::CreateTableLike { table, like: self.table()?, if_not_exists });
         }
@@ -56,6 +64,24 @@ impl Parser<'_> {
         self.family_options(&mut options)?;
         defaults::of_table(&mut items, &options);
         Ok(Statement::CreateTable { table, items, if_not_exists })
+    }
+
+    /// `IF NOT EXISTS`, if it is there.
+    fn if_not_exists(&mut self) -> Result<bool> {
+        let is_there = self.eat("IF")?;
+        if is_there {
+            self.need(&["NOT", "EXISTS"])?;
+        }
+        Ok(is_there)
+    }
+
+    /// `IF EXISTS`, if it is there.
+    fn if_exists(&mut self) -> Result<bool> {
+        let is_there = self.eat("IF")?;
+        if is_there {
+            self.need(&["EXISTS"])?;
+        }
+        Ok(is_there)
     }
 
     /// `FILE f`
@@ -138,6 +164,21 @@ impl Parser<'_> {
         Ok(None)
     }
 
+    /// `INDEX cf` or `QUALIFIER INDEX cf`, also of several families between parentheses.
+    fn dropped_indexes(&mut self) -> Result<Option<(bool, Vec<Placed<String>>)>> {
+        let of_qualifiers = self.eat("QUALIFIER")?;
+        if of_qualifiers {
+            self.need(&["INDEX"])?;
+        } else if !self.eat("INDEX")? {
+            return Ok(None);
+        }
+        let families = match self.is_sign("(")? {
+            true => self.names("a column family's name")?,
+            false => vec![self.placed_name("a column family's name")?],
+        };
+        Ok(Some((of_qualifiers, families)))
+    }
+
     fn family_item(&mut self) -> Result<FamilyItem> {
         let name = self.placed_name("a column family's name, `ACCESS GROUP` or `INDEX`")?;
         let mut family = FamilyItem { name, ..FamilyItem::default() };
@@ -149,7 +190,7 @@ impl Parser<'_> {
     fn family_options(&mut self, family: &mut FamilyItem) -> Result<()> {
         loop {
             let at = self.peek()?.start;
-            let again = if self.eat("MAX_VERSIONS")? {
+            let again = if self.eat("MAX_VERSIONS")? || self.eat("REVS")? {
                 self.eat_sign("=")?;
                 let versions = if self.eat("ALL")? { 0 } else { self.versions()? };
                 family.max_versions.replace(versions).is_some()
@@ -165,9 +206,12 @@ impl Parser<'_> {
                 }
                 family.is_oldest_first.replace(is_ascending).is_some()
             } else if self.eat("COUNTER")? {
-                std::mem::replace(&mut family.is_counter, true)
+                let is_counter = self.truth()?;
+                std::mem::replace(&mut family.is_counter, is_counter)
+            } else if self.storage_option()? {
+                false
             } else {
-                return self.refuse_option();
+                return Ok(());
             };
             if again {
                 return Err(self.lexer.wrong(at, "the option is there twice"));
@@ -176,9 +220,9 @@ impl Parser<'_> {
     }
 
     fn versions(&mut self) -> Result<u32> {
-        const EXPECTED: &str = "a number of versions (1 to 4,294,967,295) or `ALL`";
+        const EXPECTED: &str = "a number of versions (to 4,294,967,295; 0 is all) or `ALL`";
         match self.peek()?.kind {
-            Kind::Number(number @ 1..=0xffff_ffff) => self.take().map(|_| number as u32),
+            Kind::Number(number @ 0..=0xffff_ffff) => self.take().map(|_| number as u32),
             _ => Err(self.expected(EXPECTED)),
         }
     }
@@ -197,17 +241,28 @@ impl Parser<'_> {
         number.checked_mul(unit_ms).ok_or_else(|| self.lexer.wrong(at, "the time to live is too long"))
     }
 
-    /// Fails at an option that HQL has, and Esker has not.
-    fn refuse_option(&mut self) -> Result<()> {
-        for option in UNKNOWN_OPTIONS {
-            if self.is_word(option)? {
-                let at = self.peek()?.start;
-                let message =
-                    format!("Esker has no `{option}` for a table: the options of the store are for all");
-                return Err(self.lexer.wrong(at, message));
+    /// `TRUE` or `FALSE`; nothing is true.
+    fn truth(&mut self) -> Result<bool> {
+        if self.eat("FALSE")? {
+            return Ok(false);
+        }
+        self.eat("TRUE").map(|_| true)
+    }
+
+    /// Passes one of HQL's options of storage, if one is there.
+    fn storage_option(&mut self) -> Result<bool> {
+        for (option, operand) in STORAGE_OPTIONS {
+            if self.eat(option)? {
+                self.eat_sign("=")?;
+                match operand {
+                    Operand::Truth => drop(self.truth()?),
+                    Operand::Number => drop(self.number("a number")?),
+                    Operand::Text => drop(self.bytes("the option's value")?),
+                }
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// `ALTER TABLE t ...`
@@ -225,10 +280,17 @@ impl Parser<'_> {
             } else if self.eat("MODIFY")? {
                 changes.push(Change::Modify(self.family_items()?));
             } else if self.eat("DROP")? {
-                changes.push(match self.index()? {
-                    Some((of_qualifiers, family)) => Change::DropIndex { of_qualifiers, family },
-                    None => Change::Drop(self.names("a column family's name")?),
-                });
+                // HQL's `DROP VALUE INDEX (cf, ...)`
+                let is_of_values = self.eat("VALUE")?;
+                if is_of_values && !self.is_word("INDEX")? {
+                    return Err(self.expected("`INDEX`"));
+                }
+                if let Some((of_qualifiers, families)) = self.dropped_indexes()? {
+                    let of_family = |family| Change::DropIndex { of_qualifiers, family };
+                    changes.extend(families.into_iter().map(of_family));
+                } else {
+                    changes.push(Change::Drop(self.names("a column family's name")?));
+                }
             } else if self.eat("RENAME")? {
                 self.need(&["COLUMN", "FAMILY"])?;
                 self.need_sign("(")?;
@@ -256,17 +318,16 @@ impl Parser<'_> {
     /// `DROP TABLE`, `DROP NAMESPACE`
     pub(super) fn drop(&mut self) -> Result<Statement> {
         let is_table = self.eat("TABLE")?;
-        if !is_table && !self.eat("NAMESPACE")? {
+        if !is_table && !self.eat("NAMESPACE")? && !self.eat("DATABASE")? {
             return Err(self.expected("`TABLE` or `NAMESPACE`"));
         }
-        let if_exists = self.eat("IF")?;
-        if if_exists {
-            self.need(&["EXISTS"])?;
-        }
+        let is_before = self.if_exists()?;
         if is_table {
-            return Ok(Statement::DropTable { table: self.table()?, if_exists });
+            let table = self.table()?;
+            return Ok(Statement::DropTable { table, if_exists: is_before || self.if_exists()? });
         }
-        Ok(Statement::DropNamespace { name: self.placed_name("a namespace's name")?, if_exists })
+        let name = self.placed_name("a namespace's name")?;
+        Ok(Statement::DropNamespace { name, if_exists: is_before || self.if_exists()? })
     }
 
     /// `SHOW ...`

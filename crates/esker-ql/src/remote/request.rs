@@ -6,9 +6,11 @@ use std::collections::BTreeSet;
 use esker_table::{AccessGroup, Beginning, Comparator, DeleteKind, Schema};
 
 use crate::error::{Error, Result};
-use crate::plan::{ShownDeletes, Tested, check_families, narrowed, regexp};
+use crate::plan::{ShownDeletes, Tested, check_families, narrowed, regexp, successor};
 use crate::print::quoted;
-use crate::statement::{Bound, CellPlace, Columns, Interval, Qualifiers, Rows, Select, Term, ValueTest};
+use crate::statement::{
+    Bound, CellPlace, CellRange, ColumnTest, Columns, Interval, Qualifiers, Rows, Select, Term, ValueTest,
+};
 use crate::tables::counters;
 
 /// The longest filter of columns that a server is sent: it may refuse one that is too long, and can do without.
@@ -40,8 +42,8 @@ pub(super) struct Request {
     pub(super) needs_rows: bool,
     /// Of each list, one has to hold.
     rows: Vec<Vec<(Rows, Option<Comparator>)>>,
-    cells: Vec<Vec<Interval<CellPlace>>>,
-    conditions: Vec<(Tested, Comparator)>,
+    cells: Vec<Vec<CellRange>>,
+    conditions: Vec<Vec<(Tested, Comparator)>>,
     /// None: all columns are shown.
     shown: Vec<Tested>,
     values: Vec<Comparator>,
@@ -132,15 +134,21 @@ impl Request {
                     request.cells.push(cells.clone());
                 }
                 Term::Time(interval) => request.time = narrowed(&request.time, interval),
-                Term::Column { columns, test } => {
-                    let comparator = match test {
-                        ValueTest::Exactly(value) => Comparator::binary(value.as_slice()),
-                        ValueTest::Prefix(prefix) => Comparator::prefix(prefix.as_slice()),
-                        ValueTest::Regexp(pattern) => regexp(pattern, &mut patterns)?,
-                    };
+                Term::Columns(tests) => {
+                    let mut any = Vec::new();
+                    for ColumnTest { columns, test } in tests {
+                        let comparator = match test {
+                            ValueTest::Exactly(value) => Comparator::binary(value.as_slice()),
+                            ValueTest::Prefix(prefix) => Comparator::prefix(prefix.as_slice()),
+                            ValueTest::Regexp(pattern) => regexp(pattern, &mut patterns)?,
+                        };
+                        any.push((Tested::new(columns, &mut patterns)?, comparator));
+                    }
                     // HBase refuses to scan backward with a filter that reads some families for some rows only.
-                    filters.extend(filter(columns, test).filter(|_| !select.options.reversed));
-                    request.conditions.push((Tested::new(columns, &mut patterns)?, comparator));
+                    if let ([ColumnTest { columns, test }], false) = (&tests[..], select.options.reversed) {
+                        filters.extend(filter(columns, test));
+                    }
+                    request.conditions.push(any);
                     request.needs_rows = true;
                 }
                 Term::ValueRegexp(pattern) => request.values.push(regexp(pattern, &mut patterns)?),
@@ -160,7 +168,7 @@ impl Request {
         request.filter = Some(filters.join(&b" AND "[..]))
             .filter(|filter| !filter.is_empty() && filter.len() <= FILTER_LEN_MAX);
         if !select.columns.is_empty() {
-            let conditions = request.conditions.iter().map(|(tested, _)| &tested.columns);
+            let conditions = request.conditions.iter().flatten().map(|(tested, _)| &tested.columns);
             request.columns = select.columns.iter().chain(conditions).map(asked).collect();
             // A whole family has its columns.
             let whole: Vec<Vec<u8>> =
@@ -255,10 +263,15 @@ impl Request {
         }
         cells.retain(|cell| {
             let place = (row, cell.place().0, cell.place().1);
-            let is_in = |interval: &Interval<CellPlace>| {
-                is_within(interval, |CellPlace { row, column }| {
+            let is_in = |cells: &CellRange| match cells {
+                CellRange::Within(interval) => is_within(interval, |CellPlace { row, column }| {
                     place.cmp(&(&row[..], Some(&column.family[..]), Some(&column.qualifier[..])))
-                })
+                }),
+                CellRange::Prefix(CellPlace { row: of, column }) => {
+                    of == row
+                        && place.1 == Some(&column.family[..])
+                        && place.2.is_some_and(|qualifier| qualifier.starts_with(&column.qualifier))
+                }
             };
             self.time.contains(&cell.timestamp)
                 && self.cells.iter().all(|intervals| intervals.iter().any(is_in))
@@ -274,7 +287,7 @@ impl Request {
                 has(tested, cell) && is_latest(at, cell) && comparator.is_match(&cell.value)
             })
         };
-        if !self.conditions.iter().all(meets) {
+        if !self.conditions.iter().all(|any| any.iter().any(meets)) {
             return cells.clear();
         }
         cells.retain(|cell| match (cell.delete, &self.deletes) {
@@ -398,12 +411,7 @@ fn range_of_row(row: &[u8]) -> RowRange {
 }
 
 fn range_of_prefix(prefix: &[u8]) -> RowRange {
-    let mut stop = prefix.to_vec();
-    while stop.last() == Some(&u8::MAX) {
-        stop.pop();
-    }
-    let stop = stop.last_mut().map(|last| *last += 1).map(|()| stop);
-    RowRange { start: prefix.to_vec(), stop }
+    RowRange { start: prefix.to_vec(), stop: successor(prefix) }
 }
 
 /// Where rows are that may be among `rows`; `pattern` is that of an expression.
@@ -435,7 +443,11 @@ fn ranges(rows: &Rows, pattern: Option<&Comparator>) -> Vec<RowRange> {
     }]
 }
 
-fn range_of_cells(interval: &Interval<CellPlace>) -> RowRange {
+fn range_of_cells(cells: &CellRange) -> RowRange {
+    let interval = match cells {
+        CellRange::Within(interval) => interval,
+        CellRange::Prefix(place) => return range_of_row(&place.row),
+    };
     RowRange {
         start: interval.low.as_ref().map_or(Vec::new(), |low| low.at.row.clone()),
         stop: interval.high.as_ref().map(|high| behind(&high.at.row)),

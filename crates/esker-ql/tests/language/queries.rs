@@ -13,8 +13,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use esker_ql::{
-    Answer, Bound, CellPlace, Column, Columns, Interval, NewCell, Qualifiers, Rows, Select, SelectOptions,
-    Session, Statement, TableName, Term, ValueTest, statements,
+    Answer, Bound, CellPlace, CellRange, Column, ColumnTest, Columns, Interval, NewCell, Qualifiers, Rows,
+    Select, SelectOptions, Session, Statement, TableName, Term, ValueTest, statements,
 };
 
 use esker_table::DeleteKind;
@@ -157,9 +157,18 @@ fn expected(stored: &Stored, select: &Select, is_latest_only: bool) -> Vec<Cell>
     let is_asked = |cell: &Cell| {
         select.terms.iter().all(|term| match term {
             Term::Rows(rows) => rows.iter().any(|rows| has_row(rows, &cell.place.0)),
-            Term::Cells(cells) => cells.iter().any(|interval| has_place(interval, cell)),
+            Term::Cells(cells) => cells.iter().any(|cells| match cells {
+                CellRange::Within(interval) => has_place(interval, cell),
+                CellRange::Prefix(CellPlace { row, column }) => {
+                    let at = Columns {
+                        family: column.family.clone(),
+                        qualifiers: Qualifiers::Prefix(column.qualifier.clone()),
+                    };
+                    cell.place.0 == *row && cell.at().2.is_some() && has_column(&at, &cell.place)
+                }
+            }),
             Term::Time(interval) => is_within(interval, &cell.timestamp),
-            Term::Column { .. } | Term::ValueRegexp(_) => true,
+            Term::Columns(_) | Term::ValueRegexp(_) => true,
         })
     };
     if select.options.return_deletes {
@@ -199,9 +208,12 @@ fn expected(stored: &Stored, select: &Select, is_latest_only: bool) -> Vec<Cell>
     rows.retain(|cells| {
         let cells: Vec<Cell> = cells.iter().filter(|cell| cell.delete.is_none()).cloned().collect();
         select.terms.iter().all(|term| match term {
-            Term::Column { columns, test } => (0..cells.len()).any(|at| {
+            Term::Columns(tests) => (0..cells.len()).any(|at| {
                 let cell = &cells[at];
-                is_latest(&cells, at) && has_column(columns, &cell.place) && meets(test, &cell.value)
+                let is_met = |ColumnTest { columns, test }: &ColumnTest| {
+                    has_column(columns, &cell.place) && meets(test, &cell.value)
+                };
+                is_latest(&cells, at) && tests.iter().any(is_met)
             }),
             _ => true,
         })
@@ -282,17 +294,25 @@ impl Random {
         }
     }
 
+    fn column_test(&mut self) -> ColumnTest {
+        let test = match self.below(3) {
+            0 => ValueTest::Exactly(self.of(&VALUES).to_vec()),
+            1 => ValueTest::Prefix(self.of(&VALUES).to_vec()),
+            _ => ValueTest::Regexp(self.of(&PATTERNS).0.to_vec().into()),
+        };
+        ColumnTest { columns: self.shown_columns(), test }
+    }
+
     fn some_term(&mut self) -> Term {
         match self.below(7) {
             0 | 1 => Term::Rows(self.some(Random::some_rows)),
-            2 => Term::Cells(self.some(|random| random.interval(Random::place))),
+            2 => Term::Cells(self.some(|random| match random.below(4) {
+                0 => CellRange::Prefix(random.place()),
+                _ => CellRange::Within(random.interval(Random::place)),
+            })),
             3 | 4 => {
-                let test = match self.below(3) {
-                    0 => ValueTest::Exactly(self.of(&VALUES).to_vec()),
-                    1 => ValueTest::Prefix(self.of(&VALUES).to_vec()),
-                    _ => ValueTest::Regexp(self.of(&PATTERNS).0.to_vec().into()),
-                };
-                Term::Column { columns: self.shown_columns(), test }
+                let count = if self.flip() { 1 } else { 1 + self.below(3) };
+                Term::Columns((0..count).map(|_| self.column_test()).collect())
             }
             5 => Term::ValueRegexp(self.of(&PATTERNS).0.to_vec().into()),
             _ => Term::Time(self.interval(|random| random.below(6) as i64)),

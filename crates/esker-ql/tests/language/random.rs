@@ -1,9 +1,10 @@
 //! Random statements are printed and read again; damaged and huge texts end in a statement or an error.
 
 use esker_ql::{
-    Action, Bound, CellPlace, Change, Column, Columns, Comparison, Condition, Delete, DeleteTime, DumpTable,
-    ELEMENTS_MAX, FamilyItem, Interval, LoadData, NewCell, Qualifiers, Rows, SchemaItem, Select,
-    SelectOptions, Statement, TableName, Term, TimeUnit, ValueTest, statements,
+    Action, Bound, CellPlace, CellRange, Change, Column, ColumnTest, Columns, Comparison, Condition, Counted,
+    Delete, DeleteTime, DumpTable, ELEMENTS_MAX, FamilyItem, FileCell, Interval, LoadData, NewCell,
+    Qualifiers, Rows, SchemaItem, Select, SelectOptions, Statement, TableName, Term, TimeUnit, ValueTest,
+    statements,
 };
 
 use crate::outcome;
@@ -107,21 +108,28 @@ impl Random {
         }
     }
 
+    fn any_place(&mut self) -> CellPlace {
+        CellPlace { row: self.bytes(), column: self.column() }
+    }
+
+    fn any_column_test(&mut self) -> ColumnTest {
+        let columns = self.columns();
+        let test = match self.below(3) {
+            0 => ValueTest::Exactly(self.bytes()),
+            1 => ValueTest::Prefix(self.bytes()),
+            _ => ValueTest::Regexp(self.bytes()),
+        };
+        ColumnTest { columns, test }
+    }
+
     fn term(&mut self) -> Term {
         match self.below(5) {
             0 => Term::Rows(self.some(Random::rows)),
-            1 => Term::Cells(self.some(|random| {
-                random.interval(|random| CellPlace { row: random.bytes(), column: random.column() })
+            1 => Term::Cells(self.some(|random| match random.below(4) {
+                0 => CellRange::Prefix(random.any_place()),
+                _ => CellRange::Within(random.interval(Random::any_place)),
             })),
-            2 => {
-                let columns = self.columns();
-                let test = match self.below(3) {
-                    0 => ValueTest::Exactly(self.bytes()),
-                    1 => ValueTest::Prefix(self.bytes()),
-                    _ => ValueTest::Regexp(self.bytes()),
-                };
-                Term::Column { columns, test }
-            }
+            2 => Term::Columns(self.some(Random::any_column_test)),
             3 => Term::ValueRegexp(self.bytes()),
             _ => Term::Time(self.interval(Random::time)),
         }
@@ -206,7 +214,7 @@ impl Random {
 
     fn statement(&mut self) -> Statement {
         let table = self.table();
-        match self.below(25) {
+        match self.below(27) {
             0 => Statement::CreateNamespace { name: self.name(), if_not_exists: self.flip() },
             1 => Statement::DropNamespace { name: self.name(), if_exists: self.flip() },
             2 => Statement::Use(self.name()),
@@ -231,6 +239,11 @@ impl Random {
             12 => Statement::CreateTableLike { table, like: self.table(), if_not_exists: self.flip() },
             13 => Statement::AlterTable { table, changes: self.some(Random::change) },
             14 => Statement::Insert { table, cells: self.some(Random::cell) },
+            15 if self.flip() => {
+                let (columns, time) = self.deleted();
+                let rows = [self.bytes(), self.bytes()].map(Rows::Prefix).to_vec();
+                Statement::DeleteRows { columns, table, rows, time }
+            }
             15 => {
                 let (columns, time) = self.deleted();
                 Statement::Delete(Delete { columns, table, row: self.bytes(), time })
@@ -251,6 +264,7 @@ impl Random {
                 header_file: self.maybe(Random::bytes),
                 row_uniquify_chars: self.maybe(|random| random.below(20)),
                 separator: self.maybe(|random| b"\t,'\x01\xff"[random.below(5) as usize]),
+                skip_bad_lines: self.flip(),
                 duplicate_key_columns: self.flip(),
                 ignore_unknown_columns: self.flip(),
                 single_cell_format: self.flip(),
@@ -262,6 +276,19 @@ impl Random {
                 let columns = if self.flip() { Vec::new() } else { self.some(Random::columns) };
                 let buckets = self.maybe(|random| random.below(100));
                 Statement::DumpTable(DumpTable { table, columns, buckets, file: self.bytes() })
+            }
+            24 => {
+                let (row, column) = (self.bytes(), self.column());
+                let cell = FileCell { file: self.bytes(), table, row, column };
+                match self.flip() {
+                    true => Statement::DumpCell(cell),
+                    false => Statement::LoadCell { cell, timestamp: self.maybe(Random::time) },
+                }
+            }
+            25 => {
+                let select = Box::new(Select { is_of_cells: false, columns: Vec::new(), ..*self.select() });
+                let counted = if self.flip() { Counted::Rows } else { Counted::Cells };
+                Statement::Count { select, counted }
             }
             22 if self.flip() => Statement::RebuildIndices(table),
             22 => Statement::Compact(table),

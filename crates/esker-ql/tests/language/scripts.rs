@@ -113,6 +113,8 @@ fn show(answer: Answer) -> esker_ql::Result<String> {
         Answer::Bytes(bytes) => format!("{}\n", bytes.escape_ascii()),
         Answer::Cells { cells, select } => show_cells(cells, select.options.display_timestamps)?,
         Answer::Dump { cells, .. } => show_cells(cells, true)?,
+        Answer::LoadCell { table, cell, .. } => format!("load {table} {}\n", cell.column),
+        Answer::DumpCell { cells, .. } => show_cells(cells, true)?,
         Answer::Load { table, load, .. } => format!("load {table}: {load}\n"),
         Answer::Source(file) => format!("source {}\n", file.escape_ascii()),
         _ => "unknown\n".to_owned(),
