@@ -42,7 +42,7 @@ impl Drop for Mount {
 }
 
 #[track_caller]
-fn ok(done: Done) -> String {
+fn ok(done: &Done) -> String {
     assert_eq!(done.code, 0, "{}", done.stderr());
     done.stdout()
 }
@@ -64,16 +64,16 @@ fn output_that_finds_a_full_disk_leaves_nothing_there() {
     fs::write(dir.path().join("small"), vec![b's'; 100 << 10]).unwrap();
     let noise: Vec<u8> = (0..6_u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fs::write(dir.path().join("large"), noise).unwrap();
-    ok(esker(dir.path(), "put small --file small"));
-    ok(esker(dir.path(), "backup disk/backups"));
+    ok(&esker(dir.path(), "put small --file small"));
+    ok(&esker(dir.path(), "backup disk/backups"));
     let one = bytes_below(&disk.0);
-    ok(esker(dir.path(), "put large --file large"));
+    ok(&esker(dir.path(), "put large --file large"));
 
     let failed = esker(dir.path(), "backup disk/backups");
     assert_eq!(failed.code, 3, "{}", failed.stderr());
     assert_eq!(bytes_below(&disk.0), one, "what was copied is gone, and the first backup is there");
-    ok(esker(dir.path(), "restore disk/backups restored"));
-    assert_eq!(ok(esker(dir.path(), "--db restored count")), "1\n");
+    ok(&esker(dir.path(), "restore disk/backups restored"));
+    assert_eq!(ok(&esker(dir.path(), "--db restored count")), "1\n");
 
     for command in [
         "export disk/rows.jsonl",
@@ -96,26 +96,26 @@ fn output_that_finds_a_full_disk_leaves_nothing_there() {
 #[test]
 fn a_file_that_is_written_anew_keeps_its_permissions() {
     let dir = tempfile::tempdir().unwrap();
-    ok(esker(dir.path(), "put a 1"));
-    ok(esker(dir.path(), "put d/b 2"));
-    ok(esker(dir.path(), "export copy/"));
+    ok(&esker(dir.path(), "put a 1"));
+    ok(&esker(dir.path(), "put d/b 2"));
+    ok(&esker(dir.path(), "export copy/"));
     let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().mode() & 0o7777;
     let exports =
         [("export rows.csv", "rows.csv"), ("export rows.jsonl.gz", "rows.jsonl.gz"), ("get a --file a", "a")];
     for (command, name) in exports {
-        ok(esker(dir.path(), command));
+        ok(&esker(dir.path(), command));
         let plain = dir.path().join("plain");
         fs::write(&plain, "").unwrap();
         assert_eq!(mode(name), mode("plain"), "{command} makes an ordinary file");
         for kept in [0o600, 0o640, 0o444] {
             fs::set_permissions(dir.path().join(name), Permissions::from_mode(kept)).unwrap();
-            ok(esker(dir.path(), command));
+            ok(&esker(dir.path(), command));
             assert_eq!(mode(name), kept, "{command}");
         }
     }
     fs::set_permissions(dir.path().join("copy/d/b"), Permissions::from_mode(0o600)).unwrap();
-    ok(esker(dir.path(), "put d/b changed"));
-    ok(esker(dir.path(), "export copy/"));
+    ok(&esker(dir.path(), "put d/b changed"));
+    ok(&esker(dir.path(), "export copy/"));
     assert_eq!(
         (mode("copy/d/b"), fs::read(dir.path().join("copy/d/b")).unwrap()),
         (0o600, b"changed".to_vec())
@@ -131,12 +131,12 @@ fn esker_args(dir: &Path, arguments: &[&str], stdin: &str) -> Done {
 
 /// A store whose last writes are in its log alone, because its process was killed.
 fn killed_store(dir: &Path) {
-    ok(esker_with(dir, "--db store run -", b"PUT a 1\nPUT b 2\n"));
+    ok(&esker_with(dir, "--db store run -", b"PUT a 1\nPUT b 2\n"));
     fs::write(dir.join("huge"), vec![b'h'; 3 << 20]).unwrap();
-    ok(esker(dir, "--db store put huge --file huge"));
-    ok(esker(dir, "--db store --tree other put c 3"));
+    ok(&esker(dir, "--db store put huge --file huge"));
+    ok(&esker(dir, "--db store --tree other put c 3"));
     let statements = "CREATE TABLE t (f); INSERT INTO t VALUES ('r', f:, 'cell')";
-    ok(esker_args(dir, &["--db", "store", "ql", "-e", statements], ""));
+    ok(&esker_args(dir, &["--db", "store", "ql", "-e", statements], ""));
     let mut command = esker_in(dir);
     command
         .args(["--db", "store", "run", "-"])
@@ -166,13 +166,13 @@ fn a_store_on_a_read_only_mount_can_be_read_in_every_way() {
     for arguments in [&["run", "-"][..], &["shell"]] {
         let done = esker_args(dir, &[&["--db", "mount"], arguments].concat(), "get late\n");
         assert!(done.stderr().contains("opened for reading only"), "{}", done.stderr());
-        assert!(ok(done).contains('4'));
+        assert!(ok(&done).contains('4'));
         let refused = esker_args(dir, &[&["--db", "mount"], arguments].concat(), "put late 5\n");
         assert_eq!(refused.code, 3, "{}", refused.stderr());
         assert!(refused.stderr().contains("reading only"));
     }
     let select = esker_args(dir, &["--db", "mount", "ql", "-e", "SELECT * FROM t"], "");
-    assert!(ok(select).contains("cell"));
+    assert!(ok(&select).contains("cell"));
     let refused = esker_args(dir, &["--db", "mount", "ql", "-e", "INSERT INTO t VALUES ('r', f:, 'x')"], "");
     assert_eq!(refused.code, 3, "{}", refused.stderr());
 
@@ -182,18 +182,18 @@ fn a_store_on_a_read_only_mount_can_be_read_in_every_way() {
         assert!(told.contains(&format!("backup {n}:")), "{told}");
     }
     assert!(!dir.join("backups/backup.tmp").exists());
-    ok(esker(dir, "restore backups restored"));
-    let whole = ok(esker(dir, "--db mount export -"));
+    ok(&esker(dir, "restore backups restored"));
+    let whole = ok(&esker(dir, "--db mount export -"));
     assert!(whole.starts_with("a\t1\nhuge\th") && whole.ends_with("h\nlate\t4\n"), "{}", whole.len());
-    assert_eq!(ok(esker(dir, "--db restored export -")), whole);
-    assert_eq!(ok(esker(dir, "--db restored --tree other scan")), "c 3\n");
-    assert_eq!(ok(esker(dir, "--db restored check")), "ok\n");
-    ok(esker(dir, "--db mount export-tree tree"));
-    assert_eq!(ok(esker(dir, "--db tree export -")), whole);
-    ok(esker(dir, "--db mount --tree other export-tree other/"));
-    assert_eq!(ok(esker(dir, "--db new put x y")), "");
-    ok(esker(dir, "--db new --tree other import-tree other"));
-    assert_eq!(ok(esker(dir, "--db new --tree other scan")), "c 3\n");
+    assert_eq!(ok(&esker(dir, "--db restored export -")), whole);
+    assert_eq!(ok(&esker(dir, "--db restored --tree other scan")), "c 3\n");
+    assert_eq!(ok(&esker(dir, "--db restored check")), "ok\n");
+    ok(&esker(dir, "--db mount export-tree tree"));
+    assert_eq!(ok(&esker(dir, "--db tree export -")), whole);
+    ok(&esker(dir, "--db mount --tree other export-tree other/"));
+    assert_eq!(ok(&esker(dir, "--db new put x y")), "");
+    ok(&esker(dir, "--db new --tree other import-tree other"));
+    assert_eq!(ok(&esker(dir, "--db new --tree other scan")), "c 3\n");
     let missing = esker(dir, "--db mount --tree none export-tree none");
     assert!(missing.code == 3 && missing.stderr().contains("none"), "{}", missing.stderr());
     assert!(
@@ -204,6 +204,6 @@ fn a_store_on_a_read_only_mount_can_be_read_in_every_way() {
     assert_eq!(fs::read_dir(&mount.0).unwrap().count(), before);
 
     // Another store's backups are refused, as always.
-    ok(esker(dir, "--db new backup new-backups"));
+    ok(&esker(dir, "--db new backup new-backups"));
     assert_eq!(esker(dir, "--db mount backup new-backups").code, 2);
 }
