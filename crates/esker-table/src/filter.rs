@@ -8,6 +8,7 @@
 
 mod columns;
 mod comparator;
+mod java;
 mod judge;
 mod language;
 

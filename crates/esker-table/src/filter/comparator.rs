@@ -12,6 +12,7 @@ use regex_syntax::ParserBuilder;
 use regex_syntax::hir::Look;
 use regex_syntax::hir::literal::Extractor;
 
+use super::java;
 use crate::error::{Error, Result};
 use crate::span::Span;
 
@@ -23,6 +24,12 @@ const PATTERN_LEN_MAX: usize = 16 << 10;
 
 /// How deep a regular expression may be nested.
 const PATTERN_NESTING_MAX: u32 = 50;
+
+/// The same of one that was translated: each level becomes up to four.
+const TRANSLATED_NESTING_MAX: u32 = 4 * PATTERN_NESTING_MAX + 4;
+
+/// The first byte of U+FFFD in UTF-8, which stands for what is not UTF-8.
+const REPLACEMENT: u8 = 0xef;
 
 /// The most beginnings of what a regular expression matches: each is a place that a scan may seek.
 const BEGINNINGS_MAX: usize = 32;
@@ -78,9 +85,9 @@ pub struct Comparator {
 enum What {
     Binary(Vec<u8>),
     Prefix(Vec<u8>),
-    Regex(Pattern),
+    Regex(Box<Pattern>),
     /// In lower case; in ASCII texts it is found by the pattern, if it is ASCII itself.
-    Substring(String, Option<Pattern>),
+    Substring(String, Option<Box<Pattern>>),
 }
 
 /// How bytes begin that compare as equal: [`Comparator::beginnings`].
@@ -96,13 +103,15 @@ pub struct Beginning {
 #[derive(Debug, Clone)]
 struct Pattern {
     regex: Regex,
+    /// Whether bytes that are not UTF-8 count as U+FFFD, as in Java.
+    decodes: bool,
     /// How all begin that have a match. `None`: not known, since a match may lie further behind, or begins in too many ways.
     beginnings: Option<Vec<Beginning>>,
 }
 
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
-        self.regex.as_str() == other.regex.as_str()
+        (self.regex.as_str(), self.decodes) == (other.regex.as_str(), other.decodes)
     }
 }
 
@@ -116,33 +125,71 @@ impl Hash for Pattern {
 
 impl Pattern {
     fn new(text: &str, is_unicode: bool) -> Result<Pattern> {
-        if text.len() > PATTERN_LEN_MAX {
-            return Err(Error::invalid(format!(
-                "a regular expression has up to {PATTERN_LEN_MAX} bytes; this one has {}",
-                text.len()
-            )));
-        }
+        check_len(text)?;
+        Pattern::built(text, is_unicode, PATTERN_NESTING_MAX)
+    }
+
+    /// An expression as Java has them.
+    fn of_java(text: &str, ignores_case: bool) -> Result<Pattern> {
+        check_len(text)?;
+        let translated = java::translated(text, ignores_case).map_err(|why| unusable(&why))?;
+        let pattern = Pattern::built(&translated, true, TRANSLATED_NESTING_MAX)?;
+        let decoded =
+            |Beginning { mut bytes, is_whole }| match bytes.iter().position(|byte| *byte == REPLACEMENT) {
+                None => Beginning { bytes, is_whole },
+                // What is not UTF-8 may stand there.
+                Some(len) => {
+                    bytes.truncate(len);
+                    Beginning { bytes, is_whole: false }
+                }
+            };
+        let beginnings = pattern.beginnings.map(|all| all.into_iter().map(decoded).collect());
+        Ok(Pattern { decodes: true, beginnings, ..pattern })
+    }
+
+    fn built(text: &str, is_unicode: bool, nesting_max: u32) -> Result<Pattern> {
         let built = RegexBuilder::new(text)
             .dot_matches_new_line(true)
             .unicode(is_unicode)
             .size_limit(REGEX_BYTES_MAX)
             .dfa_size_limit(REGEX_BYTES_MAX)
-            .nest_limit(PATTERN_NESTING_MAX)
+            .nest_limit(nesting_max)
             .build();
-        let built = built.map(|regex| Pattern { regex, beginnings: beginnings(text, is_unicode) });
-        built.map_err(|error| {
+        let beginnings =
+            |regex| Pattern { regex, decodes: false, beginnings: beginnings(text, is_unicode, nesting_max) };
+        built.map(beginnings).map_err(|error| {
             // The message of a syntax error shows the pattern over several lines; the last one says what is wrong.
             let message = error.to_string();
-            let reason = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            Error::invalid(format!("the regular expression cannot be used: {reason}"))
+            unusable(message.lines().last().unwrap_or_default().trim_start_matches("error: "))
         })
+    }
+
+    fn is_match(&self, bytes: &[u8]) -> bool {
+        if self.decodes && std::str::from_utf8(bytes).is_err() {
+            return self.regex.is_match(String::from_utf8_lossy(bytes).as_bytes());
+        }
+        self.regex.is_match(bytes)
     }
 }
 
-/// As [`Pattern::beginnings`], of a pattern that [`Pattern::new`] takes.
-fn beginnings(text: &str, is_unicode: bool) -> Option<Vec<Beginning>> {
+fn check_len(text: &str) -> Result<()> {
+    if text.len() > PATTERN_LEN_MAX {
+        return Err(Error::invalid(format!(
+            "a regular expression has up to {PATTERN_LEN_MAX} bytes; this one has {}",
+            text.len()
+        )));
+    }
+    Ok(())
+}
+
+fn unusable(why: &str) -> Error {
+    Error::invalid(format!("the regular expression cannot be used: {why}"))
+}
+
+/// As [`Pattern::beginnings`], of a pattern that [`Pattern::built`] takes.
+fn beginnings(text: &str, is_unicode: bool, nesting_max: u32) -> Option<Vec<Beginning>> {
     let mut parser = ParserBuilder::new();
-    parser.dot_matches_new_line(true).unicode(is_unicode).utf8(false).nest_limit(PATTERN_NESTING_MAX);
+    parser.dot_matches_new_line(true).unicode(is_unicode).utf8(false).nest_limit(nesting_max);
     let parsed = parser.build().parse(text).ok()?;
     // Each match begins where the text does; and ends where it does.
     if !parsed.properties().look_set_prefix().contains(Look::Start) {
@@ -176,7 +223,7 @@ impl Comparator {
     /// # Errors
     /// `Invalid` when `pattern` is no regular expression, or is too large.
     pub fn regex(pattern: &str) -> Result<Comparator> {
-        Ok(Comparator { what: What::Regex(Pattern::new(pattern, true)?) })
+        Ok(Comparator { what: What::Regex(Box::new(Pattern::new(pattern, true)?)) })
     }
 
     /// As [`Comparator::regex`], for upper and lower case alike.
@@ -187,6 +234,32 @@ impl Comparator {
         Comparator::regex(&format!("(?i){pattern}"))
     }
 
+    /// As [`Comparator::regex`], with the syntax and the meaning of Java's `Pattern` with `DOTALL`, as HBase's filters have it: `$` also
+    /// matches before a last line end, `\Q` begins a quote. Bytes that are not UTF-8 count as U+FFFD.
+    ///
+    /// # Errors
+    /// `Invalid` when `pattern` is not a regular expression, has no equal in linear time, or is too large.
+    ///
+    /// # Example
+    /// ```
+    /// use esker_table::Comparator;
+    ///
+    /// assert!(Comparator::java_regex(r"^\Qa.b\E$")?.is_match(b"a.b\n"));
+    /// assert!(Comparator::java_regex("a(?=b)").is_err());
+    /// # Ok::<(), esker_table::Error>(())
+    /// ```
+    pub fn java_regex(pattern: &str) -> Result<Comparator> {
+        Ok(Comparator { what: What::Regex(Box::new(Pattern::of_java(pattern, false)?)) })
+    }
+
+    /// As [`Comparator::java_regex`], for upper and lower case of ASCII alike (`CASE_INSENSITIVE`).
+    ///
+    /// # Errors
+    /// As [`Comparator::java_regex`].
+    pub fn java_regex_no_case(pattern: &str) -> Result<Comparator> {
+        Ok(Comparator { what: What::Regex(Box::new(Pattern::of_java(pattern, true)?)) })
+    }
+
     /// What contains `text`, in upper or lower case, is equal, all else less.
     ///
     /// # Errors
@@ -194,7 +267,7 @@ impl Comparator {
     pub fn substring(text: &str) -> Result<Comparator> {
         let text = text.to_lowercase();
         let pattern = if text.is_ascii() {
-            Some(Pattern::new(&format!("(?i){}", regex::escape(&text)), false)?)
+            Some(Box::new(Pattern::new(&format!("(?i){}", regex::escape(&text)), false)?))
         } else {
             None
         };
@@ -242,7 +315,7 @@ impl Comparator {
         match &self.what {
             What::Binary(other) => bytes.cmp(other),
             What::Prefix(prefix) => bytes[..prefix.len().min(bytes.len())].cmp(prefix),
-            What::Regex(pattern) => found(pattern.regex.is_match(bytes)),
+            What::Regex(pattern) => found(pattern.is_match(bytes)),
             What::Substring(text, pattern) => found(match pattern {
                 Some(pattern) if bytes.is_ascii() => pattern.regex.is_match(bytes),
                 None if bytes.is_ascii() => false,

@@ -234,8 +234,8 @@ impl<'t> Reader<'t> {
         let build: fn(&str) -> Result<Comparator> = match kind {
             b"binary" => return Ok(Test { comparison, comparator: Comparator::binary(bytes) }),
             b"binaryprefix" => return Ok(Test { comparison, comparator: Comparator::prefix(bytes) }),
-            b"regexstring" => Comparator::regex,
-            b"regexstringnocase" => Comparator::regex_no_case,
+            b"regexstring" => Comparator::java_regex,
+            b"regexstringnocase" => Comparator::java_regex_no_case,
             b"substring" => Comparator::substring,
             _ => return Err(wrong(place, found())),
         };

@@ -93,8 +93,8 @@ fn word(word: impl Display) -> Vec<u8> {
 
 /// An operator, and what the bytes that are like `example` are compared with.
 fn test(random: &mut Random, example: &[u8]) -> [Vec<u8>; 2] {
-    // Both sides read these patterns alike, and match them with any bytes.
-    let patterns = ["^a", "b", "[a-c]+", "d$", "a|q", "(aa|b)c?", "h[or]"];
+    let patterns =
+        ["^a", "b", "[a-c]+", "d$", "a|q", "(aa|b)c?", "h[or]", r"\Qa\E", r"^.{2}\Z", "[a-z&&[^b]]$"];
     let (kind, bytes) = match random.below(6) {
         0 => ("regexstring:", random.of(&patterns).as_bytes()),
         1 => ("regexstringnocase:", random.of(&["^A", "Q", "[A-C]d"]).as_bytes()),

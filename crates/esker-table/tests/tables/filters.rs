@@ -748,46 +748,72 @@ fn compared(random: &mut Random, text: &mut Vec<u8>, samples: &[&[u8]]) -> Compa
 /// What an expression says of bytes.
 type Says = Box<dyn Fn(&[u8]) -> bool>;
 
+/// Whether `$` of Java's matches between two parts of a text.
+fn is_last_line(before: &str, after: &str) -> bool {
+    match after {
+        "" | "\r" | "\r\n" | "\u{85}" | "\u{2028}" | "\u{2029}" => true,
+        "\n" => !before.ends_with('\r'),
+        _ => false,
+    }
+}
+
 /// A regular expression with the name of its comparator, and what it says of bytes.
 fn expression(random: &mut Random, samples: &[&[u8]]) -> (&'static str, String, Says) {
-    let escaped = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
-    let sample = random.of(samples).to_vec();
-    let begin = sample[..random.below(sample.len() + 1)].to_vec();
-    let other = random.of(samples).to_vec();
+    // Java sees bytes as text.
+    fn text(bytes: &[u8]) -> String {
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+    let escaped =
+        |text: &str| text.chars().map(|one| format!("\\x{{{:x}}}", u32::from(one))).collect::<String>();
+    let sample = random.of(samples);
+    let begin = text(&sample[..random.below(sample.len() + 1)]);
+    let (sample, other) = (text(sample), text(random.of(samples)));
     let (of_begin, of_sample, of_other) = (escaped(&begin), escaped(&sample), escaped(&other));
+    let is_whole =
+        |text: &str, whole: &str| text.strip_prefix(whole).is_some_and(|after| is_last_line(whole, after));
     match random.below(8) {
         0 => {
             let has =
                 |bytes: &[u8]| bytes.first().is_some_and(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'm'));
             ("regexstring:", "^[0-9a-m]".to_owned(), Box::new(has))
         }
-        1 => ("regexstring:", format!("(?-u)^{of_sample}$"), Box::new(move |bytes| bytes == sample)),
-        2 => (
-            "regexstring:",
-            format!("(?-u)^({of_sample}$|{of_other})"),
-            Box::new(move |bytes| bytes == sample || bytes.starts_with(&other)),
-        ),
-        3 => (
-            "regexstring:",
-            format!("(?-u)^{of_begin}|{of_sample}$"),
-            Box::new(move |bytes| bytes.starts_with(&begin) || bytes.ends_with(&sample)),
-        ),
-        4 => (
-            "regexstring:",
-            format!(r"(?-u)\A{of_begin}.?\z"),
-            Box::new(move |bytes| bytes.starts_with(&begin) && bytes.len() <= begin.len() + 1),
-        ),
+        1 => {
+            let has = move |bytes: &[u8]| is_whole(&text(bytes), &sample);
+            ("regexstring:", format!("^{of_sample}$"), Box::new(has))
+        }
+        2 => {
+            let has = move |bytes: &[u8]| is_whole(&text(bytes), &sample) || text(bytes).starts_with(&other);
+            ("regexstring:", format!("^({of_sample}$|{of_other})"), Box::new(has))
+        }
+        3 => {
+            let has = move |bytes: &[u8]| {
+                let text = text(bytes);
+                let mut ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+                text.starts_with(&begin)
+                    || ends.any(|at| text[..at].ends_with(&sample) && is_last_line(&text[..at], &text[at..]))
+            };
+            ("regexstring:", format!("^{of_begin}|{of_sample}$"), Box::new(has))
+        }
+        4 => {
+            let has = move |bytes: &[u8]| {
+                text(bytes).strip_prefix(begin.as_str()).is_some_and(|after| after.chars().count() < 2)
+            };
+            ("regexstring:", format!(r"\A{of_begin}.?\z"), Box::new(has))
+        }
         5 => (
             "regexstringnocase:",
             "^[AQ]\\x00?".to_owned(),
             Box::new(|bytes| bytes.first().is_some_and(|byte| b"aAqQ".contains(byte))),
         ),
-        6 => (
-            "regexstring:",
-            "(?m)^a".to_owned(),
-            Box::new(|bytes| bytes.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"a"))),
-        ),
-        _ => ("regexstring:", format!("(?-u)^{of_begin}"), Box::new(move |bytes| bytes.starts_with(&begin))),
+        6 => {
+            let is_line_end = |one: char| "\n\r\u{85}\u{2028}\u{2029}".contains(one);
+            let has = move |bytes: &[u8]| text(bytes).split(is_line_end).any(|line| line.starts_with('a'));
+            ("regexstring:", "(?m)^a".to_owned(), Box::new(has))
+        }
+        _ => {
+            let has = move |bytes: &[u8]| text(bytes).starts_with(&begin);
+            ("regexstring:", format!("^{of_begin}"), Box::new(has))
+        }
     }
 }
 

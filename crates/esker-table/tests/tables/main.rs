@@ -13,6 +13,7 @@ mod crashes;
 mod filters;
 mod gated;
 mod indexes;
+mod java;
 mod query_cache;
 mod threads;
 mod twins;

@@ -39,10 +39,13 @@ fn what_the_language_means() {
         ("TimestampsFilter()", Filter::timestamps([])),
         ("RowFilter(<, 'binary:a')", Filter::row(Less, Comparator::binary("a"))),
         ("RowFilter(<=, 'binaryprefix:a')", Filter::row(LessOrEqual, Comparator::prefix("a"))),
-        ("FamilyFilter(=, 'regexstring:^a:b')", Filter::family(Equal, Comparator::regex("^a:b").unwrap())),
+        (
+            "FamilyFilter(=, 'regexstring:^a:b')",
+            Filter::family(Equal, Comparator::java_regex("^a:b").unwrap()),
+        ),
         (
             "QualifierFilter(!=, 'regexstringnocase:A')",
-            Filter::qualifier(NotEqual, Comparator::regex_no_case("A").unwrap()),
+            Filter::qualifier(NotEqual, Comparator::java_regex_no_case("A").unwrap()),
         ),
         ("ValueFilter(=, 'substring:A')", Filter::value(Equal, Comparator::substring("a").unwrap())),
         ("ValueFilter(>=, 'binary:')", value(GreaterOrEqual, "")),
@@ -131,7 +134,11 @@ fn what_is_wrong_and_where() {
         (b"RowFilter(=, 'a')", 13, "expected a comparator"),
         (b"RowFilter(=, 'long:a')", 13, "expected a comparator"),
         (b"RowFilter(<, 'substring:a')", 10, "expected = or != with substring:"),
-        (b"RowFilter(=, 'regexstring:(')", 13, "the regular expression cannot be used: unclosed group"),
+        (
+            b"RowFilter(=, 'regexstring:(')",
+            13,
+            "the regular expression cannot be used: a group lacks its `)`",
+        ),
         (b"RowFilter(=, 'regexstring:\xff')", 13, "expected UTF-8 behind regexstring:"),
         (b"PrefixFilter('a') PrefixFilter('b')", 18, "expected AND, OR or the end"),
         (b"PrefixFilter('a') AND", 21, "expected a filter"),
