@@ -381,6 +381,13 @@ fn damage_to_a_huge_value_names_tree_and_key() {
             assert_eq!(esker(dir.path(), &format!("--tree media get {key} --file back")).code, 0);
             assert!(fs::read(dir.path().join("back")).unwrap() == film);
         }
+        // The damage ends there: the keys are gone, and all others go out.
+        assert_eq!(esker(dir.path(), "check").code, 0);
+        assert_eq!(esker(dir.path(), "repair").code, 0);
+        assert_eq!(esker(dir.path(), "--tree media get films/b").code, 1);
+        let exported = esker(dir.path(), "--tree media export all.jsonl");
+        assert_eq!(exported.code, 0, "{}", exported.stderr());
+        assert_eq!(fs::read_to_string(dir.path().join("all.jsonl")).unwrap().lines().count(), 2);
     }
 }
 

@@ -29,6 +29,8 @@ use crate::write::batch::{Ops, numbers_taken};
 
 mod blobs;
 
+pub(super) use blobs::Recovered;
+
 pub(super) struct Check<'a> {
     pub(super) env: &'a Env,
     pub(super) dir: &'a Path,
@@ -238,7 +240,7 @@ impl Check<'_> {
             && nonsense.is_empty()
             && places.is_empty()
         {
-            match self.recovered(segments, state) {
+            match self.recovered(segments, state, &mut |_| {}) {
                 Ok(recovered) => {
                     *pointers = recovered.pointers.into_iter().map(|(_, _, pointer)| pointer).collect();
                     self.report.log_entries = recovered.unflushed;

@@ -3,32 +3,34 @@
 //! ```text
 //! manifest sound     or its copy: damaged tables written anew without the blocks that are lost, each in its place
 //! both damaged       their first sound records tell trees; all tables of the directory are merged, the newest versions kept
-//! log damaged        every whole record, also behind damage, in a new segment
+//! log damaged        every whole record, also after damage, in a new segment
+//! huge values lost   a deletion in the place of each entry that names one
 //! then               unused files get a second name in quarantine-N; the new manifest; then they lose their first name
 //! ```
 //! A repair loses nothing that was there before. The new manifest comes after everything that it names. Every file that
 //! it does not name has its name in the quarantine by then. So after an interrupted repair, the next one can do it
 //! again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::check::{Check, check_as, check_locked};
+use super::check::{Check, Recovered, check_as, check_locked};
 use super::locked;
-use crate::blob::{Pointer, blob_path};
+use crate::blob::{BlobFileId, Pointer, blob_path};
 use crate::cache::BufferPool;
 use crate::compact::output::TableMaker;
+use crate::cursor::SeqNo;
 use crate::env::{Env, Gate};
 use crate::error::{Error, ErrorKind, Result};
-use crate::finding::CheckReport;
+use crate::finding::{CheckReport, Finding};
 use crate::fs::{Cancel, LockMode, gone};
 use crate::log::replay::Segments;
 use crate::log::salvage::Salvaged;
 use crate::open::{Listing, QUARANTINE};
 use crate::options::{CachePolicy, Options};
-use crate::version::edit::{ManifestState, TreeId};
+use crate::version::edit::{Edit, ManifestState, TreeId};
 use crate::version::manifest::{Manifest, Remains, copy_path, is_of_another, manifest_path, read_remains};
 
 mod blobs;
@@ -36,6 +38,8 @@ mod log;
 mod rebuild;
 mod tables;
 mod values;
+
+use values::Opened;
 
 /// Something that a repair could not recover.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,13 +81,23 @@ struct Repair<'a> {
     env: &'a Env,
     dir: &'a Path,
     listing: Listing,
+    findings: Vec<Finding>,
     damaged: BTreeSet<PathBuf>,
     segments: Segments,
     state: ManifestState,
     maker: Arc<TableMaker>,
     /// Pointers in tables that were rewritten because the manifest is lost.
     pointers: Vec<(TreeId, Vec<u8>, Pointer)>,
+    /// Pointers in a log that is sound.
     logged: Vec<(TreeId, Vec<u8>, Pointer)>,
+    /// Blob files that were opened.
+    opened: BTreeMap<BlobFileId, std::result::Result<Opened, Error>>,
+    /// Entries of tables that become deletions.
+    lost: BTreeSet<(TreeId, Vec<u8>, SeqNo)>,
+    /// Whether parts of tables or of the log are lost, so that older versions of keys may be the newest ones now.
+    has_lost_writes: bool,
+    /// Whether the new manifest frees damaged values.
+    frees_values: bool,
     unused: BTreeSet<PathBuf>,
     needs_manifest: bool,
     report: RepairReport,
@@ -94,8 +108,9 @@ struct Repair<'a> {
 /// passes its checksum is kept; the rest is reported. Nothing is deleted: files that cannot be used are moved to a
 /// directory `quarantine-N` in the store's directory. Make a copy of the whole directory first if you can.
 ///
-/// Afterwards [`check`](crate::check) finds only damaged huge values, which this report names too. A key whose newest
-/// version was lost has an older version. If that version's huge value has been freed since, reading it fails.
+/// Afterwards [`check`](crate::check) finds nothing, and every key that is left can be read. A key whose huge value was
+/// lost is absent: a deletion has the place of the entry, so that no older version is seen. A key whose newest version was
+/// lost with a part of a table or of the log has an older version.
 ///
 /// # Example
 /// ```
@@ -144,18 +159,17 @@ pub fn repair_until(
     let is_whole = repair.read_manifest()?;
     repair.maker.next_file.fetch_max(repair.state.next_file, Ordering::Relaxed);
     let records = repair.read_log(is_whole)?;
-    match is_whole {
-        true => repair.mend_tables()?,
-        false => repair.rebuild(records.as_deref().unwrap_or_default())?,
+    if is_whole {
+        repair.mend_damaged_tables()?;
+        let payloads = records.map(|records| repair.unflushed(&records));
+        if let Some(payloads) = repair.mend_values(payloads)? {
+            repair.write_log(&payloads)?;
+        }
+    } else {
+        let payloads = repair.rebuild(&records.unwrap_or_default())?;
+        repair.write_log(&payloads)?;
+        repair.note_blobs(&payloads)?;
     }
-    let payloads = records.map(|records| repair.unflushed(&records));
-    if let Some(payloads) = &payloads {
-        repair.write_log(payloads)?;
-    }
-    if !is_whole {
-        repair.note_blobs(payloads.as_deref().unwrap_or_default())?;
-    }
-    repair.name_values(payloads.as_deref().unwrap_or_default())?;
     repair.finish()
 }
 
@@ -182,11 +196,16 @@ impl<'a> Repair<'a> {
             env,
             dir,
             damaged: checked.findings.iter().map(|finding| finding.file.clone()).collect(),
+            findings: checked.findings.clone(),
             segments: Segments::open(&*env.fs, dir, Vec::new())?,
             state: ManifestState { next_file: 1, next_tree: 1, ..ManifestState::default() },
             maker,
             pointers: Vec::new(),
             logged: Vec::new(),
+            opened: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            has_lost_writes: false,
+            frees_values: false,
             unused: BTreeSet::new(),
             needs_manifest: false,
             report: RepairReport::default(),
@@ -214,6 +233,10 @@ impl<'a> Repair<'a> {
         if !self.report.losses.iter().any(is_known) {
             self.report.losses.push(loss);
         }
+    }
+
+    fn apply(&mut self, edit: &Edit) -> Result<()> {
+        self.state.apply(edit).map_err(|what| Error::corruption(self.dir, 0, what))
     }
 
     /// Reports damage as a loss; other errors end the repair.
@@ -248,7 +271,8 @@ impl<'a> Repair<'a> {
         if is_whole && !damage.is_empty() {
             // The two together may know more than `check` did: which files should be there, and how they should be.
             let again = check_as(self.env, self.dir, &self.listing, &self.state, self.cancel);
-            self.damaged.extend(again.findings.into_iter().map(|finding| finding.file));
+            self.damaged.extend(again.findings.iter().map(|finding| finding.file.clone()));
+            self.findings.extend(again.findings);
         }
         let comment = if is_whole { "; the manifest is kept twice, and nothing is lost" } else { "" };
         for error in damage {
@@ -299,9 +323,7 @@ impl<'a> Repair<'a> {
         if self.listing.segments.is_empty() {
             self.lose(&Error::corruption(self.dir, 0, "every log segment is missing"), None, None);
         } else if is_whole && !self.segments.paths.is_empty() {
-            let report = CheckReport::default();
-            let check = Check { env: self.env, dir: self.dir, report, cancel: self.cancel };
-            match check.recovered(&self.segments, &self.state) {
+            match self.recovered(&mut |_| {}) {
                 Ok(recovered) => {
                     self.logged = recovered.pointers;
                     return Ok(None);
@@ -311,6 +333,13 @@ impl<'a> Repair<'a> {
             }
         }
         self.salvage_log(is_whole).map(Some)
+    }
+
+    /// What recovery reads from a sound log. Calls `visit` with each record.
+    fn recovered(&self, visit: &mut dyn FnMut(Salvaged)) -> Result<Recovered> {
+        let report = CheckReport::default();
+        let check = Check { env: self.env, dir: self.dir, report, cancel: self.cancel };
+        check.recovered(&self.segments, &self.state, visit)
     }
 
     /// Installs the new manifest, and reads everything once more.
@@ -339,15 +368,15 @@ impl<'a> Repair<'a> {
         let fs = &self.env.fs;
         // If the state is not whole, an opening may free huge values that nothing names any more. The quarantine keeps
         // their bytes.
-        let keeps_blobs = self.report.rebuilt || !self.unused.is_empty();
+        let keeps_blobs = self.report.rebuilt || self.frees_values || !self.unused.is_empty();
         if self.needs_manifest {
             self.unused.extend(self.listing.manifest_paths(self.dir));
         }
         let blobs = self.listing.blobs.iter().map(|&id| blob_path(self.dir, id));
-        let blobs: Vec<PathBuf> = blobs.filter(|_| self.needs_manifest && keeps_blobs).collect();
-        if !self.unused.is_empty() || !blobs.is_empty() {
+        let kept: BTreeSet<PathBuf> = blobs.filter(|_| self.needs_manifest && keeps_blobs).collect();
+        if !self.unused.is_empty() || !kept.is_empty() {
             let quarantine = self.quarantine()?;
-            for path in self.unused.iter().chain(&blobs) {
+            for path in self.unused.union(&kept) {
                 if let Some(name) = path.file_name().filter(|_| fs.exists(path).unwrap_or(false)) {
                     fs.hard_link(path, &quarantine.join(name))?;
                 }

@@ -8,6 +8,7 @@ use crate::blob::{BlobFile, BlobFileId, BlobName, Pointer, blob_path};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::record::HEADER_LEN;
 use crate::log::replay::{Segments, Visit, Visited};
+use crate::log::salvage::Salvaged;
 use crate::open::Listing;
 use crate::version::blob_edits::BlobFileRecord;
 use crate::version::edit::{ManifestState, TreeId};
@@ -33,11 +34,12 @@ type Scanned = BTreeMap<BlobFileId, Option<BlobFile>>;
 
 impl Check<'_> {
     /// Reads the records that recovery takes. Recovery ends the log before a record whose blob a crash has torn
-    /// (rule 4): that is a torn tail, not damage.
+    /// (rule 4): that is a torn tail, not damage. Calls `each` with each record.
     pub(in crate::admin) fn recovered(
         &self,
         segments: &Segments,
         state: &ManifestState,
+        each: &mut dyn FnMut(Salvaged),
     ) -> Result<Recovered> {
         let (mut recovered, mut scanned) = (Recovered::default(), Scanned::new());
         let mut end = state.floor.start;
@@ -54,6 +56,7 @@ impl Check<'_> {
                     return Ok(Visited::EndsHere);
                 }
             }
+            each(Salvaged { first_seq: record.first_seq, payload: record.payload.to_vec() });
             let is_unflushed =
                 |seq, tree| state.trees.get(&tree).is_some_and(|tree: &TreeRecord| seq > tree.flushed);
             let numbered = (record.first_seq..).zip(Ops::of(record.payload));

@@ -17,7 +17,7 @@ fn taken(payload: &[u8], first: SeqNo) -> u64 {
     numbers_taken(payload, first).unwrap_or(0)
 }
 
-fn encode(ops: &[Op<'_>]) -> Vec<u8> {
+pub(super) fn encode(ops: &[Op<'_>]) -> Vec<u8> {
     let mut out = (ops.len() as u32).to_le_bytes().to_vec();
     for op in ops {
         out.push(op.kind as u8);

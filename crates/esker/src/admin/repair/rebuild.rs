@@ -7,10 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::values::Settled;
 use super::{Repair, log};
 use crate::blob::Pointer;
 use crate::compact::output::{Output, OutputOptions, filter_bits};
-use crate::cursor::{Kind, SeqNo};
+use crate::cursor::{Content, Kind, SeqNo};
 use crate::error::{Error, Result};
 use crate::log::salvage::Salvaged;
 use crate::open::DEFAULT_TREE;
@@ -102,8 +103,9 @@ fn inherited(known: &ManifestState, file: FileId) -> Option<Vec<(TreeId, TableIn
 }
 
 impl Repair<'_> {
-    /// Rebuilds the state from the tables and from what is known of trees. `records` are those of the log.
-    pub(super) fn rebuild(&mut self, records: &[Salvaged]) -> Result<()> {
+    /// Rebuilds the state from the tables and from what is known of trees. `records` are those of the log. Returns the
+    /// records of the new log.
+    pub(super) fn rebuild(&mut self, records: &[Salvaged]) -> Result<Vec<Vec<u8>>> {
         self.report.rebuilt = true;
         let known = std::mem::take(&mut self.state);
         let mut parts: BTreeMap<TreeId, Vec<TableInfo>> = BTreeMap::new();
@@ -131,21 +133,19 @@ impl Repair<'_> {
         // One huge value must not have two entries: freeing one would free the other's. If the log and a table both
         // name it, the log's entry is kept.
         let payloads = self.unflushed(records);
+        let (settled, mended) = self.mend_payloads(&payloads, &BTreeSet::new())?;
+        let payloads = mended.unwrap_or(payloads);
         let mut held: BTreeSet<Pointer> = log::pointers(&payloads).map(|(_, _, pointer)| pointer).collect();
         // The newest tree comes first and keeps the value: it may have been split off the other, which is not known any
         // more.
         for (tree, parts) in parts.into_iter().rev() {
             let of_tree = ranges.iter().filter(|(of, _)| *of == tree).map(|(_, range)| range.clone());
             let before = self.pointers.len();
-            self.merge(tree, parts, &of_tree.collect::<Vec<_>>(), &held)?;
+            self.merge(tree, parts, &of_tree.collect::<Vec<_>>(), (&held, &settled))?;
             held.extend(self.pointers[before..].iter().map(|(_, _, pointer)| *pointer));
         }
         self.needs_manifest = true;
-        Ok(())
-    }
-
-    pub(super) fn apply(&mut self, edit: &Edit) -> Result<()> {
-        self.state.apply(edit).map_err(|what| Error::corruption(self.dir, 0, what))
+        Ok(payloads)
     }
 
     /// Takes over the known trees, and names the unknown ones.
@@ -263,7 +263,7 @@ impl Repair<'_> {
         tree: TreeId,
         parts: Vec<TableInfo>,
         ranges: &[RangeTombstone],
-        logged: &BTreeSet<Pointer>,
+        (logged, settled): (&BTreeSet<Pointer>, &Settled),
     ) -> Result<()> {
         let options = OutputOptions {
             compression: self.compression_of(tree),
@@ -289,7 +289,14 @@ impl Repair<'_> {
             }
             if is_other && let Some((seq, _, kind, value)) = newest.found.take() {
                 let pointer = Pointer::of_entry(kind, &value);
-                if kind != Kind::Delete && !pointer.is_some_and(|pointer| logged.contains(&pointer)) {
+                let is_logged = pointer.is_some_and(|pointer| logged.contains(&pointer));
+                let lost = pointer.map_or(Ok(None), |pointer| self.unreadable(&pointer))?;
+                if let Some(error) = lost {
+                    let lives = Content::open(kind, &value).lives(|| self.time_of(tree));
+                    if !is_logged && lives && !settled.has(tree, &newest.key) {
+                        self.lose(&error, Some(tree), Some((newest.key.clone(), newest.key.clone())));
+                    }
+                } else if kind != Kind::Delete && !is_logged {
                     output.add(&newest.key, seq, kind, &value)?;
                     self.pointers.extend(pointer.map(|pointer| (tree, newest.key.clone(), pointer)));
                 }

@@ -1,9 +1,11 @@
-//! Rewrites the damaged tables of a sound manifest, without what is lost.
+//! Rewrites tables of a sound manifest: damaged ones without what is lost, and those that name lost values with deletions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Repair;
+use crate::canary::broken;
 use crate::compact::output::{Output, OutputOptions, filter_bits};
+use crate::cursor::Kind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Compression, FilterPrefix, TableLimits};
 use crate::table::Salvage;
@@ -15,7 +17,15 @@ use crate::version::tables::table_path;
 type User = (TreeId, u8, TableInfo);
 
 impl Repair<'_> {
-    pub(super) fn mend_tables(&mut self) -> Result<()> {
+    /// Rewrites the damaged tables.
+    pub(super) fn mend_damaged_tables(&mut self) -> Result<()> {
+        let files = self.state.tables.keys().map(|&(_, _, file)| file);
+        let damaged = files.filter(|&file| self.damaged.contains(&table_path(self.dir, file))).collect();
+        self.mend_tables(&damaged)
+    }
+
+    /// Rewrites `tables` without what cannot be read, and with deletions for what is lost otherwise.
+    pub(super) fn mend_tables(&mut self, tables: &BTreeSet<FileId>) -> Result<()> {
         let mut users: BTreeMap<FileId, Vec<User>> = BTreeMap::new();
         for (&(tree, level, file), info) in &self.state.tables {
             users.entry(file).or_default().push((tree, level, info.clone()));
@@ -23,7 +33,7 @@ impl Repair<'_> {
         for (file, mut users) in users {
             // In the order of their parts in the file.
             users.sort_by_key(|(_, _, info)| info.in_file(&info.smallest));
-            if self.damaged.contains(&table_path(self.dir, file)) {
+            if tables.contains(&file) {
                 self.mend_table(file, &users)?;
             }
         }
@@ -115,7 +125,13 @@ impl Repair<'_> {
         while more && salvage.key() <= last.as_slice() {
             let (kind, seq) = (salvage.kind(), info.number().unwrap_or(salvage.seq()));
             let key = info.strip(salvage.key()).unwrap_or_default();
-            output.add(key, seq, kind, &info.reread(kind, salvage.value()))?;
+            if self.lost.contains(&(tree, key.to_vec(), seq)) {
+                if !broken("repair-deletion") {
+                    output.add(key, seq, Kind::Delete, &[])?;
+                }
+            } else {
+                output.add(key, seq, kind, &info.reread(kind, salvage.value()))?;
+            }
             more = salvage.advance()?;
         }
         output.look_again_at(self.look_again_of(tree));
