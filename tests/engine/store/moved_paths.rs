@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::{env, fmt, fs};
 
 use esker::env::{Clock, Env, Random};
-use esker::{Db, ErrorKind, Options, ScanRange};
+use esker::{Db, ErrorKind, Options, ScanRange, TreeOptions};
 
 /// Tells a process of this test what to do, and where.
 const ROLE: &str = "ESKER_TEST_ROLE";
@@ -162,6 +162,101 @@ fn a_directory_that_is_renamed_changes_nothing() {
     holds(&root.path().join("copy"), 0, 6000);
     esker::restore(&backups, None, root.path().join("restored"), &options()).unwrap();
     holds(&root.path().join("restored"), 0, 6000);
+}
+
+/// Opens that would write, and opens that would only read.
+fn is_locked(dir: &Path, what: &str) {
+    let refused = |result: Result<(), esker::Error>| {
+        assert_eq!(result.expect_err(what).kind(), ErrorKind::Locked, "{what}");
+    };
+    refused(Db::open(dir, options()).map(drop));
+    refused(Db::open_read_only(dir, options()).map(drop));
+    refused(esker::check(dir, &options()).map(drop));
+    refused(esker::repair(dir, &options()).map(drop));
+    refused(esker::destroy(dir, &options()));
+}
+
+#[test]
+fn a_lock_file_that_is_taken_away_lets_no_second_writer_in() {
+    for what in ["removed", "renamed", "replaced", "replaced by a link"] {
+        let root = tempfile::tempdir().unwrap();
+        let (dir, aside) = (root.path().join("store"), root.path().join("aside"));
+        let lock = dir.join("LOCK");
+        let db = Db::open(&dir, options()).unwrap();
+        put(&db, 0, 100);
+        match what {
+            "removed" => fs::remove_file(&lock).unwrap(),
+            "renamed" => fs::rename(&lock, &aside).unwrap(),
+            "replaced" => {
+                fs::write(&aside, "").unwrap();
+                fs::rename(&aside, &lock).unwrap();
+            }
+            _ => {
+                fs::write(&aside, "").unwrap();
+                fs::remove_file(&lock).unwrap();
+                fs::hard_link(&aside, &lock).unwrap();
+            }
+        }
+        is_locked(&dir, what);
+        put(&db, 100, 100);
+        is_locked(&dir, what);
+        db.close().unwrap();
+        holds(&dir, 0, 200);
+        // Readers keep a writer out in the same way.
+        let reader = Db::open_read_only(&dir, options()).unwrap();
+        fs::remove_file(&lock).unwrap();
+        assert_eq!(Db::open(&dir, options()).unwrap_err().kind(), ErrorKind::Locked, "{what}");
+        drop(Db::open_read_only(&dir, options()).unwrap());
+        drop(reader);
+        holds(&dir, 0, 200);
+    }
+}
+
+/// The manifest in the directory of the store.
+fn manifest_of(dir: &Path) -> PathBuf {
+    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let is_manifest = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        name.starts_with("manifest-") && !name.contains('.')
+    };
+    names.into_iter().find(is_manifest).unwrap()
+}
+
+#[test]
+fn a_store_whose_manifest_is_taken_away_acknowledges_nothing_more() {
+    for what in ["removed", "renamed", "replaced", "written to", "cut", "with its directory"] {
+        let root = tempfile::tempdir().unwrap();
+        let (dir, aside) = (root.path().join("store"), root.path().join("aside"));
+        let db = Db::open(&dir, options()).unwrap();
+        put(&db, 0, 100);
+        let manifest = manifest_of(&dir);
+        match what {
+            "removed" => fs::remove_file(&manifest).unwrap(),
+            "renamed" => fs::rename(&manifest, &aside).unwrap(),
+            "replaced" => {
+                fs::copy(&manifest, &aside).unwrap();
+                fs::rename(&aside, &manifest).unwrap();
+            }
+            "written to" => {
+                let mut file = fs::OpenOptions::new().append(true).open(&manifest).unwrap();
+                std::io::Write::write_all(&mut file, b"more").unwrap();
+            }
+            "cut" => fs::OpenOptions::new().write(true).open(&manifest).unwrap().set_len(5000).unwrap(),
+            _ => fs::remove_dir_all(&dir).unwrap(),
+        }
+        drop(db.put("late", "a write that comes before the next edit"));
+        // Without its directory, a flush fails before it comes to the manifest.
+        let told = |error: esker::Error| {
+            let is_told = error.kind() == ErrorKind::Poisoned || what == "with its directory";
+            assert!(is_told, "{what}: {error}");
+        };
+        let edited = db.flush().and_then(|()| db.create_tree("new", TreeOptions::default()).map(drop));
+        told(edited.unwrap_err());
+        told(db.put("later", "x").unwrap_err());
+        told(db.sync().unwrap_err());
+        assert!(db.get_vec(5_u32.to_be_bytes()).unwrap().is_some(), "{what}: reads go on");
+        db.close().unwrap_err();
+    }
 }
 
 /// Moves a link when a copy behind it has begun: as soon as the thread that copies asks for a time or a random number.

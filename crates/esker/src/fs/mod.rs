@@ -93,6 +93,15 @@ impl NameKind {
     }
 }
 
+/// What tells one file from another that has its name later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileMark {
+    /// The file system and the file's number there; zeros if that is unknown.
+    pub identity: (u64, u64),
+    /// The length in bytes.
+    pub len: u64,
+}
+
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -401,6 +410,11 @@ pub trait FileSystem: Send + Sync + Debug {
     /// The length of a file in bytes.
     fn file_len(&self, path: &Path) -> Result<u64>;
 
+    /// Which file has this name now.
+    fn file_mark(&self, path: &Path) -> Result<FileMark> {
+        self.file_len(path).map(|len| FileMark { identity: (0, 0), len })
+    }
+
     /// Creates a directory and its missing parents, and makes the created ones durable (callers cannot know which were
     /// missing). An existing directory is no error.
     fn create_dir_all(&self, dir: &Path) -> Result<()>;
@@ -432,8 +446,9 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Makes the names in `dir` durable.
     fn sync_dir(&self, dir: &Path) -> Result<()>;
 
-    /// Takes the lock file `path`. `Exclusive` mode creates a missing file; in `Shared` mode a missing file locks
-    /// nothing, so that read-only media work. `Locked` if another holder has it.
+    /// Takes the lock file `path` and, if the file system can lock a directory, the directory that it is in: then the
+    /// lock holds whatever happens to the file's name. `Exclusive` mode creates a missing file; in `Shared` mode a missing
+    /// file locks nothing, so that read-only media work. `Locked` if another holder has one of the two.
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn DirLock>>;
 
     /// Bytes free for this process on the file system of `dir`; if unknown, more than any disk has.

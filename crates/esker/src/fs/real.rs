@@ -15,7 +15,8 @@
 //! RandomFile  pwritev                        a failed write leaves the length as it was
 //! MappedFile  store into a shared mapping    ext4, tmpfs: no system call, cannot fail
 //!             pwrite                         everything else
-//! DirLock     File::try_lock (flock)         per open file: two opens in one process conflict too
+//! DirLock     File::try_lock (flock)         per open file: two opens in one process conflict too; the lock file
+//!                                            and its directory
 //! ```
 
 #![expect(clippy::disallowed_types, reason = "this is the room that opens files")]
@@ -27,8 +28,8 @@ use std::sync::Arc;
 
 use super::gone::give_up;
 use super::{
-    DirLock, Entry, FileSystem, LockMode, MappedFile, NameKind, PLENTY, RandomFile, ReadFile, UserFile,
-    WriteFile, check_punch, check_segment_len, no_direct, not_a_directory, not_a_file,
+    DirLock, Entry, FileMark, FileSystem, LockMode, MappedFile, NameKind, PLENTY, RandomFile, ReadFile,
+    UserFile, WriteFile, check_punch, check_segment_len, no_direct, not_a_directory, not_a_file,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -315,6 +316,10 @@ impl FileSystem for RealFs {
 
     fn file_len(&self, path: &Path) -> Result<u64> {
         self.look_at_file("read the length of the file", path).map(|look| look.len)
+    }
+
+    fn file_mark(&self, path: &Path) -> Result<FileMark> {
+        self.look_at_file("look at the file", path).map(|look| look.mark())
     }
 
     fn create_dir_all(&self, dir: &Path) -> Result<()> {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
-    DirLock, Directory, Entry, FileSystem, LockMode, MappedFile, Mapping, RandomFile, ReadFile, UserFile,
-    WriteFile,
+    DirLock, Directory, Entry, FileMark, FileSystem, LockMode, MappedFile, Mapping, RandomFile, ReadFile,
+    UserFile, WriteFile,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -145,6 +145,7 @@ impl FileSystem for UntilCancelled {
         fn list(dir: &Path) -> Vec<String>;
         fn exists(path: &Path) -> bool;
         fn file_len(path: &Path) -> u64;
+        fn file_mark(path: &Path) -> FileMark;
         fn create_dir_all(dir: &Path) -> ();
         fn create_dir(dir: &Path) -> ();
         fn is_regular(path: &Path) -> bool;

@@ -5,6 +5,9 @@
 //! synced and renamed to its number, and the directory is synced; only then is the old one removed. So the manifest
 //! with the highest number is whole as far as its first record. A later record counts once it is synced.
 //!
+//! Before each edit the manifest's name is looked up (rule 31): if it leads to another file, or to none, somebody has
+//! taken the store's files away, and nothing more is acknowledged.
+//!
 //! The manifest is kept twice. The copy gets each record after the manifest has it and before anything acts on it. So
 //! the copy is whole, or lacks one edit that has had no effect yet. Only `check`, `repair` and `dump` read the copy. If
 //! the copy cannot be written, for example on a full disk, there is none.
@@ -31,6 +34,8 @@ pub(crate) struct Manifest {
     dir: PathBuf,
     number: u64,
     writer: StreamWriter,
+    /// Which file this manifest is.
+    identity: (u64, u64),
     copy: Option<StreamWriter>,
     edits_without_copy: u64,
     len_at_start: u64,
@@ -182,6 +187,7 @@ impl Manifest {
             env: env.clone(),
             dir: dir.to_path_buf(),
             number,
+            identity: env.fs.file_mark(&manifest_path(dir, number))?.identity,
             len_at_start: writer.len(),
             writer,
             copy,
@@ -212,6 +218,7 @@ impl Manifest {
         if let Some(error) = &self.failed {
             return Err(error.duplicate());
         }
+        self.check_place()?;
         let before = self.writer.len();
         let payload = Edit::encode_all(edits);
         let written = self.writer.append(&payload).and_then(|()| self.writer.sync());
@@ -235,6 +242,23 @@ impl Manifest {
             self.begin_anew()?;
         }
         Ok(())
+    }
+
+    /// Fails if the manifest's name in the store's directory does not lead to the file that this store writes, as it wrote
+    /// it.
+    fn check_place(&mut self) -> Result<()> {
+        let path = manifest_path(&self.dir, self.number);
+        let what = match self.env.fs.file_mark(&path) {
+            _ if broken("rule-31") => return Ok(()),
+            Ok(mark) if mark.identity != self.identity => "another file has taken the place of the manifest",
+            Ok(mark) if mark.len != self.writer.len() => "another program has written to the manifest",
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                "another program has removed or renamed the manifest or the store's directory"
+            }
+            Err(error) => return Err(error),
+        };
+        Err(self.poison(what).at(&path))
     }
 
     /// Appends to the copy what the manifest has. If that fails, the copy is removed: a copy that lagged behind could
@@ -272,6 +296,9 @@ impl Manifest {
                 self.number += 1;
                 self.len_at_start = writer.len();
                 (self.writer, self.copy) = (writer, copy);
+                let mark = self.env.fs.file_mark(&manifest_path(&self.dir, self.number));
+                let lost = |error| self.poison(&format!("looking at the new manifest failed ({error})"));
+                self.identity = mark.map_err(lost)?.identity;
                 // The next opening removes the old ones if this fails.
                 old.iter().for_each(|path| drop(self.env.fs.remove_file(path)));
                 Ok(())

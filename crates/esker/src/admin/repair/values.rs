@@ -18,7 +18,7 @@ use crate::blob::{BlobFile, BlobFileId, Entry, Pointer, blob_path};
 use crate::cursor::{Content, Kind, SeqNo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::ExpiryClock;
-use crate::ranges::KeyRange;
+use crate::ranges::{KeyRange, RangeTombstone};
 use crate::table::Salvage;
 use crate::version::blob_edits::{BlobEdit, BlobFileRecord, ORDINALS_MAX};
 use crate::version::edit::{Edit, FileId, TableInfo, TreeId};
@@ -187,8 +187,8 @@ impl Repair<'_> {
     }
 
     fn is_range_deleted(&self, tree: TreeId, info: &TableInfo, key: &[u8], seq: SeqNo) -> bool {
-        let ranges = self.state.trees.get(&tree).into_iter().flat_map(|record| record.ranges());
-        ranges.into_iter().any(|range| range.seq > seq.max(info.cleared) && range.range.contains(key))
+        let hides = |range: RangeTombstone| range.seq > seq.max(info.cleared) && range.range.contains(key);
+        self.state.trees.get(&tree).is_some_and(|record| record.ranges().any(hides))
     }
 
     /// Calls `visit` at each entry of each tree's tables.

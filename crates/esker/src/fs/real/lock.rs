@@ -17,6 +17,11 @@
 //! unlock the old file; the new one stays locked
 //! ```
 //!
+//! The directory is locked too, by its own descriptor, after the file. No name can take that lock away: if the lock file
+//! is removed, renamed or replaced while a process holds it, another process gets the lock of the new file, and then not
+//! that of the directory. A file system that locks no directories, such as a network's, has the lock file alone, which
+//! also excludes other machines.
+//!
 //! This excludes others at every step. The directory is held open, so that all names are names in it. Only the holder
 //! of the lock that is named `LOCK` renames, and at each moment that file is locked by the same holder, before the
 //! rename and after it. A process that has opened the old file and locks it later finds that it is not named `LOCK` any
@@ -27,6 +32,7 @@
 use std::fs::TryLockError;
 
 use super::*;
+use crate::canary::broken;
 use crate::fs::{lock_held_message, lock_temporary};
 
 /// How often to retry when a lock file vanishes while it is being locked.
@@ -39,17 +45,24 @@ pub(super) struct RealLock {
     files: Vec<File>,
     /// Whether this holder has left its note in the file.
     noted: bool,
+    /// The locked directory, on file systems that lock directories.
+    dir: Option<os::Directory>,
 }
 
 impl DirLock for RealLock {}
 
 impl RealLock {
-    const NONE: RealLock = RealLock { files: Vec::new(), noted: false };
+    /// The lock of a reader of a read-only medium.
+    fn of_directory(dir: Option<os::Directory>) -> RealLock {
+        RealLock { files: Vec::new(), noted: false, dir }
+    }
 
     pub(super) fn take(fs: &RealFs, path: &Path, mode: LockMode) -> Result<Self> {
         let failed = |error| Error::io("lock the file", path, error);
         for _ in 0..ATTEMPTS {
-            let Some(file) = open(fs, path, mode)? else { return Ok(RealLock::NONE) };
+            let Some(file) = open(fs, path, mode)? else {
+                return Ok(RealLock::of_directory(lock_directory(fs, path, mode)?));
+            };
             let locked = match mode {
                 LockMode::Exclusive => file.try_lock(),
                 LockMode::Shared => file.try_lock_shared(),
@@ -60,21 +73,24 @@ impl RealLock {
                     let message = lock_held_message(mode, owner::holders(&file).as_deref());
                     return Err(Error::new(ErrorKind::Locked, message).at(path));
                 }
-                Err(_) if mode == LockMode::Shared && os::is_read_only(&file) => return Ok(RealLock::NONE),
+                Err(_) if mode == LockMode::Shared && os::is_read_only(&file) => {
+                    return Ok(RealLock::of_directory(lock_directory(fs, path, mode)?));
+                }
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
             if still_named(&fs.place(path)?, &file).map_err(failed)? {
+                let dir = lock_directory(fs, path, mode).inspect_err(|_| drop(file.unlock()))?;
                 return Ok(match mode {
-                    LockMode::Exclusive => RealLock::of_writer(fs, path, file),
-                    LockMode::Shared => RealLock { files: vec![file], noted: false },
+                    LockMode::Exclusive => RealLock::of_writer(fs, path, file, dir),
+                    LockMode::Shared => RealLock { files: vec![file], noted: false, dir },
                 });
             }
         }
         Err(Error::new(ErrorKind::Locked, "the lock file keeps being removed by another process").at(path))
     }
 
-    /// The lock of a writer that has locked `file`, which is named `path`.
-    fn of_writer(fs: &RealFs, path: &Path, file: File) -> RealLock {
+    /// The lock of a writer that has locked `file`, which is named `path`, and the directory.
+    fn of_writer(fs: &RealFs, path: &Path, file: File, dir: Option<os::Directory>) -> RealLock {
         let replaced = if has_one_name(&file) { Replaced::No } else { own_file(fs, path, &file) };
         let files = match replaced {
             Replaced::No => vec![file],
@@ -86,12 +102,14 @@ impl RealLock {
             Replaced::Unknown(own) => vec![file, own],
         };
         let noted = matches!(files.as_slice(), [file] if has_one_name(file) && owner::note(file));
-        RealLock { files, noted }
+        RealLock { files, noted, dir }
     }
 }
 
 impl Drop for RealLock {
     fn drop(&mut self) {
+        // First the directory: who holds it then always holds the file too.
+        self.dir.iter().for_each(os::Directory::unlock);
         for file in &self.files {
             if self.noted {
                 owner::forget(file);
@@ -100,6 +118,22 @@ impl Drop for RealLock {
             // release the lock. If unlocking fails, closing still follows.
             let _ignored = file.unlock();
         }
+    }
+}
+
+/// Locks the directory of the lock file `path`; `None` if the file system does not lock directories. It is opened anew,
+/// since a lock belongs to an open directory.
+fn lock_directory(fs: &RealFs, path: &Path, mode: LockMode) -> Result<Option<os::Directory>> {
+    let dir = fs.open_dir("lock the directory", parent(path))?;
+    match dir.try_lock(mode) {
+        _ if broken("rule-31-lock") => Ok(None),
+        Ok(()) => Ok(Some(dir)),
+        Err(TryLockError::WouldBlock) => {
+            let holders = dir.as_file().and_then(owner::lockers);
+            let message = lock_held_message(mode, holders.as_deref());
+            Err(Error::new(ErrorKind::Locked, message).at(parent(path)))
+        }
+        Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 

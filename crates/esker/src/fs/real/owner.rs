@@ -47,10 +47,18 @@ pub(super) fn forget(file: &File) {
 /// The holders of the lock of `file`, as a part of a sentence; `None` if no holder can be named.
 pub(super) fn holders(file: &File) -> Option<String> {
     let noted = read(file).and_then(|note| parse(&note)).filter(|process| is_running(*process));
-    let ids = match noted {
-        Some(process) => vec![process.id],
-        None => in_kernel_table(file),
-    };
+    match noted {
+        Some(process) => described(&[process.id]),
+        None => lockers(file),
+    }
+}
+
+/// The processes that hold the lock of `file`, which may be a directory, as far as the system lists them.
+pub(super) fn lockers(file: &File) -> Option<String> {
+    described(&in_kernel_table(file))
+}
+
+fn described(ids: &[u32]) -> Option<String> {
     let named: Vec<String> = ids.iter().take(NAMED_MAX).map(|id| name(*id)).collect();
     let more = if ids.len() > NAMED_MAX { " and more" } else { "" };
     (!named.is_empty()).then(|| named.join(", ") + more)

@@ -4,7 +4,7 @@
 //! terminal or a device is opened without blocking, and the caller checks the type before using it.
 
 use std::ffi::OsStr;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::retry_on_intr;
 
 use super::Access;
-use crate::fs::{Entry, NameKind};
+use crate::fs::{Entry, FileMark, LockMode, NameKind};
 
 /// A directory that stays the same one when its name changes.
 #[derive(Debug)]
@@ -156,6 +156,10 @@ impl<'a> Place<'a> {
 }
 
 impl Look {
+    pub(in crate::fs) fn mark(&self) -> FileMark {
+        FileMark { identity: self.identity, len: self.len }
+    }
+
     pub(in crate::fs) fn is_same(&self, other: &Look) -> bool {
         self.identity == other.identity
     }
@@ -169,6 +173,24 @@ impl Directory {
     /// Makes the directory's names durable.
     pub(in crate::fs) fn sync(&self) -> io::Result<()> {
         self.0.sync_all()
+    }
+
+    /// Locks the directory itself, without waiting, until [`unlock`](Self::unlock) or until it is closed.
+    pub(in crate::fs) fn try_lock(&self, mode: LockMode) -> Result<(), TryLockError> {
+        match mode {
+            LockMode::Exclusive => self.0.try_lock(),
+            LockMode::Shared => self.0.try_lock_shared(),
+        }
+    }
+
+    pub(in crate::fs) fn unlock(&self) {
+        // A forked child may share the open directory, so closing alone might not release the lock.
+        let _ignored = self.0.unlock();
+    }
+
+    /// The directory as a file, to identify it.
+    pub(in crate::fs) fn as_file(&self) -> Option<&File> {
+        Some(&self.0)
     }
 
     /// Bytes free for this process; `None` if the file system does not tell.

@@ -8,7 +8,7 @@
 #![expect(clippy::disallowed_methods, reason = "this is the room that touches files")]
 
 use std::ffi::c_void;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::windows::ffi::OsStrExt;
 use std::os::windows::fs::OpenOptionsExt;
@@ -21,7 +21,7 @@ use windows_sys::Win32::Storage::FileSystem::{
 };
 
 use super::{Access, resolve};
-use crate::fs::{Entry, NameKind};
+use crate::fs::{Entry, FileMark, LockMode, NameKind};
 
 /// A directory by its absolute path.
 #[derive(Debug)]
@@ -122,6 +122,11 @@ impl<'a> Place<'a> {
 }
 
 impl Look {
+    /// The file's length alone: a name does not tell the number of the file.
+    pub(in crate::fs) fn mark(&self) -> FileMark {
+        FileMark { identity: (0, 0), len: self.len }
+    }
+
     pub(in crate::fs) fn is_same(&self, other: &Look) -> bool {
         self.resolved.is_some() && self.resolved == other.resolved
     }
@@ -144,6 +149,24 @@ impl Directory {
     )]
     pub(in crate::fs) fn sync(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    /// Locks nothing: a directory cannot be locked.
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "other systems have something to do here"
+    )]
+    pub(in crate::fs) fn try_lock(&self, _mode: LockMode) -> Result<(), TryLockError> {
+        Ok(())
+    }
+
+    #[expect(clippy::unused_self, reason = "other systems have something to do here")]
+    pub(in crate::fs) fn unlock(&self) {}
+
+    #[expect(clippy::unused_self, reason = "other systems have something to do here")]
+    pub(in crate::fs) fn as_file(&self) -> Option<&File> {
+        None
     }
 
     /// Bytes free for this process; `None` if the file system does not tell.
