@@ -300,14 +300,12 @@ mod tests {
 
     #[test]
     fn what_a_reader_judges_is_what_the_rule_says() {
-        let seed = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1_u64);
-        println!("ESKER_SEED={seed}");
-        let mut state = seed;
+        let mut state = test_kit::seed(1);
         let mut below = |bound: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % bound
         };
-        for _ in 0..100_000 {
+        for _ in 0..test_kit::cases(100_000) {
             let limits = [Some(1), Some(2), Some(3), None];
             let times = [Some(4), Some(6), None];
             let (limit, time) = (below(4) as usize, below(3) as usize);

@@ -308,8 +308,7 @@ pub(crate) struct Budget(Instant);
 impl Budget {
     /// `ESKER_SOAK_SECONDS`, or `seconds`.
     pub(crate) fn new(seconds: u64) -> Budget {
-        let seconds = test_kit::variable("ESKER_SOAK_SECONDS").unwrap_or(seconds);
-        Budget(Instant::now() + Duration::from_secs(seconds))
+        Budget(Instant::now() + test_kit::duration(Duration::from_secs(seconds)))
     }
 
     pub(crate) fn is_over(&self) -> bool {

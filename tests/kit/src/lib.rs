@@ -10,8 +10,10 @@
     reason = "helpers of tests"
 )]
 
+mod effort;
 pub mod redis;
 mod rng;
 pub mod thrift;
 
-pub use rng::{Rng, cases, is_full_run, seed, seeds, variable};
+pub use effort::{cases, duration, is_full_run, seed, seeds, variable};
+pub use rng::Rng;

@@ -1,7 +1,4 @@
-//! Random choices that a seed reproduces (splitmix64), and the environment variables that choose seeds.
-//!
-//! - `ESKER_SEED`: the seed of the first case; later cases count up from it. A failure prints its own.
-//! - `ESKER_CASES`: how much to do, in the unit of the test (operations or cases).
+//! Random choices that a seed reproduces (splitmix64).
 
 /// A stream of random choices. It is the generator that the engine has for its simulated disk.
 #[derive(Clone, Debug)]
@@ -61,34 +58,4 @@ impl Rng {
         bytes.truncate(len);
         bytes
     }
-}
-
-pub fn variable(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    let parsed = text.strip_prefix("0x").map_or_else(|| text.parse(), |hex| u64::from_str_radix(hex, 16));
-    Some(parsed.unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
-}
-
-/// The seed of the first case.
-pub fn seed(default: u64) -> u64 {
-    variable("ESKER_SEED").unwrap_or(default)
-}
-
-/// How much to do.
-pub fn cases(default: u64) -> u64 {
-    variable("ESKER_CASES").unwrap_or(default)
-}
-
-/// The seeds to run: `cases` of them or as many as ESKER_CASES says, from ESKER_SEED on; of a test whose
-/// seed is named without a number of cases, that one.
-pub fn seeds(cases: u64) -> std::ops::Range<u64> {
-    let first = variable("ESKER_SEED");
-    let cases = variable("ESKER_CASES").unwrap_or(if first.is_some() { 1 } else { cases });
-    let first = first.unwrap_or(0);
-    first..first + cases
-}
-
-/// Whether the run is the one that counts: no variable makes it shorter.
-pub fn is_full_run() -> bool {
-    variable("ESKER_SEED").is_none() && variable("ESKER_CASES").is_none()
 }

@@ -596,10 +596,6 @@ fn trace(dir: &Path, what: &[String], workload: &Workload) -> (Run, String) {
     (run, trace)
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 /// Whether strace can be used here; where not, the test is skipped and says so.
 fn can_trace() -> bool {
     let arguments = ["-f", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=openat", "true"];
@@ -639,13 +635,12 @@ fn calls_of_the_real_program_fail() {
     let mut fixture = Fixture::new(root.path());
     let mut cases = fixture.cases();
     let all = cases.len();
-    let seed = number("ESKER_SEED").unwrap_or(1);
-    cases = shuffle(cases, seed);
+    cases = shuffle(cases, test_kit::seed(1));
     if let Ok(name) = std::env::var("ESKER_FAULT") {
         cases.retain(|case| case.name().contains(&name));
         assert!(!cases.is_empty(), "no case is called {name}");
     }
-    let end = Instant::now() + Duration::from_secs(number("ESKER_SOAK_SECONDS").unwrap_or(15));
+    let end = Instant::now() + test_kit::duration(Duration::from_secs(15));
     let next = AtomicUsize::new(0);
     let (done, hit, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let found = std::sync::Mutex::new(Vec::new());
@@ -681,7 +676,6 @@ fn calls_of_the_real_program_fail() {
             });
         }
     });
-    println!("ESKER_SEED={seed}");
     let (done, hit, failed) = (done.into_inner(), hit.into_inner(), failed.into_inner());
     println!("failing calls: {done} of {all} cases; a call failed in {hit}, the program said so in {failed}");
     let found = found.into_inner().unwrap();

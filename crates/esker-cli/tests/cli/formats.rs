@@ -111,18 +111,9 @@ fn go_and_come_back(rows: &Rows, tag: Option<&str>, options: &str) {
     }
 }
 
-fn seed() -> u64 {
-    let seed = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        now.as_nanos() as u64
-    });
-    println!("ESKER_SEED={seed}");
-    seed
-}
-
 #[test]
 fn any_bytes_survive_every_format() {
-    let mut rng = Rng::new(seed());
+    let mut rng = Rng::new(test_kit::seed(1));
     let mut rows = Rows::new();
     for _ in 0..4_000 {
         let (mut key, value) = (text(&mut rng, 6), text(&mut rng, 12));
@@ -143,7 +134,7 @@ fn any_bytes_survive_every_format() {
 
 #[test]
 fn every_type_survives_every_format() {
-    let mut rng = Rng::new(seed());
+    let mut rng = Rng::new(test_kit::seed(1));
     let types = ["text", "hex", "u64", "i64", "u32", "i32"];
     for (keys, values) in types.iter().zip(types.iter().cycle().skip(1)) {
         let bytes = |rng: &mut Rng, data: &str| match data {

@@ -113,9 +113,7 @@ fn same(store: &Path, models: &[(&str, &Model)], state: &str) {
 
 #[test]
 fn every_live_value_is_read_without_esker() {
-    let seed = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
-    eprintln!("ESKER_SEED={seed}");
-    let rng = &mut Rng::new(seed);
+    let rng = &mut Rng::new(test_kit::seed(7));
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let db = Db::open(&store, Options::default()).unwrap();

@@ -19,7 +19,7 @@ use esker_ql::{
 
 use esker_table::DeleteKind;
 
-use crate::random::{Random, seed};
+use crate::random::Random;
 use crate::server::{with_esker, with_hbase};
 
 const ROWS: [&[u8]; 7] = [b"\0", b"a", b"a\0", b"ab", b"b", b"ba\xff", b"\xff"];
@@ -412,8 +412,8 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Asks random queries of tables with these schemas in turn. With `is_latest`, of the latest versions only.
 fn ask(session: &mut Session, schemas: &[&str], is_latest: bool, cases: u64) {
-    let cases = std::env::var("ESKER_CASES").map_or(cases, |cases| cases.parse().unwrap());
-    let mut random = Random(seed());
+    let cases = test_kit::cases(cases);
+    let mut random = Random(test_kit::seed(1));
     let (mut stored, mut shown_cells, mut shown_deletes) = (Stored::default(), 0, 0);
     let of_table = if is_latest { QUERIES_PER_TABLE_OF_HBASE } else { QUERIES_PER_TABLE };
     for case in 0..cases {

@@ -298,20 +298,10 @@ impl Random {
     }
 }
 
-pub(crate) fn seed() -> u64 {
-    let given = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = given.unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.map_or(1, |since| since.as_nanos() as u64) | 1
-    });
-    println!("ESKER_SEED={seed}");
-    seed
-}
-
 #[test]
 fn a_printed_statement_is_read_as_the_same() {
-    let mut random = Random(seed());
-    for _ in 0..20_000 {
+    let mut random = Random(test_kit::seed(1));
+    for _ in 0..test_kit::cases(20_000) {
         let all = random.some(Random::statement);
         let text: String = all.iter().map(|statement| format!("{statement};\n")).collect();
         let read: Result<Vec<_>, _> = statements(text.as_bytes()).collect();
@@ -328,8 +318,8 @@ fn a_printed_statement_is_read_as_the_same() {
 
 #[test]
 fn a_damaged_text_ends_in_statements_or_an_error() {
-    let mut random = Random(seed());
-    for _ in 0..20_000 {
+    let mut random = Random(test_kit::seed(1));
+    for _ in 0..test_kit::cases(20_000) {
         let mut text = random.statement().to_string().into_bytes();
         for _ in 0..=random.below(3) {
             let at = random.below(text.len() as u64) as usize;

@@ -39,10 +39,6 @@ const LOOK: usize = 250;
 /// A run ends after so many differences.
 const MOST_DIFFERENCES: usize = 8;
 
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 fn skip(test: &str, why: &str) {
     println!("skipped {test}: {why}");
     if let Some(path) = std::env::var_os("ESKER_SKIPPED") {
@@ -57,7 +53,7 @@ fn commands_do_what_they_do_in_redis() {
         Ok(server) => server,
         Err(why) => return skip("commands_do_what_they_do_in_redis", &why),
     };
-    let (seed, commands) = (variable("ESKER_SEED").unwrap_or(1), variable("ESKER_CASES").unwrap_or(20_000));
+    let (seed, commands) = (test_kit::seed(1), test_kit::cases(20_000));
     let mut pair = Pair::new(&server);
     every_command_has_a_form(&mut pair);
     let mut told = BTreeSet::new();

@@ -222,7 +222,7 @@ fn send_in_pieces(client: &Client, bytes: Vec<u8>, seed: u64) -> std::thread::Jo
 /// Random commands on values of lengths about the bounds, beside a map that must agree.
 #[test]
 fn huge_values_agree_with_a_model() {
-    let seed = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1_u64);
+    let seed = test_kit::seed(1);
     let host = Host::start();
     let mut client = host.client();
     let (mut random, mut model) = (Random(seed), BTreeMap::<String, Vec<u8>>::new());

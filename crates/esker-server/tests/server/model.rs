@@ -111,7 +111,7 @@ fn compare(host: &Host, seed: u64, rounds: usize) {
 #[test]
 fn replies_are_those_of_a_map() {
     let host = Host::start();
-    for seed in 1..=3 {
+    for seed in test_kit::seeds(3) {
         compare(&host, seed, 250);
     }
     assert!(host.client().figure("commands_in_pool") > 0, "the test is about nothing");
@@ -121,7 +121,7 @@ fn replies_are_those_of_a_map() {
 #[test]
 fn replies_are_those_of_a_map_on_a_disk() {
     let disk = SimFs::new(1);
-    for seed in 11..=13 {
+    for seed in test_kit::seeds(3) {
         let store = Store::on(&disk);
         let host = Host::of(&store, |_| {});
         compare(&host, seed, 150);

@@ -28,9 +28,7 @@ fn keys(rows: &[&str]) -> Vec<Vec<u8>> {
 
 #[test]
 fn a_cursor_over_parts_goes_as_one_over_a_tree() {
-    let seed = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1_u64);
-    println!("ESKER_SEED={seed}");
-    let mut state = seed;
+    let mut state = test_kit::seed(1);
     let mut below = |bound: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((state >> 33) % bound as u64) as usize

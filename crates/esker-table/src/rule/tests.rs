@@ -97,9 +97,7 @@ fn living(all: &Found, families: &Families, now_ms: i64) -> Found {
 
 #[test]
 fn no_run_changes_what_a_reader_finds() {
-    let seed = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1_u64);
-    let cases = std::env::var("ESKER_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(20_000);
-    println!("ESKER_SEED={seed} ESKER_CASES={cases}");
+    let (seed, cases) = (test_kit::seed(1), test_kit::cases(20_000));
     let mut state = seed;
     let mut below = move |bound: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

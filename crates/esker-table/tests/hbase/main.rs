@@ -167,10 +167,6 @@ fn show(row: &[u8], cell: &Cell) -> String {
     format!("{}/{family}/{}/{timestamp}/{}", hex(row), hex(qualifier), hex(value))
 }
 
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
 fn some_time(random: &mut Random) -> i64 {
     let base = if random.below(5) == 0 { PAST_MS } else { FUTURE_MS };
     base + random.below(6) as i64
@@ -485,8 +481,7 @@ fn tables_answer_as_hbase_does() {
         println!("SKIPPED: ESKER_HBASE is not set; scripts/hbase compare sets it");
         return;
     };
-    let (seed, cases) = (number("ESKER_SEED", 1), number("ESKER_CASES", 100_000));
-    println!("seed {seed}");
+    let (seed, cases) = (test_kit::seed(1), test_kit::cases(100_000));
     let (mut random, begun) = (Random(seed), Instant::now());
     let folder = tempfile::tempdir().unwrap();
     // So little memory that flushes and merges happen on their own too.

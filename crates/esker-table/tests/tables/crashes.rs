@@ -10,7 +10,7 @@ use esker::fs::sim::SimFs;
 use esker::{Durability, Options, ScanRange};
 use esker_table::{AccessGroup, Family, Read, RowMutation, Schema, Table, Tables};
 
-use crate::{Random, number};
+use crate::Random;
 
 /// Power cuts of a life.
 const CRASHES: u64 = 8;
@@ -242,9 +242,9 @@ fn step(
 
 #[test]
 fn power_cuts_leave_tables_whole() {
-    let (first, lives) = (number("ESKER_SEED", 1), number("ESKER_CASES", 60));
+    let lives = test_kit::seeds(60);
     let (mut cut_openings, mut done_changes, mut undone_changes) = (0, 0, 0);
-    for seed in first..first + lives {
+    for seed in lives.clone() {
         println!("ESKER_SEED={seed} ESKER_CASES=1");
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9));
         let mut disk = SimFs::new(seed);
@@ -297,7 +297,7 @@ fn power_cuts_leave_tables_whole() {
     }
     println!("{cut_openings} openings cut, {done_changes} cut steps were done, {undone_changes} were not");
     assert!(
-        lives < 60 || cut_openings.min(done_changes).min(undone_changes) >= 10,
+        lives.count() < 60 || cut_openings.min(done_changes).min(undone_changes) >= 10,
         "the test has lost its teeth"
     );
 }
@@ -306,8 +306,7 @@ fn power_cuts_leave_tables_whole() {
 /// table has its old schema or its new one, with its cells, and there are no other trees.
 #[test]
 fn a_change_that_is_cut_leaves_no_trees() {
-    let seed = number("ESKER_SEED", 1);
-    println!("ESKER_SEED={seed}");
+    let seed = test_kit::seed(1);
     let mut random = Random(seed);
     let disk = SimFs::new(seed);
     let group = |schema: Schema, name: &&str| schema.group(*name, [Family::new(*name)]);

@@ -8,7 +8,7 @@ use esker_table::{
     Comparator, Comparison, Error, Family, Filter, Read, RowMutation, Scan, Schema, Span, Table, Tables,
 };
 
-use crate::{Random, number};
+use crate::Random;
 
 const ROWS: &[&[u8]] =
     &[b"\0", b"\0\0", b"a", b"a\0", b"a\0b", b"ab", b"b", b"c", b"d", b"e", b"f\xff", b"\xff", b"\xff\xff"];
@@ -132,8 +132,7 @@ fn entries_needed(table: &Table) -> usize {
 
 #[test]
 fn a_table_with_indexes_answers_as_one_without() {
-    let (seed, cases) = (number("ESKER_SEED", 1), number("ESKER_CASES", 12_000));
-    println!("ESKER_SEED={seed} ESKER_CASES={cases}");
+    let (seed, cases) = (test_kit::seed(1), test_kit::cases(12_000));
     let mut random = Random(seed);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");

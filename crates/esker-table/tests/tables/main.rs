@@ -279,10 +279,6 @@ fn cells(mut scan: Scan) -> Vec<Found> {
     found
 }
 
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
 fn open(path: &std::path::Path) -> (Tables, Table) {
     // So little memory that flushes and merges happen on their own too.
     let tables = Tables::open(path, esker::Options::default().memtable_bytes(64 << 10)).unwrap();
@@ -593,7 +589,7 @@ fn run(seed: u64, cases: u64, also: Also) {
 }
 
 fn run_also(number_of_test: u64, also: Also) {
-    run(number("ESKER_SEED", 1).wrapping_add(1000 * number_of_test), number("ESKER_CASES", 20_000), also);
+    run(test_kit::seed(1).wrapping_add(1000 * number_of_test), test_kit::cases(20_000), also);
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use esker::env::{Clock, Env};
 use esker_table::{Comparator, Comparison, Family, Filter, Read, RowMutation, Schema, Span, Table, Tables};
 
+use crate::Random;
 use crate::indexes::shown;
-use crate::{Random, number};
 
 #[derive(Debug)]
 struct Manual(AtomicU64);
@@ -168,8 +168,7 @@ fn some_family(random: &mut Random, name: &str) -> Family {
 
 #[test]
 fn a_table_with_indexes_and_a_cache_answers_as_one_without() {
-    let (seed, cases) = (number("ESKER_SEED", 1), number("ESKER_CASES", 20_000));
-    println!("ESKER_SEED={seed} ESKER_CASES={cases}");
+    let (seed, cases) = (test_kit::seed(1), test_kit::cases(20_000));
     let mut random = Random(seed);
     let clock = Arc::new(Manual(AtomicU64::new(1_700_000_000_000_000)));
     let env = || Env { clock: Arc::<Manual>::clone(&clock), ..Env::system() };

@@ -198,8 +198,7 @@ fn who_needs_little_does_not_wait_for_those_that_need_much() {
 /// Whatever each takes, and in which parts: all get it, and never much more than the limit is taken.
 #[test]
 fn many_answers_get_through() {
-    let seed = std::env::var("ESKER_SEED").map_or(1, |seed| seed.parse().unwrap());
-    println!("ESKER_SEED={seed}");
+    let seed = test_kit::seed(1);
     // In the second form, most are large.
     many_get_through(1, seed);
     many_get_through(LARGE / 100, seed);

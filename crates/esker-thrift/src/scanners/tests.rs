@@ -62,18 +62,16 @@ fn next(
 
 #[test]
 fn rows_that_were_read_ahead_are_those_that_others_get() {
-    let seed = std::env::var("ESKER_SEED").map_or(7, |seed| seed.parse().unwrap());
-    println!("ESKER_SEED={seed}");
-    let mut state: u64 = seed;
+    let mut state = test_kit::seed(7);
     let mut random = move |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below
     };
     let mut parts = 0;
-    for round in 0..80 {
+    for round in 0..test_kit::cases(80) {
         // In the last form, what is read ahead ends within most rows.
         let (rows, cells, len_max) =
-            [(300, 1, 10), (300, 1, 3_000), (300, 1, 100_000), (40, 60, 30_000)][round % 4];
+            [(300, 1, 10), (300, 1, 3_000), (300, 1, 100_000), (40, 60, 30_000)][round as usize % 4];
         let lens: Vec<Vec<usize>> =
             (0..random(rows)).map(|_| (0..1 + random(cells)).map(|_| random(len_max)).collect()).collect();
         let table = table_of(lens.clone());

@@ -18,9 +18,7 @@ use test_kit::thrift as client;
 
 /// Numbers below the given ones, from a seed that is shown.
 fn randomness(seed: u64) -> impl FnMut(usize) -> usize {
-    let seed = std::env::var("ESKER_SEED").map_or(seed, |seed| seed.parse().unwrap());
-    println!("ESKER_SEED={seed}");
-    let mut state: u64 = seed;
+    let mut state = test_kit::seed(seed);
     move |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below

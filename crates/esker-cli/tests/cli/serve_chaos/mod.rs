@@ -40,10 +40,6 @@ struct Target<'a> {
     is_long: bool,
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 /// Whether a new client is served.
 fn is_served(client: &mut Client) -> bool {
     client.try_send_bytes(&encoded_line("PING")).is_ok()
@@ -72,9 +68,8 @@ fn attacks_cost_little_and_harm_nobody_else() {
     let mut serving = serve_by(command, dir.path(), &format!("--max-clients {MAX_CLIENTS}"));
     let regular = Regular::start(serving.client());
     let memory = Memory::of(serving.id());
-    let seconds = number("ESKER_SOAK_SECONDS");
-    let seed = number("ESKER_SEED").unwrap_or(1);
-    println!("ESKER_SEED={seed}");
+    let seconds = test_kit::variable("ESKER_SOAK_SECONDS");
+    let seed = test_kit::seed(1);
     println!(
         "                             what it took: MiB; how long others waited at most, and how long it took: ms"
     );

@@ -24,10 +24,6 @@ use crate::support::Rng;
 const GROUP: usize = 10;
 const GROUP_THAT_IS_KILLED: usize = 5;
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 /// A line for each operation, as `tools/linearizability` reads it.
 fn lines(history: u64, group: usize, operations: &[Operation]) -> String {
     let mut text = String::new();
@@ -92,9 +88,8 @@ fn record(
 
 #[test]
 fn histories_are_linearizable_through_kills() {
-    let seed = number("ESKER_SEED").unwrap_or(17);
-    let histories = number("ESKER_HISTORIES").unwrap_or(20);
-    println!("ESKER_SEED={seed}");
+    let seed = test_kit::seed(17);
+    let histories = test_kit::variable("ESKER_HISTORIES").unwrap_or_else(|| test_kit::cases(20));
     let dir = tempfile::tempdir().unwrap();
     let mut out = std::env::var_os("ESKER_HISTORIES_OUT").map(|path| File::create(path).unwrap());
     let restart = || serve(dir.path(), "");
