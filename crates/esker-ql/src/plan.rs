@@ -428,7 +428,7 @@ fn span_of_cells(cells: &CellRange) -> Span {
             let high = match successor(&column.qualifier) {
                 Some(qualifier) => Span::cells_below(row, &column.family, &qualifier),
                 // No family has such a name; it is the first that could follow.
-                None => Span::cells_below(row, &format!("{}\0", *column.family), &[]),
+                None => Span::cells_below(row, &format!("{}\0", *column.family), []),
             };
             return low.and(&high);
         }
