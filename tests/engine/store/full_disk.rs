@@ -8,6 +8,8 @@ use esker::fs::FileSystem;
 use esker::fs::sim::{Fault, FaultError, Op, SimFs};
 use esker::{Db, ErrorKind, Options, ScanRange, TreeOptions};
 
+use crate::common::{Rng, settle, world};
+
 #[test]
 fn puts_are_refused_and_taken_again() {
     let disk = SimFs::new(1);
@@ -285,6 +287,67 @@ fn closing_says_what_trees_without_the_log_have_lost_on_a_full_disk() {
                 }
                 assert!(error.message().contains("is lost"), "{error}");
             }
+        }
+    }
+}
+
+/// A disk that the store's own rows fill gives their space back when they are deleted: without a write, and without a new
+/// opening.
+#[test]
+fn a_disk_that_was_filled_recovers_from_deleted_ranges_alone() {
+    const STEP: u32 = 500;
+    let key = |i: u32| format!("row {i:08}");
+    type End = fn(&esker::Tree, u32);
+    let ways: [(&str, End); 2] = [
+        ("one range", |tree, _| tree.delete_range(ScanRange::all()).unwrap()),
+        ("some ranges", |tree, rows| {
+            for i in (0..rows).step_by(STEP as usize) {
+                tree.delete_range(format!("row {i:08}")..format!("row {:08}", i + STEP)).unwrap();
+            }
+        }),
+    ];
+    for (way, end) in ways {
+        // A disk that the store fills itself, and one of which others take the last byte.
+        for others in [false, true] {
+            let disk = SimFs::new(5);
+            let env = world(Arc::new(disk.clone()), 5, Some(Arc::new(StepExecutor)));
+            let clock = Arc::clone(&env.clock);
+            let options = Options::default().memory_budget(8 << 20).separate_at(usize::MAX).env(env);
+            let db = Db::open("/store", options).unwrap();
+            disk.set_capacity(Some(48 << 20));
+            let (mut rng, mut rows) = (Rng::new(11), 0);
+            let mut value = || (0..1000).map(|_| rng.next() as u8).collect::<Vec<u8>>();
+            let refused = loop {
+                if let Err(error) = db.put(key(rows), value()) {
+                    break error;
+                }
+                rows += 1;
+                if rows % 200 == 0 {
+                    settle(&db);
+                }
+            };
+            assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
+            settle(&db);
+            if others {
+                disk.set_capacity(Some(disk.used()));
+            }
+            end(db.default_tree(), rows);
+            let left = db.default_tree().count(ScanRange::all()).unwrap();
+            // Nothing is written and nothing is asked for.
+            for _ in 0..15 {
+                clock.sleep(std::time::Duration::from_secs(1));
+                settle(&db);
+            }
+            let tables: u64 = db.stats().unwrap().trees.iter().map(|tree| tree.table_bytes).sum();
+            let live = left * 1100;
+            assert!(tables <= live + (1 << 20), "{way}, others {others}: {tables} bytes for {live}");
+            db.checkpoint("/copy").unwrap_or_else(|error| panic!("{way}, others {others}: {error}"));
+            for i in 0..2000 {
+                db.put(format!("new {i}"), value())
+                    .unwrap_or_else(|error| panic!("{way}, {others}: {error}"));
+            }
+            assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), left + 2000);
+            db.close().unwrap();
         }
     }
 }

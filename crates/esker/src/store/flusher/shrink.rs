@@ -2,8 +2,8 @@
 //!
 //! An open store keeps some log segments for reuse, and five times the longest in reserve: up to 240 MB. That is little
 //! beside the data that caused it, but much if all of the data was deleted and merged away, or was one row that was
-//! written again and again. If the reserve or the log is longer than all tables, both are shortened: by
-//! `Compactor::compact`, by a close, and by the background when nothing was written for [`IDLE_US`].
+//! written again and again. If the reserve is longer than all tables, or nearly all of the store is log, both are
+//! shortened: by `Compactor::compact`, by a close, and by the background when nothing was written for [`IDLE_US`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -62,13 +62,18 @@ impl Flusher {
     fn is_worth_shrinking(&self) -> bool {
         let longest = self.longest_segment().max(self.disk.space().reserve().covered());
         let log = self.disk.log_bytes();
-        if longest <= SHORT && log <= SHORT_LOG {
+        // For a log of short segments alone, nothing is flushed while there is data: that would make small tables.
+        let limit = if longest > SHORT {
+            size_for(longest)
+        } else if log > SHORT_LOG {
+            SHORT
+        } else {
             return false;
-        }
+        };
         let trees = self.versions.trees();
         let states: Vec<_> = trees.iter().map(|tree| tree.state.load_full()).collect();
         let tables = states.iter().flat_map(|state| state.levels.tables()).map(|(_, table)| table.info.size);
-        tables.sum::<u64>() < size_for(longest).max(log)
+        tables.sum::<u64>() < limit
     }
 
     /// [`Flusher::shrink`], if nothing was written for some time.
