@@ -31,7 +31,7 @@ mod fault;
 
 pub use commands::{Family, Flags, Keys, Spec, evaluate, spec, specs};
 pub use context::{Class, Context, Event, Lookups, Stamp, Wants};
-pub use cursors::Cursors;
+pub use cursors::{Cursors, Keeper};
 pub use fault::{Fault, ReadError};
 pub use resp::reply::{Part, Reply};
 pub use session::{Base, Bounds, Entry, Huge, Lending, Long, Session, Slot, Space, UseValue, Value, Visit};

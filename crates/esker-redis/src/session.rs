@@ -183,6 +183,14 @@ pub trait Base {
         Ok(())
     }
 
+    /// Whether this thread may wait for the disk.
+    ///
+    /// # Errors
+    /// `NeedsIo` when that is work for another thread.
+    fn may_wait(&self) -> Result<(), ReadError> {
+        Ok(())
+    }
+
     /// Calls `visit` with the entries that have not expired and whose keys lie within `bounds`, ascending, or descending
     /// if `reverse`.
     ///
@@ -312,6 +320,11 @@ impl<'a> Session<'a> {
             None => self.base.expiry(slot, key)?,
         };
         Ok(expiry.is_some_and(|expires_us| self.is_later(expires_us)))
+    }
+
+    /// [`Base::may_wait`].
+    pub(crate) fn may_wait(&self) -> Result<(), ReadError> {
+        self.base.may_wait()
     }
 
     /// [`Base::may_make`].

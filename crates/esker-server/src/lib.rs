@@ -51,6 +51,7 @@ mod metrics;
 mod own;
 mod passwords;
 mod pool;
+mod prefixes;
 mod process;
 mod rates;
 mod reports;

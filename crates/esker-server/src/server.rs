@@ -41,6 +41,7 @@ use crate::latency_monitor::{self, Kind};
 use crate::logins::Logins;
 use crate::memory::Budget;
 use crate::pool::{Place, Pool, Ran};
+use crate::prefixes;
 use crate::process;
 use crate::rates::Rates;
 use crate::reports::Reports;
@@ -236,7 +237,7 @@ impl Server {
             trees,
             settings: RefCell::new(settings),
             config,
-            cursors: Arc::new(Cursors::new(seed)),
+            cursors: Arc::new(prefixes::cursors_of(db, seed)?),
             latches: Rc::default(),
             turn: RefCell::default(),
             apart_until: Cell::default(),

@@ -457,6 +457,10 @@ impl Base for View<'_> {
         Ok(())
     }
 
+    fn may_wait(&self) -> Result<(), ReadError> {
+        if self.steps_left.get().is_some() { Err(ReadError::NeedsIo) } else { Ok(()) }
+    }
+
     fn walk(
         &self,
         slot: Slot,

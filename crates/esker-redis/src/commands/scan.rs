@@ -4,13 +4,15 @@
 //! HSCAN key cursor [MATCH pattern] [COUNT count]      ->  the next cursor, elements
 //! SCAN      cursor [MATCH pattern] [COUNT count] [TYPE type]
 //! ```
-//! A cursor stands for the next element in order, so an element that is there from the first call to the last one is
-//! returned exactly once, whatever is written in between. A small collection comes whole, as in Redis.
+//! A cursor stands for a place in the order of elements, so an element that is there from the first call to the last one is
+//! returned exactly once, whatever is written in between. A small collection comes whole, as in Redis. A page has `COUNT`
+//! elements, and some more until a cursor can stand for the place ([`crate::cursors`]).
 
 use super::collections::Pair;
 use super::{integer, is};
 use crate::context::Context;
-use crate::fault::{Fault, ReadError};
+use crate::cursors::Page;
+use crate::fault::Fault;
 use crate::glob;
 use crate::model::{Collection, behind};
 use crate::resp::reply::Reply;
@@ -91,31 +93,35 @@ pub(crate) fn piece(
     prefix: &[u8],
     cursor: u64,
     options: &Options<'_>,
-) -> Result<(u64, Vec<Pair>), ReadError> {
+) -> Result<(u64, Vec<Pair>), Fault> {
     let least = [prefix, options.prefix()].concat();
     let upper = behind(&least);
-    let place = ctx.cursors.place(cursor);
-    let (lower, mut left) = if collection.is_large() {
+    let place = [prefix, &place_of(ctx, cursor)?].concat();
+    let (lower, count) = if collection.is_large() {
         (least.as_slice().max(&place), options.count)
     } else {
         (least.as_slice(), u64::MAX)
     };
     let bounds = Bounds { lower, upper: upper.as_deref() };
-    let (mut found, mut next) = (Vec::new(), None);
+    let (mut found, mut page) = (Vec::new(), Page::new(ctx.cursors, count));
     collection.walk(ctx.session(), bounds, false, |element, value| {
-        if left == 0 {
-            next = Some(element.to_vec());
+        let name = element.get(prefix.len()..).unwrap_or(&[]);
+        if !page.takes(name, &mut found, || ctx.session().may_wait())? {
             return Ok(false);
         }
-        left -= 1;
-        let name = element.get(prefix.len()..).unwrap_or(&[]);
         if options.wants(name) {
             found.push((name.to_vec(), value));
         }
         Ok(true)
     })?;
-    let cursor = next.map_or(0, |place| ctx.cursors.number(place));
-    Ok((cursor, found))
+    Ok((page.next, found))
+}
+
+/// The place that a client's cursor stands for.
+pub(crate) fn place_of(ctx: &Context<'_>, cursor: u64) -> Result<Vec<u8>, Fault> {
+    ctx.cursors
+        .place(cursor)
+        .ok_or(Fault::told("ERR invalid cursor: this server has not given it out; begin with 0"))
 }
 
 #[cfg(test)]

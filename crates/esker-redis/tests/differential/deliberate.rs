@@ -64,6 +64,11 @@ pub(crate) fn are_errors_alike(redis: &Reply, memory: &Reply) -> bool {
     odd.is_some_and(|odd| redis.starts_with(&memory[..odd]))
 }
 
+/// Whether Esker has refused a cursor that it has not given out, which Redis takes.
+pub(crate) fn is_unknown_cursor(memory: &Reply) -> bool {
+    matches!(memory, Reply::Line(b'-', message) if message.starts_with(b"ERR invalid cursor: "))
+}
+
 /// Whether Esker does not send this event of a command that fails: an error takes all back.
 pub(crate) fn is_dropped_by_errors(event: &str) -> bool {
     event.contains(":keymiss ")

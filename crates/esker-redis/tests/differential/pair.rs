@@ -346,6 +346,9 @@ impl Pair {
         let [Some(redis), Some(memory)] = first else { return Ok(()) };
         let name = String::from_utf8_lossy(&args[0]).to_ascii_lowercase();
         self.replies.entry(name).or_default()[usize::from(redis.is_error())] += 1;
+        if deliberate::is_unknown_cursor(&memory) && !is_whole {
+            return Ok(());
+        }
         if redis.is_error() || memory.is_error() {
             return if redis == memory || deliberate::are_errors_alike(&redis, &memory) {
                 Ok(())

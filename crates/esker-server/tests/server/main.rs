@@ -35,6 +35,7 @@ mod passwords;
 mod pipelines;
 mod protocol;
 mod restarts;
+mod scans;
 mod slow_clients;
 mod tls;
 mod transactions;

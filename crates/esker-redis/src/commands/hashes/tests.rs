@@ -279,12 +279,15 @@ fn a_scan_returns_every_field_that_stays() {
         assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected, "{options}");
     }
 
-    // A cursor stands for a place, whether or not its element is still there; an unknown one begins again.
+    // A cursor stands for a place, whether or not its element is still there; an unknown one is an error.
     let mut memory = with_hash(300);
-    assert_eq!(bulks(&memory.ask("HSCAN h 0 COUNT 5"))[0], "1");
+    let cursor = bulks(&memory.ask("HSCAN h 0 COUNT 5"))[0].to_owned();
     memory.ask("HDEL h 0005 0006");
-    assert_eq!(bulks(&memory.ask("HSCAN h 1 COUNT 1"))[1..], ["0007", "v7"]);
-    assert_eq!(bulks(&memory.ask("HSCAN h 12345 COUNT 1"))[1..], ["0000", "v0"]);
+    assert_eq!(bulks(&memory.ask(&format!("HSCAN h {cursor} COUNT 1")))[1..], ["0007", "v7"]);
+    for unknown in [1_u64 << 32, 1 << 53, u64::MAX] {
+        let reply = memory.ask(&format!("HSCAN h {unknown} COUNT 1"));
+        assert_eq!(reply, "-ERR invalid cursor: this server has not given it out; begin with 0|");
+    }
 }
 
 #[test]

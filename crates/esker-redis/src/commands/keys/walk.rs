@@ -2,6 +2,7 @@
 
 use crate::commands::scan;
 use crate::context::Context;
+use crate::cursors::Page;
 use crate::fault::Fault;
 use crate::glob;
 use crate::model::{Kind, behind};
@@ -22,16 +23,14 @@ pub(super) fn scan(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> 
     let cursor = scan::cursor(args[1])?;
     let options = scan::options(&args[2..], true)?;
     let upper = options.pattern.and_then(upper);
-    let place = ctx.cursors.place(cursor);
+    let place = scan::place_of(ctx, cursor)?;
     let lower = place.as_slice().max(options.prefix());
-    let (mut found, mut next, mut left) = (Vec::new(), None, options.count);
+    let (mut found, mut page) = (Vec::new(), Page::new(ctx.cursors, options.count));
     let bounds = Bounds { lower, upper: upper.as_deref() };
     ctx.session().walk(ctx.keys(), bounds, false, &mut |key, entry| {
-        if left == 0 {
-            next = Some(key.to_vec());
+        if !page.takes(key, &mut found, || ctx.session().may_wait())? {
             return Ok(false);
         }
-        left -= 1;
         let is_of_kind = match options.kind {
             Some(kind) => kind.eq_ignore_ascii_case(Kind::of(&entry)?.name().as_bytes()),
             None => true,
@@ -41,8 +40,7 @@ pub(super) fn scan(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> 
         }
         Ok(true)
     })?;
-    let next = next.map_or(0, |place| ctx.cursors.number(place));
-    scan::begin_reply(reply, next, found.len());
+    scan::begin_reply(reply, page.next, found.len());
     found.iter().for_each(|key| reply.bulk(key));
     Ok(())
 }

@@ -241,7 +241,7 @@ impl SortedSet {
         ctx: &mut Context<'_>,
         cursor: u64,
         options: &scan::Options<'_>,
-    ) -> Result<(u64, Vec<Scored>), ReadError> {
+    ) -> Result<(u64, Vec<Scored>), Fault> {
         let (next, found) = scan::piece(ctx, &self.entries, b"m", cursor, options)?;
         Ok((next, all_scored(found)?))
     }

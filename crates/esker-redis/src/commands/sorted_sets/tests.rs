@@ -570,7 +570,7 @@ fn chance_keeps_to_counts() {
 #[test]
 fn zscan_sees_each_member_once() {
     let mut memory = Memory::default();
-    let pairs: String = (0..100).map(|number| format!(" {number}.5 m{number}")).collect();
+    let pairs: String = (0..1000).map(|number| format!(" {number}.5 m{number}")).collect();
     memory.ask(&format!("ZADD z{pairs}"));
     let (mut cursor, mut seen, mut calls) = ("0".to_owned(), Vec::new(), 0);
     loop {
@@ -588,10 +588,10 @@ fn zscan_sees_each_member_once() {
             break;
         }
     }
-    assert_eq!(calls, 100_usize.div_ceil(7));
+    assert!(calls >= 2, "{calls}");
     seen.sort();
     seen.dedup();
-    assert_eq!(seen.len(), 100);
+    assert_eq!(seen.len(), 1000);
     check(
         &mut memory,
         &[
