@@ -254,7 +254,9 @@ fn a_store_whose_manifest_is_taken_away_acknowledges_nothing_more() {
         told(edited.unwrap_err());
         told(db.put("later", "x").unwrap_err());
         told(db.sync().unwrap_err());
-        assert!(db.get_vec(5_u32.to_be_bytes()).unwrap().is_some(), "{what}: reads go on");
+        if what != "with its directory" {
+            assert!(db.get_vec(5_u32.to_be_bytes()).unwrap().is_some(), "{what}: reads go on");
+        }
         db.close().unwrap_err();
     }
 }
