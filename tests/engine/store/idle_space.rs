@@ -80,8 +80,10 @@ fn fill(db: &Db, tree: &Tree, rows: u32) {
 
 const ROWS: u32 = 16_000;
 
-/// Ways to end all rows of a tree.
-const WAYS: &[(&str, fn(&Tree))] = &[
+/// A name, and a way to end all rows of a tree.
+type Way = (&'static str, fn(&Tree));
+
+const WAYS: &[Way] = &[
     ("points", |tree| (0..ROWS).for_each(|i| tree.delete(key(i)).unwrap())),
     ("one range", |tree| tree.delete_range(ScanRange::all()).unwrap()),
     ("many ranges", |tree| {
@@ -201,8 +203,10 @@ fn what_a_snapshot_has_seen_goes_with_it() {
     }
 }
 
-/// Patterns of writes in rounds.
-const PATTERNS: &[(&str, fn(&Tree, &mut Rng, u32))] = &[
+/// A name, and a pattern of writes in rounds.
+type Pattern = (&'static str, fn(&Tree, &mut Rng, u32));
+
+const PATTERNS: &[Pattern] = &[
     ("growth in order", |tree, rng, round| {
         (0..1000).for_each(|i| put(tree, rng, round * 1000 + i, VALUE));
     }),

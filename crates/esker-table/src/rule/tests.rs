@@ -219,7 +219,7 @@ fn no_run_changes_what_a_reader_finds() {
             }
         }
     }
-    assert!(dropped > cases, "the runs have dropped {dropped} entries of {cases} histories");
+    assert!(dropped as u64 > cases, "the runs have dropped {dropped} entries of {cases} histories");
 }
 
 #[test]
