@@ -393,21 +393,23 @@ fn damage_to_a_huge_value_names_tree_and_key() {
 
 #[test]
 fn a_repair_names_keys_in_the_type_of_their_tree() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("film"), vec![7; 100_000]).unwrap();
-    assert_eq!(esker(dir.path(), "--tree films --keys i64 put -17 --file film").code, 0);
-    assert_eq!(esker(dir.path(), "--tree films compact").code, 0);
-    let mut blobs = Vec::new();
-    files(&dir.path().join("esker.db"), &mut blobs);
-    blobs.retain(|path| path.extension().is_some_and(|extension| extension == "blob"));
-    flip(&blobs[0], 50_000);
     for (command, end) in [
         ("repair", "; tree \"films\", key -17\n"),
         ("repair --keys hex", ", key 7fffffffffffffef\n"),
         ("repair --json", ",\"keys\":[\"-17\",\"-17\"]}\n"),
     ] {
+        // Each has a store of its own: a repair ends the damage.
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("film"), vec![7; 100_000]).unwrap();
+        assert_eq!(esker(dir.path(), "--tree films --keys i64 put -17 --file film").code, 0);
+        assert_eq!(esker(dir.path(), "--tree films compact").code, 0);
+        let mut blobs = Vec::new();
+        files(&dir.path().join("esker.db"), &mut blobs);
+        blobs.retain(|path| path.extension().is_some_and(|extension| extension == "blob"));
+        flip(&blobs[0], 50_000);
         let done = esker(dir.path(), command);
         assert!(done.stdout().ends_with(end), "{command}: {} {}", done.stdout(), done.stderr());
+        assert_eq!(esker(dir.path(), "check").code, 0);
     }
 }
 
