@@ -126,6 +126,19 @@ fn no_namespace(table: &str) -> Error {
     esker_table::Error::NoNamespace(namespace.to_owned()).into()
 }
 
+/// The error of an increment. HBase's interface has one exception for a failing disk and for a stored cell that cannot be
+/// incremented; an Esker server's message tells them apart.
+fn of_stored_number(error: Error) -> Error {
+    match error {
+        Error::Remote(CallError::Thrown { kind: Thrown::Io, message })
+            if message.starts_with("the cell is no number") || message.ends_with("has more than 64 bits") =>
+        {
+            esker_table::Error::Invalid(message).into()
+        }
+        error => error,
+    }
+}
+
 /// `family:qualifier`.
 fn name(column: &Column) -> Vec<u8> {
     [column.family.as_bytes(), b":", &column.qualifier].concat()
@@ -371,7 +384,8 @@ impl Tables for Remote {
     }
 
     fn increment(&self, table: &str, row: &[u8], column: &Column, by: i64) -> Result<i64> {
-        self.about(table, |client| client.increment(table.as_bytes(), row, &name(column), by))
+        let sum = self.about(table, |client| client.increment(table.as_bytes(), row, &name(column), by));
+        sum.map_err(of_stored_number)
     }
 
     fn append(&self, table: &str, row: &[u8], column: &Column, value: Vec<u8>) -> Result<Vec<u8>> {
