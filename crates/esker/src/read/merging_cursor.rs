@@ -71,12 +71,13 @@ impl Source {
             return Ok(false);
         }
         match self {
-            Source::Mem(cursor) if cursor.newest() < hidden.seq => {}
-            Source::Table(_, newest) if *newest < hidden.seq => {}
+            Source::Mem(cursor) if cursor.newest() < hidden.seq => go_past(cursor, &hidden.range, direction)?,
+            Source::Table(cursor, newest) if *newest < hidden.seq => {
+                go_past(cursor, &hidden.range, direction)?;
+            }
             Source::Level(cursor) => return cursor.leave_hidden(hidden, direction),
             _ => return Ok(false),
         }
-        each!(self, c => go_past(c, &hidden.range, direction))?;
         Ok(true)
     }
 }
