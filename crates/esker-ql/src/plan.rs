@@ -306,7 +306,8 @@ impl Plan {
             }
         }
         if !filters.filters.is_empty() {
-            read = read.filter(Filter::all(filters.filters));
+            // The versions that are shown without the filter, as a server may send no others.
+            read = read.filter_versions(Filter::all(filters.filters));
         }
         // A condition has to see what is behind the limit.
         if let Some(limit) = select.options.cell_limit_per_family.filter(|_| conditions.is_empty()) {

@@ -42,6 +42,8 @@ pub struct Read {
     /// Empty: all families. A qualifier of `None`: all of the family's.
     columns: Vec<(String, Option<Vec<u8>>)>,
     versions: u32,
+    /// Whether the filter sees no more versions than these.
+    filters_versions: bool,
     time: Range<i64>,
     filter: Option<Filter>,
     rows: Window,
@@ -80,6 +82,7 @@ impl Read {
         Read {
             columns: Vec::new(),
             versions: 1,
+            filters_versions: false,
             time: 0..i64::MAX,
             filter: None,
             rows: Window::ALL,
@@ -132,7 +135,14 @@ impl Read {
     /// Reads what `filter` lets through. [`Read::versions`] and the limits count what it has let through.
     #[must_use]
     pub fn filter(mut self, filter: Filter) -> Read {
-        self.filter = Some(filter);
+        (self.filter, self.filters_versions) = (Some(filter), false);
+        self
+    }
+
+    /// As [`Read::filter`], of the versions alone that are read without a filter: [`Read::versions`] counts before `filter` is asked.
+    #[must_use]
+    pub fn filter_versions(mut self, filter: Filter) -> Read {
+        (self.filter, self.filters_versions) = (Some(filter), true);
         self
     }
 

@@ -237,10 +237,9 @@ impl Request {
         Ok(())
     }
 
-    /// How many versions of each column the server is to send: what is left out here, it must not count.
+    /// How many versions of each column the server is to send.
     pub(super) fn versions_sent(&self) -> i32 {
-        let versions = if self.values.is_empty() { self.versions } else { u64::MAX };
-        i32::try_from(versions).unwrap_or(i32::MAX)
+        i32::try_from(self.versions).unwrap_or(i32::MAX)
     }
 
     fn narrow(&mut self, ranges: Vec<RowRange>) {

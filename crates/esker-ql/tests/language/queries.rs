@@ -222,10 +222,14 @@ fn expected(stored: &Stored, select: &Select, is_latest_only: bool) -> Vec<Cell>
     let versions_max = options.max_versions.filter(|versions| *versions > 0).unwrap_or(u64::MAX);
     let (mut shown, mut row_count, mut cell_count) = (Vec::new(), 0, 0);
     for mut cells in rows {
+        let mut of_columns = BTreeMap::new();
         cells.retain(|cell| {
             let is_selected =
                 select.columns.is_empty() || select.columns.iter().any(|columns| has_cell(columns, cell));
+            let of_column = of_columns.entry(cell.place.clone()).or_insert(0);
+            *of_column += u64::from(is_selected && cell.delete.is_none());
             is_selected
+                && *of_column <= versions_max
                 && select.terms.iter().all(|term| match term {
                     Term::ValueRegexp(pattern) => cell.delete.is_none() && holds(pattern, &cell.value),
                     _ => true,
@@ -234,16 +238,11 @@ fn expected(stored: &Stored, select: &Select, is_latest_only: bool) -> Vec<Cell>
         if cells.is_empty() {
             continue;
         }
-        let (mut of_columns, mut of_families) = (BTreeMap::new(), BTreeMap::new());
+        let mut of_families = BTreeMap::new();
         row_count += 1;
         let offset = options.offset.unwrap_or(0);
         let is_shown = row_count > offset && row_count <= offset + options.limit.unwrap_or(1 << 60);
         for mut cell in cells {
-            let of_column = of_columns.entry(cell.place.clone()).or_insert(0);
-            *of_column += u64::from(cell.delete.is_none());
-            if *of_column > versions_max {
-                continue;
-            }
             let of_family = of_families.entry(cell.place.1).or_insert(0);
             *of_family += 1;
             let of_family_offset = options.cell_offset_per_family.unwrap_or(0);

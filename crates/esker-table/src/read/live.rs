@@ -59,6 +59,8 @@ pub(crate) struct Live {
     of_column: u32,
     family: usize,
     of_family: u64,
+    /// How many cells of the column the filter was asked about, if that has a limit.
+    asked: u32,
     /// How many cells the row has, whether it counts as a row, and how many rows and cells there were: those that are left out
     /// by an offset, and those that are shown.
     of_row: u64,
@@ -86,6 +88,8 @@ pub(crate) struct Live {
 /// How much is read.
 struct Limits {
     versions: u32,
+    /// How many versions of a column the filter is asked about.
+    asked: u32,
     rows: Window,
     cells: Window,
     of_row: Window,
@@ -305,6 +309,7 @@ impl Live {
             walk,
             limits: Limits {
                 versions: read.versions,
+                asked: if read.filters_versions { read.versions } else { u32::MAX },
                 rows: read.rows,
                 cells: read.cells,
                 of_row: read.cells_of_row,
@@ -325,6 +330,7 @@ impl Live {
             of_column: 0,
             family: 0,
             of_family: 0,
+            asked: 0,
             of_row: 0,
             is_counted: false,
             rows: 0,
@@ -684,13 +690,20 @@ impl Live {
                 }
             }
             if self.column != self.walk.column_number() {
-                (self.column, self.of_column) = (self.walk.column_number(), 0);
+                (self.column, self.of_column, self.asked) = (self.walk.column_number(), 0, 0);
                 let family = self.walk.family().0;
                 if self.family != family {
                     (self.family, self.of_family) = (family, 0);
                 }
             }
             let has_filter = self.filter.is_some();
+            if has_filter {
+                if self.asked == self.limits.asked {
+                    self.next = Next::Column;
+                    continue;
+                }
+                self.asked = self.asked.saturating_add(1);
+            }
             let code = if has_filter { self.judge()? } else { Some(Code::Include) };
             let Some(code) = code else { return Ok(false) };
             match code {
