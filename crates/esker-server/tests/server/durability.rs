@@ -141,8 +141,9 @@ fn a_disk_that_fails() {
     client.check("SET a 1 => +OK");
     disk.inject(Fault::new(Op::Sync, "").forever());
     client.send("SET a 2");
-    let replies = client.read_to_end();
-    assert!(replies.iter().all(crate::client::Value::is_error), "{replies:?}");
+    // The connection ends, after an error or without one. If a sync in the background has failed first, it goes on.
+    let reply = client.try_read();
+    assert!(!matches!(&reply, Ok(Some(value)) if !value.is_error()), "{reply:?}");
     // Reads go on.
     let mut client = host.client();
     assert!(!client.call("GET a").is_error());
