@@ -9,7 +9,7 @@
 //! the end.
 //!
 //! A page can end only between two neighbours that a known prefix *parts*: the second one begins with it, and the first one
-//! does not or has lower four bytes behind it. If [`RUN`] neighbours in a row are not parted, a new prefix is made that parts
+//! does not or has lower four bytes after it. If [`RUN`] neighbours in a row are not parted, a new prefix is made that parts
 //! some of them. It begins three bytes before these differ, so it serves many pages. Prefixes are few, and are kept in the
 //! store permanently, so a cursor outlives the server. Only what cannot be kept, on a full disk, is known to this server alone:
 //! it has numbers of its own, which begin at random, so that a later server does not take them for others.
@@ -25,7 +25,7 @@ use crate::fault::ReadError;
 const RUN: usize = 100;
 const RUN_BYTES: usize = 1 << 20;
 
-/// The bits of a cursor for the bytes behind its prefix.
+/// The bits of a cursor for the bytes after its prefix.
 const BEHIND_BITS: u32 = 32;
 
 /// From here on are the numbers of prefixes that could not be kept. There are as many numbers of either kind.
@@ -125,7 +125,7 @@ fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// The four bytes of `key` behind the first `len`, with zeros for those that it does not have.
+/// The four bytes of `key` after the first `len`, with zeros for those that it does not have.
 fn behind(key: &[u8], len: usize) -> u32 {
     let mut bytes = [0; 4];
     for (byte, found) in bytes.iter_mut().zip(key.iter().skip(len)) {

@@ -726,7 +726,7 @@ fn files_of_other_programs_are_loaded_as_they_are_meant() {
     );
 }
 
-/// Files of any bytes go into cells and come out, short and long, in this process and by a server.
+/// Files of any bytes go into cells and come out, short and long.
 #[test]
 fn a_file_goes_into_a_cell_and_comes_out() {
     let dir = tempfile::tempdir().unwrap();
