@@ -174,6 +174,11 @@ class Store:
             self.floor = (edit.varint(), edit.varint())
         elif tag in (9, 11):
             edit.varint()
+        elif tag == 17:
+            edit.varint()
+            edit.varint()
+            for _ in range(edit.varint()):
+                edit.varint()
         elif tag == 16:
             edit.u64()
         elif tag == 8:

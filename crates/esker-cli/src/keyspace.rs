@@ -40,7 +40,9 @@ impl Keyspace {
     /// The value of `key`.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Held>> {
         match self {
-            Keyspace::Local(_, tree) => Ok(tree.get(key)?.map(Held::whole)),
+            Keyspace::Local(_, tree) => {
+                Ok(tree.get(key)?.map(|value| Held::whole(value, tree.clock_ahead_us())))
+            }
             Keyspace::Server(database) => Ok(database.get(key)?.map(Held::Server)),
         }
     }
@@ -51,7 +53,7 @@ impl Keyspace {
             Keyspace::Local(_, tree) => {
                 let Some(value) = tree.get(key)? else { return Ok(None) };
                 let range = range.of(value.len())?;
-                Ok(Some(Held::local(value, range)))
+                Ok(Some(Held::local(value, range, tree.clock_ahead_us())))
             }
             Keyspace::Server(database) => {
                 let fits = |len| range.of(len).map(|range| range.end - range.start);
@@ -91,7 +93,7 @@ impl Keyspace {
                 if want == Want::Nothing {
                     range = range.keys_only();
                 }
-                Ok(Rows::Local(tree.scan(range)?))
+                Ok(Rows::Local(tree.scan(range)?, tree.clock_ahead_us()))
             }
             Keyspace::Server(database) => {
                 Ok(Rows::Server(client::Rows::new(database.clone(), range, reverse, want)))
@@ -110,7 +112,10 @@ impl Keyspace {
                 match expiry {
                     Expiry::Never => batch.put(tree, key, value)?,
                     Expiry::After(time) => batch.put_for(tree, key, value, time)?,
-                    Expiry::At(us) => batch.put_until_us(tree, key, value, Some(us))?,
+                    Expiry::At(us) => {
+                        let us = us.saturating_add(tree.clock_ahead_us());
+                        batch.put_until_us(tree, key, value, Some(us))?;
+                    }
                 }
                 db.write(&batch).map(drop)
             }
@@ -234,18 +239,24 @@ fn other_keyspace() -> Error {
 
 /// The bytes of a value or of a part of it. They are read once, from the first to the last.
 pub(crate) enum Held {
-    Local { value: Value, len: u64, left: Range<u64> },
+    /// `ahead_us`: how far the clock of the tree is ahead of the machine's.
+    Local {
+        value: Value,
+        len: u64,
+        left: Range<u64>,
+        ahead_us: u64,
+    },
     Server(Bulk),
 }
 
 impl Held {
-    fn local(value: Value, left: Range<u64>) -> Self {
-        Held::Local { value, len: left.end - left.start, left }
+    fn local(value: Value, left: Range<u64>, ahead_us: u64) -> Self {
+        Held::Local { value, len: left.end - left.start, left, ahead_us }
     }
 
-    fn whole(value: Value) -> Self {
+    fn whole(value: Value, ahead_us: u64) -> Self {
         let len = value.len();
-        Held::local(value, 0..len)
+        Held::local(value, 0..len, ahead_us)
     }
 
     /// How many bytes there are, those that have been read included.
@@ -256,10 +267,10 @@ impl Held {
         }
     }
 
-    /// When the value expires, in microseconds since 1970.
+    /// When the value expires by the machine's clock, in microseconds since 1970.
     pub(crate) fn expires_us(&self) -> Option<u64> {
         match self {
-            Held::Local { value, .. } => value.expires_us(),
+            Held::Local { value, ahead_us, .. } => value.expires_us().map(|us| us.saturating_sub(*ahead_us)),
             Held::Server(bulk) => bulk.expires_us(),
         }
     }
@@ -333,7 +344,8 @@ impl Held {
 
 /// The rows of a range.
 pub(crate) enum Rows {
-    Local(Scan),
+    /// The rows, and how far the clock of the tree is ahead of the machine's, in microseconds.
+    Local(Scan, u64),
     Server(client::Rows),
 }
 
@@ -342,7 +354,7 @@ impl Rows {
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<bool> {
         match self {
-            Rows::Local(rows) => rows.advance(),
+            Rows::Local(rows, _) => rows.advance(),
             Rows::Server(rows) => rows.advance(),
         }
     }
@@ -350,7 +362,7 @@ impl Rows {
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         match self {
-            Rows::Local(rows) => rows.key(),
+            Rows::Local(rows, _) => rows.key(),
             Rows::Server(rows) => rows.key(),
         }
     }
@@ -359,7 +371,7 @@ impl Rows {
     #[inline]
     pub(crate) fn pair(&mut self) -> Result<(&[u8], &[u8])> {
         match self {
-            Rows::Local(rows) => rows.pair(),
+            Rows::Local(rows, _) => rows.pair(),
             Rows::Server(rows) => Ok((rows.key(), rows.first())),
         }
     }
@@ -367,22 +379,22 @@ impl Rows {
     /// The first bytes of the value: at least `count`, or all of them.
     pub(crate) fn first(&self, count: u64) -> Result<Vec<u8>> {
         match self {
-            Rows::Local(rows) => rows.handle()?.read_at(..rows.value_len().min(count)),
+            Rows::Local(rows, _) => rows.handle()?.read_at(..rows.value_len().min(count)),
             Rows::Server(rows) => Ok(rows.first().to_vec()),
         }
     }
 
     pub(crate) fn value_len(&self) -> u64 {
         match self {
-            Rows::Local(rows) => rows.value_len(),
+            Rows::Local(rows, _) => rows.value_len(),
             Rows::Server(rows) => rows.value_len(),
         }
     }
 
-    /// When the value expires, in microseconds since 1970.
+    /// When the value expires by the machine's clock, in microseconds since 1970.
     pub(crate) fn expires_us(&self) -> Option<u64> {
         match self {
-            Rows::Local(rows) => rows.expires_us(),
+            Rows::Local(rows, ahead_us) => rows.expires_us().map(|us| us.saturating_sub(*ahead_us)),
             Rows::Server(rows) => rows.expires_us(),
         }
     }
@@ -390,7 +402,7 @@ impl Rows {
     /// Whether the value has attributes beside bytes that can be read.
     pub(crate) fn has_attributes(&self) -> bool {
         match self {
-            Rows::Local(rows) => !rows.attributes().is_empty(),
+            Rows::Local(rows, _) => !rows.attributes().is_empty(),
             Rows::Server(_) => false,
         }
     }
@@ -398,7 +410,7 @@ impl Rows {
     /// Whether the value is a hash, a set, a sorted set or a list of a server. It is shown as empty.
     pub(crate) fn is_collection(&self) -> bool {
         match self {
-            Rows::Local(_) => false,
+            Rows::Local(..) => false,
             Rows::Server(rows) => rows.is_collection(),
         }
     }
@@ -406,7 +418,7 @@ impl Rows {
     /// Fails if the value is damaged in a way that shows before its bytes are read.
     pub(crate) fn check(&self) -> Result<()> {
         match self {
-            Rows::Local(rows) => rows.handle().map(drop),
+            Rows::Local(rows, _) => rows.handle().map(drop),
             Rows::Server(_) => Ok(()),
         }
     }
@@ -414,7 +426,7 @@ impl Rows {
     /// When the value was stored, in microseconds since 1970, if that is known.
     pub(crate) fn stored_us(&self) -> Result<Option<u64>> {
         match self {
-            Rows::Local(rows) => Ok(rows.handle()?.stored_us()),
+            Rows::Local(rows, _) => Ok(rows.handle()?.stored_us()),
             Rows::Server(_) => Ok(None),
         }
     }
@@ -422,7 +434,7 @@ impl Rows {
     /// The value, to be read from its beginning; `None` if another client has deleted it since, or if it is not bytes.
     pub(crate) fn open(&self) -> Result<Option<Held>> {
         match self {
-            Rows::Local(rows) => Ok(Some(Held::whole(rows.handle()?))),
+            Rows::Local(rows, ahead_us) => Ok(Some(Held::whole(rows.handle()?, *ahead_us))),
             Rows::Server(rows) if rows.is_collection() => Ok(None),
             Rows::Server(rows) => Ok(rows.read()?.map(Held::Server)),
         }
@@ -431,7 +443,7 @@ impl Rows {
     /// How many rows so far were [`Rows::is_collection`].
     pub(crate) fn collections(&self) -> u64 {
         match self {
-            Rows::Local(_) => 0,
+            Rows::Local(..) => 0,
             Rows::Server(rows) => rows.collections(),
         }
     }
@@ -521,6 +533,7 @@ impl Batch {
     ) -> Result<()> {
         match (self, keyspace) {
             (Batch::Local(batch), Keyspace::Local(_, tree)) => {
+                let expires_us = expires_us.map(|us| us.saturating_add(tree.clock_ahead_us()));
                 batch.put_until_us(tree, key, value, expires_us)
             }
             (Batch::Server(batch), _) => batch.put(key, value, expires_us.map_or(Expiry::Never, Expiry::At)),

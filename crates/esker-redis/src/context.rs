@@ -10,8 +10,10 @@ use crate::session::{Entry, Lending, Long, Session, Slot, Space, Value};
 /// What evaluation would otherwise have to ask the world for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// The time, in microseconds since 1970.
+    /// The time by which keys expire, in microseconds since 1970.
     pub now_us: u64,
+    /// By how many milliseconds that time is ahead of the machine's clock, by which clients tell moments.
+    pub ahead_ms: i64,
     /// What random choices are made of, and the generations of collections.
     pub seed: u64,
 }
@@ -158,14 +160,19 @@ impl<'a> Context<'a> {
         self.databases
     }
 
-    /// The time, in microseconds since 1970.
+    /// The time by which keys expire, in microseconds since 1970.
     pub fn now_us(&self) -> u64 {
         self.stamp.now_us
     }
 
-    /// The time, in milliseconds since 1970.
+    /// The time by which keys expire, in milliseconds since 1970.
     pub fn now_ms(&self) -> i64 {
         (self.stamp.now_us / 1000) as i64
+    }
+
+    /// By how many milliseconds that time is ahead of the moments that clients give and are told.
+    pub fn ahead_ms(&self) -> i64 {
+        self.stamp.ahead_ms
     }
 
     /// What has happened to keys, in order.

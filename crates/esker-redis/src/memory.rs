@@ -26,6 +26,8 @@ pub struct Memory {
     pub reads_in_memory: Option<u64>,
     /// The time of all commands, in microseconds since 1970.
     pub now_us: u64,
+    /// By how many milliseconds that time is ahead of the moments that clients give and are told.
+    pub ahead_ms: i64,
     /// The database that commands are about.
     pub database: u16,
     /// What has happened to keys since the caller looked last.
@@ -130,7 +132,7 @@ impl Memory {
         };
         let mut writes = std::mem::take(&mut self.writes);
         self.sequence += 1;
-        let stamp = Stamp { now_us: self.now_us, seed: self.sequence };
+        let stamp = Stamp { now_us: self.now_us, ahead_ms: self.ahead_ms, seed: self.sequence };
         // As a server does: once with what is in memory, and again with everything if that is not enough.
         let cold = Cold { trees: &self.trees, left: Cell::new(self.reads_in_memory.unwrap_or(u64::MAX)) };
         for base in [&cold as &dyn Base, &self.trees] {

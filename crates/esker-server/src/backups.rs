@@ -65,7 +65,7 @@ impl Connection {
 
 /// Copies the store as it is now, and removes the oldest backups.
 async fn back_up(server: Rc<Server>) {
-    let (backups, begun, begun_s) = (&server.backups, Instant::now(), server.now_us() / 1_000_000);
+    let (backups, begun, begun_s) = (&server.backups, Instant::now(), server.wall_us() / 1_000_000);
     let changes = server.figures.changes.get();
     backups.begun.set(Some(begun));
     let (db, keep) = (server.db.clone(), server.config.backups_kept);

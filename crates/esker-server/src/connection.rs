@@ -263,7 +263,7 @@ pub(crate) struct Connection {
 /// the store's clock for each command would take a tenth of a short one.
 #[derive(Clone, Copy)]
 struct Begun {
-    /// In microseconds since 1970.
+    /// By the clock of [`Server::now_us`].
     us: u64,
     /// Read after `us`: the time that follows from both is never ahead of the store's.
     at: Instant,
@@ -669,7 +669,7 @@ impl Connection {
         }
     }
 
-    /// The time by which a command is done that begins now, in microseconds since 1970.
+    /// The time by which a command is done that begins now, by the clock of [`Server::now_us`].
     pub(crate) fn now_us(&self) -> u64 {
         self.begun.us + self.clock.saturating_duration_since(self.begun.at).as_micros() as u64
     }
@@ -841,7 +841,7 @@ impl Connection {
         let shown: Vec<&[u8]> = shown.iter().map(Vec::as_slice).collect();
         let slow = Slow {
             id: 0,
-            at_s: self.server.now_us() / 1_000_000,
+            at_s: self.server.wall_us() / 1_000_000,
             us,
             arguments: shortened(&shown),
             address: self.client.address.clone(),

@@ -196,7 +196,7 @@ fn write_section(server: &Server, section: &str, out: &mut String) -> std::fmt::
             line("process_id", &std::process::id())?;
             line("run_id", &server.run_id)?;
             line("tcp_port", &server.settings.borrow().fixed("port"))?;
-            line("server_time_usec", &server.now_us())?;
+            line("server_time_usec", &server.wall_us())?;
             line("uptime_in_seconds", &server.uptime_s())?;
             line("uptime_in_days", &(server.uptime_s() / 86_400))?;
             line("durability", &server.config.durability)?;

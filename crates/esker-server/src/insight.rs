@@ -85,7 +85,7 @@ impl Connection {
             return self.reply.error(&format!("ERR No samples available for event '{name}'"));
         };
         let lowest = series.events().map(|event| event.ms).min().unwrap_or(0);
-        let graph = series.graph(self.server.now_us() / 1_000_000);
+        let graph = series.graph(self.server.wall_us() / 1_000_000);
         let text = format!(
             "{} - high {} ms, low {lowest} ms (all time high {} ms)\n{}\n{graph}\n",
             kind.name(),

@@ -111,10 +111,10 @@ impl Connection {
             "bgsave" => self.bgsave(args),
             "lastsave" => self.reply.count(self.server.backups.last_s.get()),
             "time" => {
-                let now_us = self.server.now_us();
+                let wall_us = self.server.wall_us();
                 self.reply.array(2);
-                self.reply.bulk((now_us / 1_000_000).to_string().as_bytes());
-                self.reply.bulk((now_us % 1_000_000).to_string().as_bytes());
+                self.reply.bulk((wall_us / 1_000_000).to_string().as_bytes());
+                self.reply.bulk((wall_us % 1_000_000).to_string().as_bytes());
             }
             "role" => {
                 self.reply.array(3);

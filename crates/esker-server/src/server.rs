@@ -136,7 +136,7 @@ impl Owned {
 /// Where and when a command is done, and as a part of what.
 pub(crate) struct At<'a> {
     pub(crate) database: u16,
-    /// In microseconds since 1970.
+    /// By the clock of [`Server::now_us`].
     pub(crate) now_us: u64,
     /// Over how many entries all that is done at once may still walk on the event loop.
     pub(crate) steps: &'a Cell<u32>,
@@ -277,7 +277,7 @@ impl Server {
         self.uptime_s_at(self.now_us())
     }
 
-    /// For how many seconds it has served at `now_us`, in microseconds since 1970.
+    /// For how many seconds it has served at `now_us`, by the clock of [`Server::now_us`].
     pub(crate) fn uptime_s_at(&self, now_us: u64) -> u64 {
         now_us.saturating_sub(self.figures.began_us) / 1_000_000
     }
@@ -325,7 +325,7 @@ impl Server {
     pub(crate) fn note_event(&self, kind: Kind, took: Duration) {
         let (ms, least_ms) = (took.as_millis() as u64, self.settings.borrow().latency_ms);
         if least_ms > 0 && ms >= least_ms {
-            let event = latency_monitor::Event { at_s: self.now_us() / 1_000_000, ms };
+            let event = latency_monitor::Event { at_s: self.wall_us() / 1_000_000, ms };
             self.figures.monitor.borrow_mut().add(kind, event);
         }
     }
@@ -393,16 +393,22 @@ impl Server {
         swept.await?
     }
 
-    /// The time, in microseconds since 1970. It never goes back.
+    /// The time by which keys expire, in microseconds since 1970. It never goes back, and may be ahead of the machine's clock.
     pub(crate) fn now_us(&self) -> u64 {
         self.db.default_tree().time_us()
     }
 
-    /// What a command needs that is done at `now_us`, in microseconds since 1970.
+    /// The time by the machine's clock, in microseconds since 1970: the one that clients are told.
+    pub(crate) fn wall_us(&self) -> u64 {
+        self.now_us().saturating_sub(self.db.default_tree().clock_ahead_us())
+    }
+
+    /// What a command needs that is done at `now_us`, by the clock of [`Server::now_us`].
     fn stamp(&self, now_us: u64) -> Stamp {
         let state = self.random.get().wrapping_add(1);
         self.random.set(state);
-        Stamp { now_us, seed: mixed(state) }
+        let ahead_ms = (self.db.default_tree().clock_ahead_us() / 1000) as i64;
+        Stamp { now_us, ahead_ms, seed: mixed(state) }
     }
 
     /// What has to be known of commands. Who begins to watch a key, or to wait for it, has what is pending committed first.

@@ -182,7 +182,7 @@ impl Opening {
         let read_only = purpose == Purpose::Read;
         check_tables(dir, listing, state)?;
         let next_file = state.next_file.max(listing.next_file());
-        let core = Core::new(dir, options.clone(), read_only, next_file, state.clock_us);
+        let core = Core::new(dir, options.clone(), read_only, next_file, state.clock.clone());
         let versions = Versions::recover(
             state,
             Surroundings {
@@ -222,6 +222,7 @@ impl Opening {
             if replayed.report.records == 0 {
                 state.floor = fresh;
             }
+            core.note_offset(&mut state.clock);
             state.next_file = core.tables().next_file.load(Ordering::Relaxed);
             state.last_seq = state.last_seq.max(replayed.next_seq - 1);
         }

@@ -82,6 +82,12 @@ pub struct Stats {
     pub manifest_bytes: u64,
     /// Whether the manifest has its copy. If the copy could not be written, there is none, and it is tried again.
     pub manifest_copied: bool,
+    /// How far the clock by which values expire is ahead of the machine's clock, in microseconds; 0 for less than a second.
+    /// The machine's clock was that far ahead once: the store's clock never goes back.
+    pub clock_ahead_us: u64,
+    /// How often the machine's clock has leapt by a second or more, or the machine was suspended, since the store was opened;
+    /// and 1 if the clock was set back or set right before, since the last opening.
+    pub clock_leaps: u64,
     /// Blob files.
     pub blob_files: u64,
     /// Huge values that are needed: the newest ones, and those that snapshots see.

@@ -7,7 +7,7 @@ use esker::env::{Clock, Env, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{Batch, Db, Options, ScanRange, TxnOptions};
 
-use crate::common::{HourClock, settle, ttl, world};
+use crate::common::{HOUR_US, HourClock, settle, ttl, world};
 
 const STORE: &str = "/store";
 
@@ -144,6 +144,130 @@ fn a_clock_that_is_set_back_brings_nothing_back() {
         clock.pass(2);
         assert!(!db.contains("brief").unwrap());
         db.close().unwrap();
+    }
+}
+
+const YEAR: u64 = 8766;
+
+/// Opens the store when the machine's clock shows `hours` since 1970, as another process does.
+fn open_at(disk: &SimFs, hours: u64) -> (Db, Arc<HourClock>) {
+    let clock = HourClock::new(hours);
+    (open(disk, &clock), clock)
+}
+
+/// The machine's clock was 30 years ahead during one opening. The time between the later openings counts all the same, also
+/// after a kill.
+#[test]
+fn after_a_clock_that_was_ahead_the_time_between_openings_counts() {
+    let (mut disk, right) = (SimFs::new(1), 55 * YEAR);
+    let (db, _) = open_at(&disk, right + 30 * YEAR);
+    db.default_tree().put_for("ahead", "", ttl(1)).unwrap();
+    db.close().unwrap();
+    drop(db);
+    for (begin, is_killed) in [(right, false), (right + 100, true), (right + 2 * YEAR, false)] {
+        let (db, _) = open_at(&disk, begin);
+        let ahead_us = db.default_tree().clock_ahead_us();
+        assert_eq!(db.stats().unwrap().clock_ahead_us, ahead_us);
+        assert!(ahead_us.abs_diff(30 * YEAR * 3_600_000_000) < 3_600_000_000, "{ahead_us}");
+        db.default_tree().put_for("limiter", "", ttl(5)).unwrap();
+        if is_killed {
+            disk = disk.kill();
+        } else {
+            db.close().unwrap();
+        }
+        drop(db);
+        for (hours, lives) in [(1, true), (4, true), (6, false), (7, false)] {
+            let (db, _) = open_at(&disk, begin + hours);
+            assert_eq!(db.contains("limiter").unwrap(), lives, "{hours} hours after {begin}");
+            db.close().unwrap();
+        }
+    }
+}
+
+/// A machine without a clock of its own begins in 1970, and is set right later: nothing expires early.
+#[test]
+fn a_clock_that_begins_in_1970_and_is_set_right_expires_nothing_early() {
+    let (disk, right) = (SimFs::new(1), 55 * YEAR);
+    let (db, _) = open_at(&disk, right);
+    db.default_tree().put_for("short", "", ttl(5)).unwrap();
+    db.default_tree().put_for("long", "", ttl(2 * YEAR)).unwrap();
+    db.close().unwrap();
+    drop(db);
+    for hours in [0, right + 1, 1, right + 2, 0, right + 2] {
+        let (db, _) = open_at(&disk, hours);
+        assert!(db.contains("short").unwrap() && db.contains("long").unwrap(), "at {hours}");
+        db.close().unwrap();
+    }
+    let (db, clock) = open_at(&disk, right + 6);
+    assert!(!db.contains("short").unwrap() && db.contains("long").unwrap());
+    assert_eq!(db.default_tree().clock_ahead_us(), 0);
+    clock.pass(2 * YEAR);
+    assert!(!db.contains("long").unwrap());
+}
+
+/// The same machine, with a store whose clock is 30 years ahead since once before.
+#[test]
+fn a_clock_that_begins_in_1970_expires_nothing_early_in_a_store_that_is_ahead() {
+    let (disk, right) = (SimFs::new(1), 55 * YEAR);
+    let (db, _) = open_at(&disk, right + 30 * YEAR);
+    db.put("ahead", "").unwrap();
+    db.close().unwrap();
+    drop(db);
+    let (db, _) = open_at(&disk, right);
+    db.default_tree().put_for("short", "", ttl(5)).unwrap();
+    db.default_tree().put_for("long", "", ttl(2 * YEAR)).unwrap();
+    db.close().unwrap();
+    drop(db);
+    for hours in [0, right + 1, 1, 2, right + 2, 0, right + 3, right + 4] {
+        let (db, _) = open_at(&disk, hours);
+        assert!(db.contains("short").unwrap() && db.contains("long").unwrap(), "at {hours}");
+        db.close().unwrap();
+    }
+    for (hours, long_lives) in
+        [(right + 6, true), (right + YEAR, true), (0, true), (right + 2 * YEAR + 1, false)]
+    {
+        let (db, _) = open_at(&disk, hours);
+        assert!(!db.contains("short").unwrap(), "at {hours}");
+        assert_eq!(db.contains("long").unwrap(), long_lives, "at {hours}");
+        db.close().unwrap();
+    }
+}
+
+/// Readers, checkpoints and restored backups of a store whose clock is ahead.
+#[test]
+fn copies_and_readers_count_the_time_between_openings() {
+    let (disk, right) = (SimFs::new(1), 55 * YEAR);
+    let options_at = |hours: u64| {
+        let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
+        let env = Env { clock: HourClock::new(hours), ..env };
+        Options::default().memory_budget(8 << 20).env(env)
+    };
+    let db = Db::open(STORE, options_at(right + 30 * YEAR)).unwrap();
+    db.put("ahead", "").unwrap();
+    db.close().unwrap();
+    drop(db);
+    let db = Db::open(STORE, options_at(right)).unwrap();
+    db.default_tree().put_for("limiter", "", ttl(5)).unwrap();
+    // Another store of the same process has a clock of its own.
+    let other = Db::open("/other", options_at(right)).unwrap();
+    other.put("k", "").unwrap();
+    assert_eq!(other.stats().unwrap().clock_ahead_us, 0);
+    db.checkpoint("/checkpoint").unwrap();
+    db.backup("/backups").unwrap();
+    db.close().unwrap();
+    drop(db);
+    esker::restore("/backups", None, "/restored", &options_at(right + 1)).unwrap();
+    for (hours, lives) in [(3, true), (4, true), (6, false)] {
+        for (dir, is_read_only) in
+            [(STORE, true), ("/checkpoint", true), ("/checkpoint", false), ("/restored", false)]
+        {
+            let options = options_at(right + hours);
+            let opened = if is_read_only { Db::open_read_only(dir, options) } else { Db::open(dir, options) };
+            let db = opened.unwrap();
+            assert_eq!(db.contains("limiter").unwrap(), lives, "{dir} after {hours} hours");
+            assert!(db.stats().unwrap().clock_ahead_us > 29 * YEAR * HOUR_US, "{dir}");
+            db.close().unwrap();
+        }
     }
 }
 

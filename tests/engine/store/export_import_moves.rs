@@ -253,6 +253,40 @@ fn imports_one_after_the_other_put_the_clock_forward_by_a_day_in_all() {
     assert!(early.contains("mine").unwrap(), "the clock has run away");
 }
 
+/// In a store whose clock is 30 years ahead, what was written elsewhere expires 30 years early.
+#[test]
+fn a_store_whose_clock_is_ahead_takes_no_tree_that_would_expire_early() {
+    const YEARS: u64 = 30 * 8766;
+    let disk = SimFs::new(25);
+    let at = |hours: u64| {
+        let options = options(&disk);
+        let env = Env { clock: HourClock::new(hours), ..options.env.clone() };
+        options.env(env)
+    };
+    for (hours, dir) in [(YEARS, STORE), (0, OTHER), (YEARS, "/ahead-too")] {
+        let db = Db::open(dir, at(hours)).unwrap();
+        db.put("k", "1").unwrap();
+        db.close().unwrap();
+        drop(db);
+        if dir != STORE {
+            let db = Db::open(dir, at(0)).unwrap();
+            db.tree("t").unwrap().put_for("k", "1", ttl(1000)).unwrap();
+            db.tree("plain").unwrap().put("k", "1").unwrap();
+            for name in ["t", "plain"] {
+                db.export_tree(name, format!("/of{dir}-{name}")).unwrap();
+            }
+            db.close().unwrap();
+        }
+    }
+    let ahead = Db::open(STORE, at(1)).unwrap();
+    assert!(ahead.stats().unwrap().clock_ahead_us > 29 * 8766 * HOUR_US);
+    let error = ahead.import_tree(format!("/of{OTHER}-t"), "t").unwrap_err();
+    assert!(error.kind() == ErrorKind::InvalidInput && error.message().contains("clock"), "{error}");
+    ahead.import_tree(format!("/of{OTHER}-plain"), "plain").unwrap();
+    let (tree, _) = ahead.import_tree("/of/ahead-too-t", "t").unwrap();
+    assert_eq!(tree.get_vec("k").unwrap(), Some(b"1".to_vec()));
+}
+
 /// The footer of a file that has nothing of the tree, too, is read: where it is damaged, the descriptors are.
 #[test]
 fn a_damaged_footer_keeps_no_tree_from_being_exported() {

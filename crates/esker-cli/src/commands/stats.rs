@@ -111,6 +111,8 @@ fn figures(stats: &Stats) -> Map<String, Value> {
         "filter_bytes": sum(|tree| tree.filter_bytes),
         "manifest_bytes": stats.manifest_bytes,
         "manifest_copied": stats.manifest_copied,
+        "clock_ahead_us": stats.clock_ahead_us,
+        "clock_leaps": stats.clock_leaps,
         "reserve_bytes": stats.reserve_bytes,
         "blob_disk_bytes": stats.blob_disk_bytes,
         "blob_files": stats.blob_files,

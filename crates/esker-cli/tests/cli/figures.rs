@@ -55,6 +55,8 @@ fn every_figure_that_operations_names_is_printed() {
         ("waits", "waits_total"),
         ("damage", "damaged_places"),
         ("manifest_copied", "manifest_copied"),
+        ("clock_ahead_us", "clock_ahead_microseconds"),
+        ("clock_leaps", "clock_leaps_total"),
         ("throttled_us", "throttled_seconds_total"),
         ("pool_hits", "pool_hits_total"),
         ("pool_misses", "pool_misses_total"),

@@ -11,7 +11,8 @@ use esker::{Compression, Db, FilterPrefix, Options, PutOptions, ScanRange, Tree,
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn reader(arguments: &[&Path]) -> Done {
+/// Runs the reader.
+pub(crate) fn reader(arguments: &[&Path]) -> Done {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/read_esker.py");
     let mut command = Command::new("python3");
     command.arg(script).args(arguments);

@@ -1,15 +1,21 @@
 //! `--url`: which server is meant, values of every size, collections, the shell, and servers that are no servers. What
 //! commands print there as they do for a store is in the sessions.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
 
+use esker::env::{Clock, Env};
+use esker::{Db, Options};
 use tempfile::TempDir;
 
+use crate::reader::reader;
 use crate::serve::{Serving, serve};
 use crate::support::{Done, esker_in, run};
 
@@ -47,6 +53,69 @@ impl Place {
         let done = self.esker(arguments);
         assert_eq!(done.code, 0, "{arguments}: {}", done.stderr());
         done.stdout()
+    }
+}
+
+/// The machine's clock, 30 years ahead.
+#[derive(Debug)]
+struct Ahead(Env);
+
+impl Clock for Ahead {
+    fn wall_us(&self) -> u64 {
+        self.0.clock.wall_us() + 30 * 8766 * 3_600_000_000
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.0.clock.monotonic_us()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.0.clock.sleep(duration);
+    }
+}
+
+/// The store was written to while the machine's clock was ahead. Moments that are given and shown are those of the machine's
+/// clock all the same, on the files and on the server.
+#[test]
+fn moments_are_those_of_the_machine_where_the_clock_of_the_store_is_ahead() {
+    let (served, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let env = Env { clock: Arc::new(Ahead(Env::system())), ..Env::system() };
+    let db = Db::open(served.path().join("esker.db"), Options::default().env(env)).unwrap();
+    db.default_tree().put_for("ahead", "1", Duration::from_secs(3600)).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let now_us = Env::system().clock.wall_us();
+    let given_us = (now_us / 1_000_000 + 3600) * 1_000_000;
+    let row = |name: &str, us: u64| format!("key,value,expires_us\n{name},1,{us}\n");
+    let expiries = |text: String| -> BTreeMap<String, u64> {
+        let fields = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
+        let rows = text.lines().skip(1).map(fields);
+        rows.map(|fields| (fields[0].clone(), fields[2].parse().unwrap())).collect()
+    };
+    let local = |arguments: &str, stdin: &[u8]| {
+        let done = run(esker_with(served.path(), arguments), stdin);
+        assert_eq!(done.code, 0, "{arguments}: {}", done.stderr());
+        done.stdout()
+    };
+    local("put local-ttl 1 --ttl 1h", b"");
+    local("import - --format csv", row("local-at", given_us).as_bytes());
+    let all = expiries(local("export - --format csv --columns key,value,expires_us", b""));
+    assert_eq!(all["local-at"], given_us);
+    local("check", b"");
+    let stats = local("stats --json", b"");
+    let ahead = stats.split_once("\"clock_ahead_us\":").unwrap().1.split(',').next().unwrap();
+    assert!(ahead.parse::<u64>().unwrap() > 29 * 8766 * 3_600_000_000, "{stats}");
+    let listed = reader(&[Path::new("list"), &served.path().join("esker.db")]);
+    assert_eq!(listed.code, 0, "{}", listed.stderr());
+    assert!(all["local-ttl"].abs_diff(given_us) < 600_000_000, "{all:?}");
+    let place = Place { serving: serve(served.path(), ""), served, dir };
+    place.printed("put served-ttl 1 --ttl 1h");
+    let done = place.esker_with("import - --format csv", row("served-at", given_us).as_bytes());
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    let all = expiries(place.printed("export - --format csv --columns key,value,expires_us"));
+    assert_eq!((all["local-at"], all["served-at"]), (given_us, given_us));
+    for key in ["local-ttl", "served-ttl"] {
+        assert!(all[key].abs_diff(given_us) < 600_000_000, "{key}: {all:?}");
     }
 }
 

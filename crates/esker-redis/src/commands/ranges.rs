@@ -117,12 +117,13 @@ fn range(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(),
     let mut end = Vec::new();
     let bounds = bounds(args[1], args[2], &mut end);
     let (mut found, mut count, mut is_too_long) = (Reply::new(reply.resp3), 0, false);
+    let ahead_ms = ctx.ahead_ms();
     if options.limit > 0 {
         ctx.session().walk(ctx.keys(), bounds, options.reverse, &mut |key, entry| {
             found.bulk(key);
             if options.expires {
                 let ms = entry.expires_us.map(|us| i64::try_from(us / 1000).unwrap_or(i64::MAX));
-                found.integer(ms.unwrap_or(-1));
+                found.integer(ms.map_or(-1, |ms| ms.saturating_sub(ahead_ms).max(0)));
             }
             if !options.keys_only {
                 options.value(&mut found, &entry)?;

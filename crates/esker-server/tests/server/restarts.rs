@@ -1,5 +1,10 @@
 //! What is there after a server has ended and another one has begun.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker::env::{Clock, Env};
+use esker::{Db, Options};
 use esker_server::{Config, ServeError};
 
 use crate::client::Value;
@@ -130,4 +135,86 @@ fn a_store_that_was_filled_without_a_server() {
     other.db.put("a", "1").unwrap();
     assert!(matches!(other.refusal("127.0.0.1:0"), ServeError::Store(_)));
     assert_eq!(other.db.tree("default.elements").unwrap().get_vec("a").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+/// The machine's clock, 30 years ahead.
+#[derive(Debug)]
+struct Ahead(Env);
+
+impl Clock for Ahead {
+    fn wall_us(&self) -> u64 {
+        self.0.clock.wall_us() + 30 * 8766 * 3_600_000_000
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.0.clock.monotonic_us()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.0.clock.sleep(duration);
+    }
+}
+
+/// The store was written to once while the machine's clock was 30 years ahead. Clients see nothing of it.
+#[test]
+fn clients_are_told_the_time_of_the_machine_where_the_store_s_clock_is_ahead() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env { clock: Arc::new(Ahead(Env::system())), ..Env::system() };
+    let db = Db::open(dir.path().join("store"), Options::default().env(env)).unwrap();
+    db.default_tree().put_for("before", "", Duration::from_secs(1)).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let now_s = || (Env::system().clock.wall_us() / 1_000_000) as i64;
+    let is_now = |told_s: i64| assert!(now_s().abs_diff(told_s) < 3600, "{told_s}");
+    let at_s = now_s() + 10_000;
+    let serve = || {
+        let backups = dir.path().join("backups");
+        let change = |config: &mut Config| (config.slow_us, config.backup_dir) = (0, Some(backups));
+        Host::of(&Store::at(&dir), change)
+    };
+    let integer = |value: &Value| value.to_string().trim_start_matches(':').parse::<i64>().unwrap();
+    let told = {
+        let host = serve();
+        let mut client = host.client();
+        assert!(host.store.db.stats().unwrap().clock_ahead_us > 29 * 8766 * 3_600_000_000);
+        client.check(&format!(
+            "SET a 1 EXAT {at_s} => +OK
+            EXPIRETIME a => :{at_s}
+            SET b 1 => +OK
+            PEXPIREAT b {at_s}123 => :1
+            PEXPIRETIME b => :{at_s}123
+            SET gone 1 => +OK
+            EXPIREAT gone {} => :1
+            EXISTS gone => :0
+            RPUSH list 1 => :1
+            EXPIRE list 20000 => :1
+            SET brief 1 PX 1 => +OK",
+            now_s() - 10
+        ));
+        let left = client.call("TTL a").integer();
+        assert!((6400..=10_000).contains(&left), "{left}");
+        is_now(client.call("EXPIRETIME list").integer() - 20_000);
+        wait_until("it expires", || client.call("EXISTS brief").to_string() == ":0");
+        let Value::Array(time) = client.call("TIME") else { panic!("no array") };
+        is_now(time[0].to_string().parse().unwrap());
+        let Value::Array(slow) = client.call("SLOWLOG GET 1") else { panic!("no array") };
+        let Value::Array(slow) = &slow[0] else { panic!("{}", slow[0]) };
+        is_now(integer(&slow[1]));
+        client.check("BGSAVE => +Background saving started");
+        wait_until("a backup is made", || client.call("LASTSAVE").integer() > 0);
+        is_now(client.call("LASTSAVE").integer());
+        let info = client.call("INFO server").to_string();
+        let (_, rest) = info.split_once("server_time_usec:").unwrap();
+        is_now(rest.lines().next().unwrap().trim().parse::<i64>().unwrap() / 1_000_000);
+        client.call("PEXPIRETIME list").integer()
+    };
+    let host = serve();
+    let mut client = host.client();
+    client.check(&format!(
+        "EXPIRETIME a => :{at_s}
+        PEXPIRETIME b => :{at_s}123
+        PEXPIRETIME list => :{told}
+        EXISTS before brief gone => :0"
+    ));
+    is_now(client.call("LASTSAVE").integer());
 }

@@ -22,12 +22,12 @@ use crate::blob::{BlobFile, Entry, LiveFile, blob_path};
 use crate::canary::broken;
 use crate::codec::FILE_NUMBER_MAX;
 use crate::cursor::SeqNo;
-use crate::env::Env;
+use crate::env::{Env, Reached};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{LockMode, ReadFile};
 use crate::log::replay::{Visit, Visited};
 use crate::open::{DEFAULT_TREE, LOCK_FILE, OnDisk};
-use crate::options::{TreeOptions, check_name};
+use crate::options::{ExpiryClock, TreeOptions, check_name};
 use crate::store::{Imported, ImportedBlobs, ImportedTree, Store};
 use crate::table::table_salt;
 use crate::tree::check_tag;
@@ -81,13 +81,7 @@ pub(crate) fn import(store: &Store, dir: &Path, what: As<'_>) -> Result<(Option<
         check_tables(env, dir, &tables)?;
         found.state.overlaps(dir, tree).into_iter().next().map_or(Ok(()), Err)?;
         greatest = greatest.max(greatest_number(store, &record, &tables, dir)?);
-        clock_us = clock_us.max(clock_of(
-            store,
-            found.state.clock_us,
-            record.options.rule.as_deref(),
-            &tables,
-            dir,
-        )?);
+        clock_us = clock_us.max(clock_of(store, &found.state.clock, &record.options, &tables, dir)?);
         imported.push(ImportedTree { record, tables });
     }
     let group = imported.first().and_then(|tree| tree.record.options.group.clone());
@@ -214,17 +208,29 @@ fn greatest_number(
 }
 
 /// The time that the store's clock must have reached when it has the tree; 0 if no entry of the tree expires and it has
-/// no compaction `rule`, which may go by it.
+/// no compaction rule, which may go by it.
 fn clock_of(
     store: &Store,
-    clock_us: u64,
-    rule: Option<&str>,
+    clock: &Reached,
+    options: &TreeOptions,
     tables: &[(u8, TableInfo)],
     dir: &Path,
 ) -> Result<u64> {
     let goes_by_time = |info: &TableInfo| info.expiring.count > 0 || info.look_again.is_wanted();
-    if rule.is_none() && !tables.iter().any(|(_, info)| goes_by_time(info)) {
+    let expires = tables.iter().any(|(_, info)| goes_by_time(info));
+    if options.rule.is_none() && !expires {
         return Ok(0);
+    }
+    let clock_us = clock.us;
+    store.clock().now_us();
+    let further = store.clock().offset_us().saturating_sub(clock.offset.us());
+    if expires && options.expiry_clock == ExpiryClock::Store && further > CLOCK_AHEAD_MAX_US {
+        let message = format!(
+            "the clock of the store that imports is {} hours further ahead of the machine's clock than this store's: entries \
+             that expire would expire too early; copy them with `esker export` and `esker import`, which convert the times",
+            further / 3_600_000_000
+        );
+        return Err(refused(dir, message));
     }
     // Compares with the machine's clock: an earlier import may have advanced the store's own.
     let ahead = clock_us.saturating_sub(store.env().clock.wall_us());

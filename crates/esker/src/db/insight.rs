@@ -49,6 +49,8 @@ impl Db {
             };
             versions.by_name().map(|(_, tree)| Arc::clone(tree)).collect()
         };
+        store.clock().now_us();
+        (stats.clock_ahead_us, stats.clock_leaps) = (store.clock().offset_us(), store.clock().leaps());
         for tree in &trees {
             stats.memtable_bytes += tree.mem().table.memory() as u64;
             let mut figures = tree_stats(tree)?;

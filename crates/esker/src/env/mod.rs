@@ -20,7 +20,7 @@ pub(crate) use executor::{ThreadExecutor, UNASKED};
 pub(crate) use gate::{Gate, GatedFile};
 pub(crate) use moment::{moment_at, us_at};
 use real::{SystemClock, SystemRandom};
-pub(crate) use steady::SteadyClock;
+pub(crate) use steady::{Offset, Reached, SteadyClock};
 
 /// Wall and monotonic time.
 pub trait Clock: Send + Sync + Debug {

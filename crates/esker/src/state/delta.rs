@@ -65,7 +65,7 @@ impl<'a> Delta<'a> {
             | Edit::LogSynced { .. }
             | Edit::Counters { .. }
             | Edit::Blob(_)
-            | Edit::Clock { .. }
+            | Edit::Clock(_)
             | Edit::Identity { .. } => {}
         }
     }

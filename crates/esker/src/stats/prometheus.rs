@@ -111,6 +111,12 @@ impl Text {
             ("log_live_bytes", "Bytes of log that recovery would have to read.", stats.log_live_bytes),
             ("manifest_bytes", "Bytes of the manifest and its copy.", stats.manifest_bytes),
             ("manifest_copied", "1 if the manifest has its copy.", u64::from(stats.manifest_copied)),
+            (
+                "clock_ahead_microseconds",
+                "How far the clock by which values expire is ahead of the machine's.",
+                stats.clock_ahead_us,
+            ),
+            ("clock_leaps_total", "Leaps of the machine's clock by a second or more.", stats.clock_leaps),
             ("reserve_bytes", "Bytes set aside for a full disk.", stats.reserve_bytes),
             ("blob_files", "Files of huge values.", stats.blob_files),
             ("blob_values", "Huge values that are needed.", stats.blob_values),

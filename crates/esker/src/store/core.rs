@@ -9,8 +9,9 @@ use crate::cache::BufferPool;
 use crate::compact::output::TableMaker;
 use crate::compact::retain::ReadPoints;
 use crate::compact::rule::{Scope, later_us};
-use crate::env::{Env, Executor, JobKind, SteadyClock, ThreadExecutor, Worker};
+use crate::env::{Env, Executor, JobKind, Reached, SteadyClock, ThreadExecutor, Worker};
 use crate::error::{Error, Result};
+use crate::events::event;
 use crate::health::Health;
 use crate::io_budget::IoBudget;
 use crate::options::Options;
@@ -19,7 +20,7 @@ use crate::space;
 use crate::state::TreeInner;
 use crate::stats::Counters;
 use crate::trace::Metrics;
-use crate::version::edit::{CLOCK_MAX, Edit};
+use crate::version::edit::{CLOCK_AHEAD_MAX, Edit};
 use crate::version::table_info::{LookAgain, LookNow};
 use crate::version::tables::TableRegistry;
 use crate::write::throttle::Throttle;
@@ -58,14 +59,14 @@ fn next_store_id() -> u64 {
 }
 
 impl Core {
-    /// The core of a store in `dir`. The next file gets the number `next_file`. The clock has reached `clock_us`
-    /// microseconds since 1970.
+    /// The core of a store in `dir`. The next file gets the number `next_file`. The clock goes on from
+    /// `reached`.
     pub(crate) fn new(
         dir: &Path,
         options: Options,
         read_only: bool,
         next_file: u64,
-        clock_us: u64,
+        reached: Reached,
     ) -> Arc<Core> {
         let env = &options.env;
         let mapped = 2 * options.segment_len_max() as usize;
@@ -93,7 +94,7 @@ impl Core {
             health: Health::new(dir.to_path_buf(), read_only),
             executor,
             worker: OnceLock::new(),
-            clock: SteadyClock::new(Arc::clone(&env.clock), clock_us),
+            clock: SteadyClock::new(Arc::clone(&env.clock), reached),
             io_budget: IoBudget::new(Arc::clone(&env.clock), options.background_io),
             throttle: Throttle::default(),
             counters: Counters::default(),
@@ -268,7 +269,26 @@ impl Core {
 
     /// The edit that records the clock in the manifest.
     pub(super) fn clock_edit(&self) -> Edit {
-        Edit::Clock { us: self.clock.now_us().min(CLOCK_MAX) }
+        Edit::Clock(self.reached_from(0))
+    }
+
+    /// What the store's clock shows now, and at least `us`.
+    pub(super) fn reached_from(&self, us: u64) -> Reached {
+        let mut reached = self.clock.reached().raised(us);
+        if self.clock.has_leapt() {
+            event!(WARN, "clock leapt", { ahead_us: self.clock.offset_us() });
+        }
+        reached.us = reached.us.min(CLOCK_AHEAD_MAX);
+        reached
+    }
+
+    /// Updates `noted` if the store's clock is ahead of the machine's: after a crash too, the next opening is to count the
+    /// time since this one.
+    pub(crate) fn note_offset(&self, noted: &mut Reached) {
+        if self.clock.offset_us() > 0 {
+            event!(WARN, "clock ahead", { ahead_us: self.clock.offset_us() });
+            *noted = self.reached_from(noted.us);
+        }
     }
 
     /// Begins the background work, which `worker` does.

@@ -58,6 +58,14 @@ impl Tree {
         self.now_us()
     }
 
+    /// How far the clock by which the tree's values expire is ahead of the machine's clock, in microseconds; 0 for less than
+    /// a second. The machine's clock was that far ahead once, by mistake ([`Stats::clock_ahead_us`](crate::Stats)). A
+    /// moment of the machine's clock plus this is one of the tree's. It is 0 for a tree that takes its time from its writes,
+    /// and for a handle that was given a time.
+    pub fn clock_ahead_us(&self) -> u64 {
+        if self.fixed_us().is_some() { 0 } else { self.store.clock().offset_us() }
+    }
+
     pub(super) fn now_us(&self) -> u64 {
         self.fixed_us().unwrap_or_else(|| self.store.clock().now_us())
     }

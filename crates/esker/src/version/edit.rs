@@ -14,6 +14,7 @@ use super::tables::table_path;
 use super::tree_record::TreeRecord;
 use crate::codec::{Decoder, FILE_NUMBER_MAX, put_slice, put_varint};
 use crate::cursor::{MAX_SEQ, SeqNo};
+use crate::env::{Offset, Reached};
 use crate::error::Error;
 use crate::log::replay::LogFloor;
 use crate::log::segment::{POSITION_MAX, SEGMENT_ID_MAX};
@@ -90,10 +91,8 @@ pub(crate) enum Edit {
         lineage: TreeId,
         range: KeyRange,
     },
-    /// The time of the clock that values expire by, in microseconds since 1970.
-    Clock {
-        us: u64,
-    },
+    /// The time of the clock that values expire by, and how far it is ahead of the wall clock.
+    Clock(Reached),
     /// The store's identity. Its copies have the same one.
     Identity {
         identity: u64,
@@ -116,9 +115,13 @@ const FORGET_RANGE: u8 = 13;
 const KEY_BOUNDS: u8 = 14;
 const SET_OPTIONS: u8 = 15;
 const IDENTITY: u8 = 16;
+const CLOCK_AHEAD: u8 = 17;
 
 /// The greatest clock time that is accepted, some 140,000 years from now.
 pub(crate) const CLOCK_MAX: u64 = 1 << 62;
+
+/// The same of a clock that is ahead of the machine's: it goes on from wherever it is.
+pub(crate) const CLOCK_AHEAD_MAX: u64 = u64::MAX >> 1;
 
 /// Appends the tag of an edit and the numbers behind it.
 pub(super) fn put(out: &mut Vec<u8>, tag: u8, numbers: &[u64]) {
@@ -169,7 +172,7 @@ impl Edit {
             | Edit::LogSynced { .. }
             | Edit::Counters { .. }
             | Edit::Blob(_)
-            | Edit::Clock { .. }
+            | Edit::Clock(_)
             | Edit::Identity { .. } => None,
         }
     }
@@ -220,7 +223,14 @@ impl Edit {
                 put(out, KEY_BOUNDS, &[id(tree), id(lineage)]);
                 range.encode(out);
             }
-            Edit::Clock { us } => put(out, CLOCK, &[*us]),
+            // Older programs read this form alone.
+            Edit::Clock(Reached { us, offset }) if offset.us() == 0 && *us <= CLOCK_MAX => {
+                put(out, CLOCK, &[*us]);
+            }
+            Edit::Clock(Reached { us, offset }) => {
+                put(out, CLOCK_AHEAD, &[*us, offset.us(), offset.earlier().len() as u64]);
+                offset.earlier().iter().for_each(|&earlier| put_varint(out, earlier));
+            }
             Edit::Identity { identity } => {
                 out.push(IDENTITY);
                 out.extend_from_slice(&identity.to_le_bytes());
@@ -253,7 +263,13 @@ impl Edit {
                 Edit::Counters { next_file: file_id(from)?, next_tree: tree_id(from)?, last_seq: seq(from)? }
             }
             BLOB => Edit::Blob(BlobEdit::decode(from)?),
-            CLOCK => Edit::Clock { us: within(from, CLOCK_MAX)? },
+            CLOCK => Edit::Clock(Reached { us: within(from, CLOCK_MAX)?, offset: Offset::default() }),
+            CLOCK_AHEAD => {
+                let us = within(from, CLOCK_AHEAD_MAX)?;
+                let offset = from.varint()?.min(us);
+                let earlier = (0..from.varint()?).map(|_| from.varint()).collect::<Option<Vec<_>>>()?;
+                Edit::Clock(Reached { us, offset: Offset::new(offset, earlier) })
+            }
             IDENTITY => Edit::Identity { identity: from.u64()? },
             DELETE_RANGE => Edit::DeleteRange {
                 tree: tree_id(from)?,
@@ -303,8 +319,8 @@ pub(crate) struct ManifestState {
     pub(crate) next_file: FileId,
     pub(crate) next_tree: TreeId,
     pub(crate) last_seq: SeqNo,
-    /// The latest known time of the store's clock, in microseconds since 1970.
-    pub(crate) clock_us: u64,
+    /// The latest known time of the store's clock.
+    pub(crate) clock: Reached,
     /// A random number from when the store was created. A copy of the whole store has the same one. 0: unknown.
     pub(crate) identity: u64,
 }
@@ -360,7 +376,8 @@ impl ManifestState {
                 let record = self.tree(*tree)?;
                 (record.lineage, record.range) = (*lineage, range.clone());
             }
-            Edit::Clock { us } => self.clock_us = self.clock_us.max(*us),
+            Edit::Clock(reached) if reached.us < self.clock.us => {}
+            Edit::Clock(reached) => self.clock = reached.clone(),
             Edit::Identity { identity } => self.identity = *identity,
             Edit::Counters { next_file, next_tree, last_seq } => {
                 self.next_file = self.next_file.max(*next_file);
@@ -387,7 +404,7 @@ impl ManifestState {
             Edit::Counters { next_file: self.next_file, next_tree: self.next_tree, last_seq: self.last_seq },
             Edit::Floor(self.floor),
             Edit::LogSynced { position: self.log_synced },
-            Edit::Clock { us: self.clock_us },
+            Edit::Clock(self.clock.clone()),
             Edit::Identity { identity: self.identity },
         ];
         let trees = self.trees.keys().flat_map(|&tree| self.edits_of(tree));

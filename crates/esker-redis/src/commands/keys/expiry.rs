@@ -28,7 +28,7 @@ impl Unit {
     }
 }
 
-/// When `entry` expires, in milliseconds since 1970.
+/// When `entry` expires, in milliseconds since 1970 by the clock of [`Context::now_ms`].
 fn expires_ms(entry: &Entry) -> Option<i64> {
     entry.expires_us.map(|us| i64::try_from(us / 1000).unwrap_or(i64::MAX))
 }
@@ -79,18 +79,28 @@ impl Conditions {
     }
 }
 
-/// `name key number [NX | XX | GT | LT]`: the key expires at `number`, counted from `base_ms` on.
+/// What a number of seconds or milliseconds counts from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Since {
+    Now,
+    Epoch,
+}
+
+/// `name key number [NX | XX | GT | LT]`: the key expires at `number`, counted from `since` on.
 fn set(
     ctx: &mut Context<'_>,
     args: &[&[u8]],
     reply: &mut Reply,
     name: &str,
-    base_ms: i64,
+    since: Since,
     unit: Unit,
 ) -> Result<(), Fault> {
     let conditions = Conditions::parse(&args[3..])?;
     let number = integer(args[2])?;
-    let new = unit.to_ms(number).and_then(|ms| ms.checked_add(base_ms));
+    let new = unit.to_ms(number).and_then(|ms| match since {
+        Since::Now => ms.checked_add(ctx.now_ms()),
+        Since::Epoch => Some(ms.saturating_add(ctx.ahead_ms())),
+    });
     let new = new.ok_or_else(|| Fault::made(format!("ERR invalid expire time in '{name}' command")))?;
     let key = args[1];
     let Some(entry) = ctx.get(key)?.filter(|entry| conditions.allow(expires_ms(entry), new)) else {
@@ -110,27 +120,26 @@ fn set(
 }
 
 pub(super) fn expire(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
-    let now_ms = ctx.now_ms();
-    set(ctx, args, reply, "expire", now_ms, Unit::Seconds)
+    set(ctx, args, reply, "expire", Since::Now, Unit::Seconds)
 }
 
 pub(super) fn pexpire(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
-    let now_ms = ctx.now_ms();
-    set(ctx, args, reply, "pexpire", now_ms, Unit::Milliseconds)
+    set(ctx, args, reply, "pexpire", Since::Now, Unit::Milliseconds)
 }
 
 pub(super) fn expireat(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
-    set(ctx, args, reply, "expireat", 0, Unit::Seconds)
+    set(ctx, args, reply, "expireat", Since::Epoch, Unit::Seconds)
 }
 
 pub(super) fn pexpireat(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
-    set(ctx, args, reply, "pexpireat", 0, Unit::Milliseconds)
+    set(ctx, args, reply, "pexpireat", Since::Epoch, Unit::Milliseconds)
 }
 
-/// Replies when the key expires, counted from `base_ms` on.
-fn tell(ctx: &mut Context<'_>, key: &[u8], reply: &mut Reply, base_ms: i64, unit: Unit) -> Result<(), Fault> {
+/// Replies when the key expires, counted from `since` on.
+fn tell(ctx: &mut Context<'_>, key: &[u8], reply: &mut Reply, since: Since, unit: Unit) -> Result<(), Fault> {
     const NO_KEY: i64 = -2;
     const NEVER: i64 = -1;
+    let base_ms = if since == Since::Now { ctx.now_ms() } else { ctx.ahead_ms() };
     reply.integer(match read(ctx, key)? {
         None => NO_KEY,
         Some(entry) => match expires_ms(&entry) {
@@ -142,21 +151,19 @@ fn tell(ctx: &mut Context<'_>, key: &[u8], reply: &mut Reply, base_ms: i64, unit
 }
 
 pub(super) fn expiretime(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
-    tell(ctx, args[1], reply, 0, Unit::Seconds)
+    tell(ctx, args[1], reply, Since::Epoch, Unit::Seconds)
 }
 
 pub(super) fn pexpiretime(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
-    tell(ctx, args[1], reply, 0, Unit::Milliseconds)
+    tell(ctx, args[1], reply, Since::Epoch, Unit::Milliseconds)
 }
 
 pub(super) fn ttl(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
-    let now_ms = ctx.now_ms();
-    tell(ctx, args[1], reply, now_ms, Unit::Seconds)
+    tell(ctx, args[1], reply, Since::Now, Unit::Seconds)
 }
 
 pub(super) fn pttl(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
-    let now_ms = ctx.now_ms();
-    tell(ctx, args[1], reply, now_ms, Unit::Milliseconds)
+    tell(ctx, args[1], reply, Since::Now, Unit::Milliseconds)
 }
 
 pub(super) fn persist(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {

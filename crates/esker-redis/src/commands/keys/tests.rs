@@ -288,6 +288,54 @@ fn keys_expire_when_they_are_told_to() {
     assert_eq!(memory.elements(), 0);
 }
 
+/// The machine's clock, by which clients tell moments, shows 4,000 seconds, and the clock of the store 10,000.
+#[test]
+fn moments_are_those_of_clients_where_the_clock_of_keys_is_ahead() {
+    let mut memory = at(10_000_000_000);
+    memory.ahead_ms = 6_000_000;
+    check(
+        &mut memory,
+        &[
+            ("SET k v EXAT 4010", "+OK|"),
+            ("TTL k", ":10|"),
+            ("EXPIRETIME k", ":4010|"),
+            ("PEXPIRETIME k", ":4010000|"),
+            ("RANGE k k EXPIRES KEYS", "*2|$1|k|:4010000|"),
+            ("SET k v PXAT 4010001", "+OK|"),
+            ("PEXPIRETIME k", ":4010001|"),
+            ("EXPIREAT k 4020", ":1|"),
+            ("PTTL k", ":20000|"),
+            ("PEXPIREAT k 4030000 GT", ":1|"),
+            ("EXPIREAT k 4025 GT", ":0|"),
+            ("GETEX k PXAT 4040000", "$1|v|"),
+            ("EXPIRETIME k", ":4040|"),
+            ("GETEX k EX 5", "$1|v|"),
+            ("EXPIRETIME k", ":4005|"),
+            ("EXPIRE k 7", ":1|"),
+            ("PEXPIRETIME k", ":4007000|"),
+            ("SET k v PX 9", "+OK|"),
+            ("PEXPIRETIME k", ":4000009|"),
+            ("SETEX k 3 v", "+OK|"),
+            ("EXPIRETIME k", ":4003|"),
+            ("PERSIST k", ":1|"),
+            ("EXPIRETIME k", ":-1|"),
+            // The last moment that there is for the clients, and for the store.
+            ("PEXPIREAT k 9223372036854775807", ":1|"),
+            ("EXISTS k", ":1|"),
+            ("EXPIREAT k 4000", ":1|"),
+            ("EXISTS k", ":0|"),
+            ("SET k v", "+OK|"),
+            ("GETEX k EXAT 3999", "$1|v|"),
+            ("EXISTS k", ":0|"),
+        ],
+    );
+    memory.ask("SET k v EXAT 4001");
+    memory.now_us += 999_999;
+    assert_eq!(memory.ask("EXISTS k"), ":1|");
+    memory.now_us += 1;
+    assert_eq!(memory.ask("EXISTS k"), ":0|");
+}
+
 #[test]
 fn times_that_do_not_exist_are_refused() {
     let mut memory = at(1_700_000_000_000_000);

@@ -134,7 +134,7 @@ pub(in crate::commands) mod tests {
         let base = OneHuge(Arc::clone(&huge));
         let (mut writes, cursors, mut reply) = (Writes::default(), Cursors::default(), Reply::new(false));
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-        let stamp = Stamp { now_us: 0, seed: 0 };
+        let stamp = Stamp { now_us: 0, ahead_ms: 0, seed: 0 };
         let mut ctx = Context::new(Session::new(&base, &mut writes, 0), &cursors, stamp, 0, 16);
         evaluate(&mut ctx, spec(words[0]).unwrap(), &words, &mut reply).unwrap();
         let reads = huge.reads.lock().unwrap().clone();

@@ -24,13 +24,17 @@ impl<'a> Expiry<'a> {
         Some(Expiry { number, unit_ms, is_absolute })
     }
 
-    /// The time, in milliseconds since 1970. It must be after 1970, and in 64 bits.
-    fn at_ms(&self, now_ms: i64, command: &str) -> Result<i64, Fault> {
+    /// The time by the clock of [`Context::now_ms`], in milliseconds since 1970. What the client says must be after 1970, and in
+    /// 64 bits.
+    fn at_ms(&self, ctx: &Context<'_>, command: &str) -> Result<i64, Fault> {
         let number = integer(self.number)?;
-        let base = if self.is_absolute { 0 } else { now_ms };
+        let at = |ms: i64| match self.is_absolute {
+            true => Some(ms.saturating_add(ctx.ahead_ms())),
+            false => ms.checked_add(ctx.now_ms()),
+        };
         Some(number)
             .filter(|number| *number > 0)
-            .and_then(|number| number.checked_mul(self.unit_ms)?.checked_add(base))
+            .and_then(|number| at(number.checked_mul(self.unit_ms)?))
             .ok_or_else(|| Fault::made(format!("ERR invalid expire time in '{command}' command")))
     }
 }
@@ -63,7 +67,7 @@ impl<'a> Change<'a> {
     /// The change's time in milliseconds since 1970, if it has one.
     fn at_ms(&self, ctx: &Context<'_>, command: &str) -> Result<Option<i64>, Fault> {
         let Change::To(expiry) = self else { return Ok(None) };
-        expiry.at_ms(ctx.now_ms(), command).map(Some)
+        expiry.at_ms(ctx, command).map(Some)
     }
 }
 
@@ -176,7 +180,7 @@ fn set_until(
     command: &str,
 ) -> Result<(), Fault> {
     let expiry = Expiry { number: args[2], unit_ms, is_absolute: false };
-    let at_ms = expiry.at_ms(ctx.now_ms(), command)?;
+    let at_ms = expiry.at_ms(ctx, command)?;
     let old = ctx.overwritten(args[1])?;
     let value = ctx.value(args, 3);
     write(ctx, args[1], old, value, Some(microseconds(at_ms)))?;

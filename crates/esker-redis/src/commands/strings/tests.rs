@@ -37,7 +37,7 @@ fn events(memory: &mut Memory) -> Vec<String> {
 fn ask_with_set(members: u64, line: &str) -> (String, usize) {
     let base: BTreeMap<Slot, BTreeMap<Vec<u8>, Entry>> = BTreeMap::new();
     let (mut writes, cursors, mut reply) = (Writes::default(), Cursors::default(), Reply::new(false));
-    let stamp = Stamp { now_us: NOW_MS * 1000, seed: 1 };
+    let stamp = Stamp { now_us: NOW_MS * 1000, ahead_ms: 0, seed: 1 };
     let session = Session::new(&base, &mut writes, stamp.now_us);
     let mut ctx = Context::new(session, &cursors, stamp, 0, 16);
     let mut set = Collection::new(&ctx, b"set", Kind::Set);

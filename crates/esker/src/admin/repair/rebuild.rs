@@ -152,7 +152,7 @@ impl Repair<'_> {
     fn begin_state(&mut self, known: &ManifestState, trees: &BTreeSet<TreeId>) {
         self.state.floor = known.floor;
         self.state.log_synced = known.log_synced;
-        self.state.clock_us = known.clock_us;
+        self.state.clock = known.clock.clone();
         self.state.identity = known.identity;
         self.state.blobs.removed = known.blobs.removed.clone();
         (self.state.next_file, self.state.last_seq) = (known.next_file, known.last_seq);

@@ -182,7 +182,7 @@ impl Repair<'_> {
     pub(super) fn time_of(&self, tree: TreeId) -> u64 {
         match self.state.trees.get(&tree) {
             Some(record) if record.options.expiry_clock == ExpiryClock::Writes => record.time_us,
-            _ => self.state.clock_us.max(self.env.clock.wall_us()),
+            _ => self.state.clock.at(self.env.clock.wall_us()),
         }
     }
 

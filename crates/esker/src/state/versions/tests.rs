@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::*;
 use crate::db::Db;
-use crate::env::{Env, JobKind, StepExecutor};
+use crate::env::{Env, JobKind, Reached, StepExecutor};
 use crate::fs::sim::SimFs;
 use crate::options::{CompactionStyle, ExpiryClock, Options, TreeOptions};
 use crate::ranges::{KeyRange, RangeTombstone};
@@ -234,10 +234,10 @@ fn tables_of_a_tree_that_was_dropped_meanwhile_are_nobodys() {
         Edit::RemoveTable { tree: id, level, file: table.file },
         Edit::AddTable { tree: id, level: 6, table: table.clone() },
         Edit::AddTable { tree: id, level: 6, table: new.clone() },
-        Edit::Clock { us: 1 },
+        Edit::Clock(Reached { us: 1, ..Reached::default() }),
     ]);
     let commit = |manifest: &mut Manifest, edits: &[Edit]| {
-        assert_eq!(edits, [Edit::Clock { us: 1 }]);
+        assert_eq!(edits, [Edit::Clock(Reached { us: 1, ..Reached::default() })]);
         manifest.commit(edits)
     };
     let applied = versions.apply(&change, commit, || ()).unwrap();

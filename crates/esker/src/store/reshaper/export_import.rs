@@ -161,7 +161,7 @@ impl Reshaper {
             next_file: known.next_file,
             next_tree: versions.next_tree(),
             last_seq,
-            clock_us: known.clock_us.max(self.core.clock.now_us()),
+            clock: self.core.reached_from(known.clock.us),
             identity: self.core.env().random.next_u64(),
         })
     }
@@ -256,7 +256,7 @@ impl Reshaper {
         }
         let next_file = self.core.tables.next_file.load(std::sync::atomic::Ordering::Relaxed);
         edits.push(Edit::Counters { next_file, next_tree: ids.next, last_seq: seq });
-        edits.extend([self.core.clock_edit(), Edit::Clock { us: imported.clock_us }]);
+        edits.push(Edit::Clock(self.core.reached_from(imported.clock_us)));
         // This comes before anybody writes to the trees. A key in the filter without a huge value costs a lookup.
         let known = imported.blobs.iter().flat_map(|blobs| &blobs.key_hashes);
         known.filter(|_| !broken("import-filter")).for_each(|&hash| self.core.blobs.filter.add(hash));

@@ -1,6 +1,7 @@
 //! Edits as bytes, and what they add up to.
 
 use super::*;
+use crate::env::{Offset, Reached};
 use crate::options::{CompactionStyle, Compression, FilterPrefix};
 use crate::table::Expiring;
 use crate::version::blob_edits::BlobFileInfo;
@@ -48,7 +49,8 @@ fn sample() -> Vec<Edit> {
         Edit::Flushed { tree: 3, seq: 77, time_us: 5 },
         Edit::Floor(LogFloor { segment: 4, start: 12345 }),
         Edit::LogSynced { position: 23456 },
-        Edit::Clock { us: 1 << 60 },
+        Edit::Clock(Reached { us: 1 << 60, offset: Offset::default() }),
+        Edit::Clock(Reached { us: 1 << 61, offset: Offset::new(1 << 59, vec![5, 1 << 58]) }),
         Edit::Identity { identity: u64::MAX - 1 },
         Edit::Flushed { tree: 3, seq: 9, time_us: 4 },
         Edit::DeleteRange { tree: 3, seq: 8, range: KeyRange { lower: Vec::new(), upper: None } },
@@ -105,6 +107,24 @@ fn numbers_out_of_range_are_refused() {
         |table| table.raw_bytes = u64::MAX,
     ];
     assert!(!hostile.into_iter().any(|change| decodes(add(change))));
+}
+
+/// Only a bug writes such numbers, and a store opens in spite of it.
+#[test]
+fn absurd_offsets_of_the_clock_are_taken_for_what_they_may_be() {
+    let read = |numbers: &[u64]| {
+        let mut payload = Vec::new();
+        put(&mut payload, CLOCK_AHEAD, numbers);
+        Edit::decode_all(&payload)
+    };
+    let clock =
+        |us, offset, earlier| Some(vec![Edit::Clock(Reached { us, offset: Offset::new(offset, earlier) })]);
+    assert_eq!(read(&[9, 5, 2, 3, 4]), clock(9, 5, vec![3, 4]));
+    assert_eq!(read(&[9, u64::MAX, 4, u64::MAX, 3, 9, 3]), clock(9, 9, vec![3]));
+    assert_eq!(read(&[9, 0, 1, 7]), clock(9, 0, vec![]));
+    assert_eq!(read(&[CLOCK_AHEAD_MAX, 1, 0]), clock(CLOCK_AHEAD_MAX, 1, vec![]));
+    assert_eq!(read(&[CLOCK_AHEAD_MAX + 1, 1, 0]), None);
+    assert_eq!(read(&[9, 5, u64::MAX, 3, 4]), None);
 }
 
 #[test]
