@@ -23,7 +23,7 @@ pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
     let dir = path.as_ref();
     let env = options.env.within(dir)?;
     let fs = &env.fs;
-    let (lock, listing) = locked::lock(&env, dir, LockMode::Exclusive)?;
+    let (mut lock, listing) = locked::lock(&env, dir, LockMode::Exclusive)?;
     // Whatever is not ours is found before anything is removed.
     let staging = dir.join(BACKUP_DIR);
     let mut directories = Vec::new();
@@ -44,6 +44,7 @@ pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
         fs.remove_file(&path)?;
     }
     directories.into_iter().try_for_each(OwnDir::remove)?;
+    lock.release_name();
     fs.remove_file(&dir.join(LOCK_FILE))?;
     drop(lock);
     fs.sync_dir(dir)?;

@@ -318,7 +318,8 @@ fn locks_exclude_and_share() {
 
         // A holder may remove the file. A directory that is locked too keeps others out until the holder goes; without
         // such a lock, the next one locks a new file.
-        let old = fs.lock(&path, LockMode::Exclusive).unwrap();
+        let mut old = fs.lock(&path, LockMode::Exclusive).unwrap();
+        old.release_name();
         fs.remove_file(&path).unwrap();
         let new = match fs.lock(&path, LockMode::Exclusive) {
             Ok(new) => {

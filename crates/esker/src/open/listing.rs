@@ -127,11 +127,12 @@ pub(crate) fn remove_own_dir(env: &Env, dir: &Path) -> Result<()> {
 pub(crate) fn clear_backup_dir(env: &Env, store: &Path) -> Result<bool> {
     let dir = store.join(BACKUP_DIR);
     let Some(own) = OwnDir::find(env, &dir)? else { return Ok(true) };
-    let _lock = match env.fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive) {
+    let mut lock = match env.fs.lock(&dir.join(LOCK_FILE), LockMode::Exclusive) {
         Err(error) if error.kind() == ErrorKind::Locked => return Ok(false),
         lock => lock?,
     };
     drop(own);
+    lock.release_name();
     remove_own_dir(env, &dir).map(|()| true)
 }
 

@@ -20,7 +20,8 @@
 //! The directory is locked too, by its own descriptor, after the file. No name can take that lock away: if the lock file
 //! is removed, renamed or replaced while a process holds it, another process gets the lock of the new file, and then not
 //! that of the directory. A file system that locks no directories, such as a network's, has the lock file alone, which
-//! also excludes other machines.
+//! also excludes other machines. Windows locks no directories either. There a second handle of the lock file, which does
+//! not share deletion, makes every removal, rename and replacement of the file fail until the lock is dropped.
 //!
 //! This excludes others at every step. The directory is held open, so that all names are names in it. Only the holder
 //! of the lock that is named `LOCK` renames, and at each moment that file is locked by the same holder, before the
@@ -47,14 +48,20 @@ pub(super) struct RealLock {
     noted: bool,
     /// The locked directory, on file systems that lock directories.
     dir: Option<os::Directory>,
+    /// Keeps the name of the lock file from being taken away, where the system has a call for it.
+    name: Option<File>,
 }
 
-impl DirLock for RealLock {}
+impl DirLock for RealLock {
+    fn release_name(&mut self) {
+        self.name = None;
+    }
+}
 
 impl RealLock {
     /// The lock of a reader of a read-only medium.
     fn of_directory(dir: Option<os::Directory>) -> RealLock {
-        RealLock { files: Vec::new(), noted: false, dir }
+        RealLock { files: Vec::new(), noted: false, dir, name: None }
     }
 
     pub(super) fn take(fs: &RealFs, path: &Path, mode: LockMode) -> Result<Self> {
@@ -80,10 +87,13 @@ impl RealLock {
             }
             if still_named(&fs.place(path)?, &file).map_err(failed)? {
                 let dir = lock_directory(fs, path, mode).inspect_err(|_| drop(file.unlock()))?;
-                return Ok(match mode {
+                let mut lock = match mode {
                     LockMode::Exclusive => RealLock::of_writer(fs, path, file, dir),
-                    LockMode::Shared => RealLock { files: vec![file], noted: false, dir },
-                });
+                    LockMode::Shared => RealLock { files: vec![file], noted: false, dir, name: None },
+                };
+                if lock.hold_name(&fs.place(path)?).map_err(failed)? {
+                    return Ok(lock);
+                }
             }
         }
         Err(Error::new(ErrorKind::Locked, "the lock file keeps being removed by another process").at(path))
@@ -102,7 +112,20 @@ impl RealLock {
             Replaced::Unknown(own) => vec![file, own],
         };
         let noted = matches!(files.as_slice(), [file] if has_one_name(file) && owner::note(file));
-        RealLock { files, noted, dir }
+        RealLock { files, noted, dir, name: None }
+    }
+
+    /// Sees to it that the lock file keeps its name, which is `place`, where the system has a call for it. Returns `false` if it
+    /// has lost the name before.
+    fn hold_name(&mut self, place: &Place<'_>) -> io::Result<bool> {
+        self.name = match place.hold_name() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            held => held?,
+        };
+        match self.files.last() {
+            Some(file) if self.name.is_some() => still_named(place, file),
+            _ => Ok(true),
+        }
     }
 }
 
@@ -303,5 +326,36 @@ mod tests {
             println!("tries {tries:?}, links {}", linker.join().unwrap());
             assert!(tries.iter().all(std::result::Result::is_ok) && !dir.join("LOCK.tmp").exists());
         });
+    }
+}
+
+#[cfg(all(test, windows))]
+#[expect(clippy::disallowed_methods, reason = "tests look at files as anybody may")]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn while_it_is_locked_the_lock_file_keeps_its_name() {
+        let root = tempfile::tempdir().unwrap();
+        let (dir, other) = (root.path().join("store"), root.path().join("other"));
+        fs::create_dir(&dir).unwrap();
+        let path = dir.join("LOCK");
+        let lock = |mode| RealFs::default().within(&dir).and_then(|fs| fs.lock(&path, mode));
+        for mode in [LockMode::Exclusive, LockMode::Shared] {
+            let mut held = lock(mode).unwrap();
+            fs::write(&other, "").unwrap();
+            fs::remove_file(&path).unwrap_err();
+            fs::rename(&path, dir.join("elsewhere")).unwrap_err();
+            fs::rename(&other, &path).unwrap_err();
+            fs::rename(&dir, root.path().join("moved")).unwrap_err();
+            assert_eq!(lock(LockMode::Exclusive).unwrap_err().kind(), ErrorKind::Locked);
+            held.release_name();
+            assert_eq!(lock(LockMode::Exclusive).unwrap_err().kind(), ErrorKind::Locked);
+            drop(held);
+            fs::rename(&other, &path).unwrap();
+            drop(lock(LockMode::Exclusive).unwrap());
+        }
     }
 }

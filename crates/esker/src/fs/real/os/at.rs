@@ -134,6 +134,16 @@ impl<'a> Place<'a> {
         })
     }
 
+    /// Nothing: a name can always be taken away from a file.
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "other systems have something to do here"
+    )]
+    pub(in crate::fs) fn hold_name(&self) -> io::Result<Option<File>> {
+        Ok(None)
+    }
+
     pub(in crate::fs) fn remove_file(&self) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(self.dir(), self.name, AtFlags::empty())?)
     }

@@ -16,8 +16,9 @@ use std::os::windows::io::AsRawHandle;
 use std::path::{Component, Path, PathBuf};
 
 use windows_sys::Win32::Storage::FileSystem::{
-    BY_HANDLE_FILE_INFORMATION, FILE_FLAG_OPEN_REPARSE_POINT, FILE_STANDARD_INFO, FileStandardInfo,
-    GetDiskFreeSpaceExW, GetFileInformationByHandle, GetFileInformationByHandleEx,
+    BY_HANDLE_FILE_INFORMATION, FILE_FLAG_OPEN_REPARSE_POINT, FILE_SHARE_READ, FILE_SHARE_WRITE,
+    FILE_STANDARD_INFO, FileStandardInfo, GetDiskFreeSpaceExW, GetFileInformationByHandle,
+    GetFileInformationByHandleEx,
 };
 
 use super::{Access, resolve};
@@ -44,6 +45,8 @@ pub(in crate::fs) struct Look {
     pub(in crate::fs) links: u64,
     /// How many bytes of the disk the file takes.
     pub(in crate::fs) allocated: u64,
+    /// The volume of a file, and its number there.
+    identity: (u64, u64),
     /// The path of a directory, resolved.
     resolved: Option<PathBuf>,
 }
@@ -93,11 +96,28 @@ impl<'a> Place<'a> {
         let kind = kind_of(metadata.file_type());
         if kind != NameKind::File {
             let resolved = resolve(&self.path).ok().filter(|_| kind == NameKind::Directory);
-            return Ok(Look { kind, len: 0, links: 1, allocated: 0, resolved });
+            return Ok(Look { kind, len: 0, links: 1, allocated: 0, identity: (0, 0), resolved });
         }
-        let info = standard_info(&self.open(Access::Read)?)?;
-        let allocated = info.AllocationSize.try_into().unwrap_or(0);
-        Ok(Look { kind, len: metadata.len(), links: info.NumberOfLinks.into(), allocated, resolved: None })
+        let file = self.open(Access::Read)?;
+        let info = standard_info(&file)?;
+        Ok(Look {
+            kind,
+            len: metadata.len(),
+            links: info.NumberOfLinks.into(),
+            allocated: info.AllocationSize.try_into().unwrap_or(0),
+            identity: identity(&file)?,
+            resolved: None,
+        })
+    }
+
+    /// While the file that is returned is open, this name cannot be removed, renamed or given to another file.
+    pub(in crate::fs) fn hold_name(&self) -> io::Result<Option<File>> {
+        let mut options = OpenOptions::new();
+        options.read(true).share_mode(FILE_SHARE_READ | FILE_SHARE_WRITE);
+        if !self.follows {
+            options.custom_flags(FILE_FLAG_OPEN_REPARSE_POINT);
+        }
+        options.open(&self.path).map(Some)
     }
 
     pub(in crate::fs) fn remove_file(&self) -> io::Result<()> {
@@ -122,9 +142,9 @@ impl<'a> Place<'a> {
 }
 
 impl Look {
-    /// The file's length alone: a name does not tell the number of the file.
+    /// What tells the file from one that has taken its name.
     pub(in crate::fs) fn mark(&self) -> FileMark {
-        FileMark { identity: (0, 0), len: self.len }
+        FileMark { identity: self.identity, len: self.len }
     }
 
     pub(in crate::fs) fn is_same(&self, other: &Look) -> bool {
@@ -219,12 +239,15 @@ pub(in crate::fs) fn names(place: &Place<'_>, file: &File) -> io::Result<bool> {
 }
 
 /// The volume and the file's number on it: together they identify an open file.
-fn identity(file: &File) -> io::Result<(u32, u32, u32)> {
+fn identity(file: &File) -> io::Result<(u64, u64)> {
     let mut info = BY_HANDLE_FILE_INFORMATION::default();
     // SAFETY: the handle is open as long as `file` is borrowed, and there is room for what is asked for.
     match unsafe { GetFileInformationByHandle(file.as_raw_handle(), &raw mut info) } {
         0 => Err(io::Error::last_os_error()),
-        _ => Ok((info.dwVolumeSerialNumber, info.nFileIndexHigh, info.nFileIndexLow)),
+        _ => {
+            let number = u64::from(info.nFileIndexHigh) << 32 | u64::from(info.nFileIndexLow);
+            Ok((info.dwVolumeSerialNumber.into(), number))
+        }
     }
 }
 
