@@ -112,6 +112,11 @@ impl Database {
     /// The value of `key`.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bulk>> {
         check_key(key)?;
+        self.get_found(key)
+    }
+
+    /// The value of `key`, which a page of `RANGE` has had: it may be the empty key, which other clients may write.
+    pub(super) fn get_found(&self, key: &[u8]) -> Result<Option<Bulk>> {
         self.read(key, &[b"GET", key], 0).map(|(_, found)| found)
     }
 
@@ -121,9 +126,19 @@ impl Database {
         &self,
         key: &[u8],
         [first, last]: [i64; 2],
-        mut fits: impl FnMut(u64) -> std::result::Result<u64, E>,
+        fits: impl FnMut(u64) -> std::result::Result<u64, E>,
     ) -> std::result::Result<Option<Bulk>, E> {
         check_key(key)?;
+        self.get_range_found(key, [first, last], fits)
+    }
+
+    /// As [`Database::get_range`], of a key that a page of `RANGE` has had.
+    pub(super) fn get_range_found<E: From<Error>>(
+        &self,
+        key: &[u8],
+        [first, last]: [i64; 2],
+        mut fits: impl FnMut(u64) -> std::result::Result<u64, E>,
+    ) -> std::result::Result<Option<Bulk>, E> {
         let [first, last] = [first, last].map(|number| number.to_string());
         for _ in 0..ATTEMPTS {
             let (len, part) = self.read(key, &[b"GETRANGE", key, first.as_bytes(), last.as_bytes()], 2)?;

@@ -251,6 +251,26 @@ fn rows_come_page_by_page() {
     assert_eq!(place.printed("scan"), "");
 }
 
+/// Other clients may write the empty key, which a store does not have: it is read like others, also as the last row of a page.
+#[test]
+fn the_empty_key_of_a_server_is_shown() {
+    let place = Place::new();
+    let mut client = place.serving.client();
+    let value = "x".repeat(40_000);
+    assert_eq!(client.call_with(&["SET", "", &value]).to_string(), "+OK");
+    let rows: Vec<String> = (0..255).map(|i| format!("k{i:03} v")).collect();
+    assert_eq!(place.esker_with("import -", (rows.join("\n") + "\n").as_bytes()).code, 0);
+    let all: Vec<String> = std::iter::once(format!(" {value}")).chain(rows).collect();
+    assert!(place.printed("scan").lines().eq(all.iter().map(String::as_str)));
+    assert!(place.printed("scan --reverse").lines().eq(all.iter().rev().map(String::as_str)));
+    assert_eq!(place.printed("count"), "256\n");
+    place.printed("export dir/");
+    assert_eq!(fs::read(place.dir.path().join("dir/%")).unwrap(), value.as_bytes());
+    assert!(place.esker("get ").stderr().contains("the key is empty"));
+    place.printed("delete --all");
+    assert_eq!(client.call_with(&["EXISTS", ""]).integer(), 0);
+}
+
 /// A user with the keys of a prefix sees all of them, and nothing else.
 #[test]
 fn rows_of_a_prefix_need_no_right_to_what_comes_behind() {
