@@ -25,6 +25,9 @@ use crate::fault::ReadError;
 const RUN: usize = 100;
 const RUN_BYTES: usize = 1 << 20;
 
+/// The most bytes of a prefix. Elements have up to 512 MiB: where longer beginnings part them, a page does not end.
+const PREFIX_MAX: usize = 1 << 20;
+
 /// The bits of a cursor for the bytes after its prefix.
 const BEHIND_BITS: u32 = 32;
 
@@ -188,7 +191,8 @@ impl Cursors {
     }
 
     /// Makes a prefix that parts some neighbours of `keys`, which no known prefix does. Returns the first one that
-    /// is parted from the one before it, and the cursor of the place between them; `None`: there can be no more prefixes.
+    /// is parted from the one before it, and the cursor of the place between them; `None`: there can be no more prefixes, or this
+    /// one would be too long.
     fn part(&self, keys: &[Vec<u8>]) -> Option<(usize, u64)> {
         let (first, last) = keys.first().zip(keys.last())?;
         let differ_at = common(first, last);
@@ -198,6 +202,9 @@ impl Cursors {
         };
         // Where zeros hide how long keys are, a prefix that begins behind them does not.
         let (len, at) = parted_by(differ_at.saturating_sub(3)).or_else(|| parted_by(differ_at + 1))?;
+        if len > PREFIX_MAX {
+            return None;
+        }
         let next = &keys[at];
         let number = self.number_of(&next[..len])?;
         Some((at, cursor(number, behind(next, len))))

@@ -34,5 +34,7 @@ pub use context::{Class, Context, Event, Lookups, Stamp, Wants};
 pub use cursors::{Cursors, Keeper};
 pub use fault::{Fault, ReadError};
 pub use resp::reply::{Part, Reply};
-pub use session::{Base, Bounds, Entry, Huge, Lending, Long, Session, Slot, Space, UseValue, Value, Visit};
+pub use session::{
+    Base, Bounds, EMPTY_KEY, Entry, Huge, Lending, Long, Session, Slot, Space, UseValue, Value, Visit, placed,
+};
 pub use writes::{Op, Writes};

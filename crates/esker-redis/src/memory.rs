@@ -168,6 +168,13 @@ impl Memory {
         of_elements.map(|(_, tree)| tree.len()).sum()
     }
 
+    /// The keys of the trees of elements.
+    #[cfg(test)]
+    pub(crate) fn keys_of_elements(&self) -> Vec<Vec<u8>> {
+        let of_elements = self.trees.iter().filter(|(slot, _)| slot.space == crate::Space::Elements);
+        of_elements.flat_map(|(_, tree)| tree.keys().cloned()).collect()
+    }
+
     /// The attributes of a key.
     #[cfg(test)]
     pub(crate) fn attributes(&self, key: &str) -> Vec<u8> {

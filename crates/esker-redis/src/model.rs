@@ -5,6 +5,8 @@
 //!                 key -> a small collection: its elements in order   attributes: kind, count, ...
 //!                 key -> nothing                                     attributes: kind, count, generation, ...
 //! tree Elements   key, escaped | 0 1 | generation, 8 bytes | element -> the element's value
+//!                 key, escaped | 0 2 | generation | ...              -> an element that is too long for a key: see `elements`
+//!                 0 0 -> what the empty key has: see [`crate::session`]
 //!
 //! element         hash: field -> value        set: member -> nothing       list: place, 8 bytes -> value
 //!                 sorted set: 'm' member -> score     's' score member -> nothing
@@ -18,8 +20,13 @@
 //! Attributes of a collection: the kind (1 hash, 2 set, 3 sorted set, 4 list), plus 128 if it is large; the number of
 //! entries as varint; if it is large, the generation, 8 bytes, big-endian; of a list, the place of its first element, 8
 //! bytes, big-endian; of a large sorted set, if they are known, two bounds of its scores' elements, each after its length
-//! as varint. A small collection's record has for each entry: length of the element as varint, the element, length
-//! of its value as varint, the value.
+//! as varint; of a large hash, set or sorted set, if it has elements that are too long for a key, the number of those as varint,
+//! before which the bounds of a sorted set are always there. A small collection's record has for each entry: length of the
+//! element as varint, the element, length of its value as varint, the value.
+
+mod elements;
+#[cfg(test)]
+mod tests;
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -28,7 +35,8 @@ use smallvec::SmallVec;
 
 use crate::context::Context;
 use crate::fault::{Fault, ReadError};
-use crate::session::{Bounds, Entry, Session, Slot, Space, Value};
+use crate::session::{Bounds, EMPTY_KEY, Entry, KEY_BYTES_MAX, Session, Slot, Space, Value};
+use elements::Elements;
 
 /// The most entries of a collection that is kept in its key's record. A member of a sorted set counts as two.
 pub const SMALL_ENTRIES: u64 = 64;
@@ -128,6 +136,8 @@ struct Head {
     generation: Option<u64>,
     first: i64,
     within: Within,
+    /// How many elements of a large collection are too long for a key.
+    long: u64,
 }
 
 /// Between which elements those of a part of a large collection lie, as far as that is known: `lower` is none of them or the
@@ -191,11 +201,14 @@ impl Head {
         if self.kind == Kind::List {
             out.extend_from_slice(&self.first.to_be_bytes());
         }
-        if self.has_bounds() && self.within != Within::default() {
+        if self.has_bounds() && (self.long > 0 || self.within != Within::default()) {
             for bound in [&self.within.lower, &self.within.upper] {
                 put_varint(&mut out, bound.len() as u64);
                 out.extend_from_slice(bound);
             }
+        }
+        if self.long > 0 {
+            put_varint(&mut out, self.long);
         }
         out
     }
@@ -216,7 +229,7 @@ impl Head {
         };
         let generation = if first_byte & LARGE != 0 { Some(u64::from_be_bytes(number()?)) } else { None };
         let first = if kind == Kind::List { i64::from_be_bytes(number()?) } else { 0 };
-        let mut head = Head { kind, entries, generation, first, within: Within::default() };
+        let mut head = Head { kind, entries, generation, first, within: Within::default(), long: 0 };
         if head.has_bounds() && !rest.is_empty() {
             for bound in [&mut head.within.lower, &mut head.within.upper] {
                 let (len, width) = varint(rest)?;
@@ -224,6 +237,9 @@ impl Head {
                 *bound = Bound::from_slice(found);
                 rest = behind;
             }
+        }
+        if generation.is_some() && !rest.is_empty() {
+            head.long = varint(rest)?.0;
         }
         Some(head)
     }
@@ -242,7 +258,7 @@ fn escaped(key: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The key, the generation and the element in a key of the tree Elements.
+/// The key, the generation and the rest of a key of the tree Elements: that of an element.
 fn unescaped(mut bytes: &[u8]) -> Option<(Vec<u8>, u64, &[u8])> {
     let mut key = Vec::new();
     loop {
@@ -251,7 +267,7 @@ fn unescaped(mut bytes: &[u8]) -> Option<(Vec<u8>, u64, &[u8])> {
                 key.push(0);
                 bytes = rest;
             }
-            [0, 1, rest @ ..] => {
+            [0, 1 | 2, rest @ ..] => {
                 let (generation, element) = rest.split_first_chunk::<8>()?;
                 return Some((key, u64::from_be_bytes(*generation), element));
             }
@@ -264,8 +280,11 @@ fn unescaped(mut bytes: &[u8]) -> Option<(Vec<u8>, u64, &[u8])> {
     }
 }
 
-/// The key of the collection that has this element of the tree Elements.
+/// The client's key to which this key of the tree Elements belongs.
 pub(crate) fn key_of_element(element: &[u8]) -> Option<Vec<u8>> {
+    if element == EMPTY_KEY {
+        return Some(Vec::new());
+    }
     unescaped(element).map(|(key, _, _)| key)
 }
 
@@ -284,6 +303,12 @@ pub(crate) fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(behind)
 }
 
+/// Whether servers that know only the first layout of trees of elements cannot read `entry`, which `key` has in one: it is that
+/// of a client's empty key, or of an element that is too long for a key.
+pub fn is_of_layout_2(key: &[u8], entry: &Entry) -> bool {
+    key == EMPTY_KEY || !entry.attributes.is_empty()
+}
+
 /// An element and its value.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
@@ -295,8 +320,8 @@ type Key = SmallVec<[u8; 36]>;
 enum Place {
     /// In this record.
     Record(Vec<u8>),
-    /// In the tree Elements, below this prefix.
-    Tree(Vec<u8>),
+    /// In the tree Elements.
+    Tree(Elements),
 }
 
 /// A collection that is read and changed. Changes count from [`Collection::save`] on.
@@ -378,7 +403,7 @@ impl Collection {
         let head = head.ok_or_else(|| damaged("a collection's attributes do not parse"))?;
         let slot = Slot { database: ctx.database(), space: Space::Elements };
         let place = match head.generation {
-            Some(generation) => Place::Tree(prefix(key, generation)),
+            Some(generation) => Place::Tree(Elements::new(slot, prefix(key, generation))),
             None => Place::Record(entry.value.into_bytes()?),
         };
         Ok(Collection { slot, key: Key::from_slice(key), head, expires_us: entry.expires_us, place })
@@ -389,7 +414,7 @@ impl Collection {
         Collection {
             slot: Slot { database: ctx.database(), space: Space::Elements },
             key: Key::from_slice(key),
-            head: Head { kind, entries: 0, generation: None, first: 0, within: Within::default() },
+            head: Head { kind, entries: 0, generation: None, first: 0, within: Within::default(), long: 0 },
             expires_us: None,
             place: Place::Record(Vec::new()),
         }
@@ -427,18 +452,12 @@ impl Collection {
         &mut self.head.within
     }
 
-    fn in_tree(prefix: &[u8], element: &[u8]) -> Vec<u8> {
-        [prefix, element].concat()
-    }
-
     /// The value of `element`.
     pub(crate) fn get(&self, session: &Session<'_>, element: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
         match &self.place {
             Place::Record(_) => self.read(session, element, |value| Ok(value.to_vec())),
-            Place::Tree(prefix) => {
-                let found = session.get(self.slot, &Self::in_tree(prefix, element))?;
-                found.map(|entry| entry.value.into_bytes()).transpose()
-            }
+            Place::Tree(elements) if elements.is_long(element) && self.head.long == 0 => Ok(None),
+            Place::Tree(elements) => elements.get(session, &elements.key_of(session, element)?),
         }
     }
 
@@ -486,17 +505,20 @@ impl Collection {
         value: &[u8],
         is_new: Option<bool>,
     ) -> Result<bool, ReadError> {
+        // Known before it is copied to a record.
+        if element.len() > KEY_BYTES_MAX {
+            ctx.session().may_wait()?;
+        }
         let is_new = match &mut self.place {
             Place::Record(record) => put_in(record, element, value)?,
-            Place::Tree(prefix) => {
-                let key = Self::in_tree(prefix, element);
+            Place::Tree(elements) => {
+                let key = elements.key_of(ctx.session(), element)?;
                 let is_new = match is_new {
                     Some(is_new) => is_new,
-                    None => !ctx.session().contains(self.slot, &key)?,
+                    None => !elements.contains(ctx.session(), &key)?,
                 };
-                let value = Value::Bytes(value.to_vec());
-                let entry = Entry { value, attributes: Vec::new(), expires_us: None };
-                ctx.session_mut().put(self.slot, &key, entry);
+                elements.put(ctx.session_mut(), &key, element, value);
+                self.head.long += u64::from(is_new && key.is_long());
                 is_new
             }
         };
@@ -514,16 +536,16 @@ impl Collection {
     /// Moves the entries of a record to the tree Elements.
     fn spread(&mut self, ctx: &mut Context<'_>) -> Result<(), ReadError> {
         let generation = ctx.next_generation();
-        let prefix = prefix(&self.key, generation);
-        if let Place::Record(record) = std::mem::replace(&mut self.place, Place::Tree(prefix.clone())) {
+        let elements = Elements::new(self.slot, prefix(&self.key, generation));
+        if let Place::Record(record) = std::mem::replace(&mut self.place, Place::Tree(elements.clone())) {
             let mut at = 0;
             while at < record.len() {
                 let spans =
                     entry_at(&record, at).ok_or_else(|| damaged("a collection's record does not parse"))?;
-                let value = Value::Bytes(record[spans.value.clone()].to_vec());
-                let entry = Entry { value, attributes: Vec::new(), expires_us: None };
-                let key = Self::in_tree(&prefix, &record[spans.element]);
-                ctx.session_mut().put(self.slot, &key, entry);
+                let (element, value) = (&record[spans.element], &record[spans.value.clone()]);
+                let key = elements.key_of(ctx.session(), element)?;
+                elements.put(ctx.session_mut(), &key, element, value);
+                self.head.long += u64::from(key.is_long());
                 at = spans.value.end;
             }
         }
@@ -546,13 +568,15 @@ impl Collection {
                 }
                 Err(_) => None,
             },
-            Place::Tree(prefix) => {
-                let key = Self::in_tree(prefix, element);
-                let old = ctx.session().get(self.slot, &key)?;
+            Place::Tree(elements) if elements.is_long(element) && self.head.long == 0 => None,
+            Place::Tree(elements) => {
+                let key = elements.key_of(ctx.session(), element)?;
+                let old = elements.get(ctx.session(), &key)?;
                 if old.is_some() {
-                    ctx.session_mut().delete(self.slot, &key);
+                    elements.delete(ctx.session_mut(), &key);
+                    self.head.long -= u64::from(key.is_long());
                 }
-                old.map(|entry| entry.value.into_bytes()).transpose()?
+                old
             }
         };
         self.head.entries -= u64::from(old.is_some());
@@ -591,18 +615,7 @@ impl Collection {
                 }
                 Ok(())
             }
-            Place::Tree(prefix) => {
-                let lower = Self::in_tree(prefix, bounds.lower);
-                let upper = match bounds.upper {
-                    Some(upper) => Some(Self::in_tree(prefix, upper)),
-                    None => behind(prefix),
-                };
-                let within = Bounds { lower: &lower, upper: upper.as_deref() };
-                session.walk(self.slot, within, reverse, &mut |key, entry| {
-                    let element = key.get(prefix.len()..).unwrap_or(&[]);
-                    visit(element, entry.value.into_bytes()?)
-                })
-            }
+            Place::Tree(elements) => elements.walk(session, bounds, reverse, self.head.long > 0, visit),
         }
     }
 
@@ -635,22 +648,23 @@ impl Collection {
     /// Deletes the elements, if they are in a tree of their own, or leaves them to the server's sweep. The key's entry is
     /// overwritten or deleted by the caller.
     pub(crate) fn delete_elements(&self, ctx: &mut Context<'_>) -> Result<(), ReadError> {
-        let Place::Tree(prefix) = &self.place else { return Ok(()) };
-        let upper = behind(prefix);
-        if ctx.session().written_bytes() > WRITTEN_BEFORE_LEFT {
-            ctx.session_mut().forget_unread(self.slot, prefix, upper.as_deref());
-            return Ok(());
-        }
-        if self.head.entries > DELETED_SINGLY {
-            ctx.session_mut().delete_unread(self.slot, prefix.clone(), upper);
-            return Ok(());
-        }
+        let Place::Tree(elements) = &self.place else { return Ok(()) };
+        let prefixes = elements.prefixes().into_iter().take(if self.head.long > 0 { 2 } else { 1 });
         let mut keys = Vec::new();
-        let bounds = Bounds { lower: prefix, upper: upper.as_deref() };
-        ctx.session().walk(self.slot, bounds, false, &mut |key, _| {
-            keys.push(key.to_vec());
-            Ok(true)
-        })?;
+        for prefix in prefixes {
+            let upper = behind(prefix);
+            if ctx.session().written_bytes() > WRITTEN_BEFORE_LEFT {
+                ctx.session_mut().forget_unread(self.slot, prefix, upper.as_deref());
+            } else if self.head.entries > DELETED_SINGLY {
+                ctx.session_mut().delete_unread(self.slot, prefix.to_vec(), upper);
+            } else {
+                let bounds = Bounds { lower: prefix, upper: upper.as_deref() };
+                ctx.session().walk(self.slot, bounds, false, &mut |key, _| {
+                    keys.push(key.to_vec());
+                    Ok(true)
+                })?;
+            }
+        }
         keys.iter().for_each(|key| ctx.session_mut().delete(self.slot, key));
         Ok(())
     }
@@ -666,11 +680,13 @@ impl Collection {
             Collection { slot: Slot { database, ..self.slot }, key: Key::from_slice(key), ..self.clone() };
         if let Place::Tree(_) = &self.place {
             let generation = ctx.next_generation();
-            let target = prefix(key, generation);
+            let target = Elements::new(copy.slot, prefix(key, generation));
+            copy.head.long = 0;
             for (element, value) in self.all(ctx.session())? {
-                let entry = Entry { value: Value::Bytes(value), attributes: Vec::new(), expires_us: None };
-                let key = Self::in_tree(&target, &element);
-                ctx.session_mut().put(copy.slot, &key, entry);
+                // The length of the key decides which elements are too long.
+                let key = target.key_of(ctx.session(), &element)?;
+                target.put(ctx.session_mut(), &key, &element, &value);
+                copy.head.long += u64::from(key.is_long());
             }
             copy.head.generation = Some(generation);
             copy.place = Place::Tree(target);
@@ -686,8 +702,8 @@ pub(crate) fn elements_bytes(ctx: &Context<'_>, key: &[u8], entry: Entry) -> Res
         return Ok(0);
     }
     let collection = Collection::of(ctx, key, kind, entry)?;
-    let Place::Tree(prefix) = &collection.place else { return Ok(0) };
-    let (each, mut bytes) = (prefix.len() as u64, 0);
+    let Place::Tree(elements) = &collection.place else { return Ok(0) };
+    let (each, mut bytes) = (elements.overhead() as u64, 0);
     collection.walk(ctx.session(), Bounds::ALL, false, |element, value| {
         bytes += each + (element.len() + value.len()) as u64;
         Ok(true)
@@ -721,7 +737,8 @@ pub fn sweep(
 ) -> Result<Swept, ReadError> {
     let mut swept = Swept::default();
     let (keys, elements) = (Slot { database, space: Space::Keys }, Slot { database, space: Space::Elements });
-    let mut next = from.to_vec();
+    // What the empty key has is before all elements.
+    let mut next = from.max([EMPTY_KEY, &[0]].concat().as_slice()).to_vec();
     for _ in 0..most {
         let mut found = None;
         session.walk(elements, Bounds { lower: &next, upper: None }, false, &mut |key, _| {
@@ -729,15 +746,14 @@ pub fn sweep(
             Ok(false)
         })?;
         let Some(found) = found else { return Ok(swept) };
-        let parts = unescaped(&found).map(|(key, generation, _)| (key, generation));
-        let Some((key, generation)) = parts else {
+        let Some((key, generation, rest)) = unescaped(&found) else {
             return Err(damaged("a key in the tree of elements does not parse"));
         };
+        let prefix = found[..found.len() - rest.len()].to_vec();
         let lives = session.get(keys, &key)?.is_some_and(|entry| {
             let head = Kind::of(&entry).ok().and_then(|kind| Head::decode(kind, &entry.attributes));
             head.is_some_and(|head| head.generation == Some(generation))
         });
-        let prefix = prefix(&key, generation);
         let Some(end) = behind(&prefix) else { return Ok(swept) };
         if !lives {
             if may_delete(&key) {

@@ -3,6 +3,9 @@
 //! ```text
 //! Session   reads: Writes, then Base        writes: Writes, with a journal, so that a command that fails takes back its own
 //! ```
+//! A client's key is the key of its entry in the tree Keys, with one exception: a store has no empty keys, and every other
+//! string of bytes is some key. So the entry of the *empty key* is in the tree Elements, under [`EMPTY_KEY`], which is the
+//! key of no element. Only [`placed`] and [`Session::walk`] know this. Base and Writes have the entry where it is stored.
 
 use std::any::Any;
 use std::fmt;
@@ -219,8 +222,21 @@ pub struct Session<'a> {
 /// The most memory, in bytes, of what a command or a transaction writes.
 const WRITTEN_MAX: usize = 1 << 30;
 
-/// The most bytes of a key, and of an element with its key.
-const KEY_BYTES_MAX: usize = 128 << 10;
+/// The most bytes of a key of the store.
+pub(crate) const KEY_BYTES_MAX: usize = 128 << 10;
+
+/// The key of the empty key's entry in the tree Elements. Each other key there begins with a client's key, in which a zero is
+/// followed by 0xff, and then has a zero followed by 1 or 2.
+pub const EMPTY_KEY: &[u8] = &[0, 0];
+
+/// Where a store has the entry of `key`: for a client's empty key in the other tree.
+pub fn placed(slot: Slot, key: &[u8]) -> (Slot, &[u8]) {
+    if key.is_empty() && slot.space == Space::Keys {
+        (Slot { space: Space::Elements, ..slot }, EMPTY_KEY)
+    } else {
+        (slot, key)
+    }
+}
 
 #[cold]
 fn too_much() -> ReadError {
@@ -249,7 +265,7 @@ impl<'a> Session<'a> {
         self.writes.begin();
     }
 
-    /// Why what was written since [`Session::begin`] cannot be made: a key is empty or too long, or it takes another thread.
+    /// Why what was written since [`Session::begin`] cannot be made: a key is too long, or it takes another thread.
     pub(crate) fn take_refused(&mut self) -> Option<Fault> {
         self.refused.take()
     }
@@ -265,6 +281,7 @@ impl<'a> Session<'a> {
     /// [`ReadError`] when it cannot be read.
     pub fn get(&self, slot: Slot, key: &[u8]) -> Result<Option<Entry>, ReadError> {
         self.check_room()?;
+        let (slot, key) = placed(slot, key);
         let found = match self.writes.op(slot, key) {
             Some(Op::Put(entry)) => Some(entry.clone()),
             Some(Op::Delete) => None,
@@ -284,6 +301,7 @@ impl<'a> Session<'a> {
         key: &[u8],
         use_bytes: &mut dyn FnMut(&[u8]),
     ) -> Result<Lending, ReadError> {
+        let (slot, key) = placed(slot, key);
         let mut has_expired = false;
         let mut use_value = |bytes: &[u8], expires_us| {
             if self.is_later(expires_us) {
@@ -313,6 +331,7 @@ impl<'a> Session<'a> {
     /// [`ReadError`] when it cannot be known.
     pub(crate) fn contains(&self, slot: Slot, key: &[u8]) -> Result<bool, ReadError> {
         self.check_room()?;
+        let (slot, key) = placed(slot, key);
         let expiry = match self.writes.op(slot, key) {
             Some(Op::Put(entry)) => Some(entry.expires_us),
             Some(Op::Delete) => None,
@@ -334,11 +353,15 @@ impl<'a> Session<'a> {
 
     /// `key` gets this entry.
     pub fn put(&mut self, slot: Slot, key: &[u8], entry: Entry) {
-        if key.is_empty() {
-            self.refused = Some(Fault::told("ERR a key cannot be empty"));
-        } else if key.len() > KEY_BYTES_MAX {
-            let message = "ERR a key, or an element with its key, has at most 131072 bytes";
-            self.refused = Some(Fault::told(message));
+        let (slot, key) = placed(slot, key);
+        if key.len() > KEY_BYTES_MAX {
+            self.refused = Some(Fault::told(match slot.space {
+                Space::Keys => "ERR a key has at most 131072 bytes",
+                Space::Elements => {
+                    "ERR a key with more than 64 elements, or 4096 bytes of them, has about 131000 bytes at most, and \
+                     each zero byte in it counts twice"
+                }
+            }));
         } else if matches!(&entry.value, Value::Huge(huge) if !huge.is_ready()) {
             self.refused = Some(Fault::Unread(ReadError::NeedsIo));
         }
@@ -365,8 +388,9 @@ impl<'a> Session<'a> {
 
     /// `key` and its entry go.
     pub fn delete(&mut self, slot: Slot, key: &[u8]) {
+        let (slot, key) = placed(slot, key);
         // There is no such key.
-        if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        if key.len() > KEY_BYTES_MAX {
             return;
         }
         self.write(slot, key, Op::Delete);
@@ -404,6 +428,31 @@ impl<'a> Session<'a> {
         if bounds.upper.is_some_and(|upper| upper <= bounds.lower) {
             return Ok(());
         }
+        if slot.space == Space::Elements || !bounds.lower.is_empty() {
+            return self.walk_stored(slot, bounds, reverse, visit);
+        }
+        // The empty key is before all others.
+        let mut goes_on = true;
+        if reverse {
+            self.walk_stored(slot, bounds, reverse, &mut |key, entry| {
+                goes_on = visit(key, entry)?;
+                Ok(goes_on)
+            })?;
+        }
+        if let Some(entry) = if goes_on { self.get(slot, &[])? } else { None } {
+            goes_on = visit(&[], entry)?;
+        }
+        if goes_on && !reverse { self.walk_stored(slot, bounds, reverse, visit) } else { Ok(()) }
+    }
+
+    /// As [`Session::walk`], without the empty key. The lower end of `bounds` is before the upper one.
+    fn walk_stored(
+        &self,
+        slot: Slot,
+        bounds: Bounds<'_>,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), ReadError> {
         let own = self.writes.range(slot, bounds);
         let mut own: Box<dyn Iterator<Item = (&Arc<[u8]>, &Op)>> =
             if reverse { Box::new(own.rev()) } else { Box::new(own) };

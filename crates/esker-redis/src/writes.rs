@@ -12,7 +12,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use crate::model::key_of_element;
-use crate::session::{Bounds, Entry, Slot, Space, Value};
+use crate::session::{Bounds, EMPTY_KEY, Entry, Slot, Space, Value};
 
 /// A write to one key.
 #[derive(Debug, Clone)]
@@ -157,6 +157,15 @@ impl Writes {
     /// The writes to keys, each of which occurs once.
     pub fn ops(&self) -> impl Iterator<Item = (Slot, &[u8], &Op)> {
         self.ops.iter().flat_map(|(slot, ops)| ops.by_key.iter().map(|(key, op)| (*slot, &**key, op)))
+    }
+
+    /// The writes to clients' keys, each with its database.
+    pub fn key_ops(&self) -> impl Iterator<Item = (u16, &[u8], &Op)> {
+        self.ops().filter_map(|(slot, key, op)| match slot.space {
+            Space::Keys => Some((slot.database, key, op)),
+            Space::Elements if key == EMPTY_KEY => Some((slot.database, &key[..0], op)),
+            Space::Elements => None,
+        })
     }
 
     /// The writes to keys of a tree within `bounds`, ascending.

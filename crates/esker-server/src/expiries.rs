@@ -118,8 +118,8 @@ impl Expiries {
                 cleared.insert(slot.database);
             }
         }
-        for (slot, key, op) in writes.ops().filter(|(slot, _, _)| slot.space == Space::Keys) {
-            let place = (slot.database, key.to_vec());
+        for (database, key, op) in writes.key_ops() {
+            let place = (database, key.to_vec());
             if let Some((written, _)) = &mut known.written {
                 written.insert(place.clone());
             }
@@ -173,6 +173,11 @@ fn look(trees: &Trees, snapshot: &esker::Snapshot) -> esker::Result<Found> {
     let mut bytes = 0;
     for database in 0..trees.count() {
         let Some(tree) = trees.keys(database) else { continue };
+        if let Some(Some(expires_us)) = trees.empty_key(database, Some(snapshot))?
+            && expires_us < found.until_us
+        {
+            found.places.insert((expires_us, (database, Vec::new())));
+        }
         let mut scan = snapshot.scan(tree, ScanRange::all())?;
         while scan.advance()? {
             let Some(expires_us) = scan.expires_us().filter(|us| *us < found.until_us) else { continue };

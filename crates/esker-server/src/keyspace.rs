@@ -300,6 +300,8 @@ impl Keyspace {
             let is_empty = trees.keys(number).is_none_or(|tree| {
                 esker::without_io(|| tree.approximate_count(..)).is_ok_and(|entries| entries == 0)
             });
+            let has_empty_key = || !matches!(esker::without_io(|| trees.empty_key(number, None)), Ok(None));
+            let is_empty = is_empty && !has_empty_key();
             if is_empty {
                 Database { counts: Some(Counts::default()), since: None }
             } else {
@@ -324,8 +326,8 @@ impl Keyspace {
                 database.clear();
             }
         }
-        for (slot, key, op) in writes.ops().filter(|(slot, _, _)| slot.space == Space::Keys) {
-            let Some(database) = databases.get_mut(usize::from(slot.database)) else { continue };
+        for (database, key, op) in writes.key_ops() {
+            let Some(database) = databases.get_mut(usize::from(database)) else { continue };
             let state = match op {
                 Op::Put(Entry { expires_us, .. }) => Some(*expires_us),
                 Op::Delete => None,
@@ -417,6 +419,14 @@ impl Walk {
     /// Goes on for some keys.
     fn go_on(mut self, trees: &Trees, database: u16) -> esker::Result<Walk> {
         let Some((tree, from)) = trees.keys(database).zip(self.from.take()) else { return Ok(self) };
+        if from.is_empty()
+            && let Some(expires_us) = trees.empty_key(database, None)?
+        {
+            let hash = self.hasher.hash_one(from.as_slice());
+            if self.counts.is_about(hash) {
+                self.counts.put(hash, expires_us, 0);
+            }
+        }
         let mut scan = tree.scan(ScanRange::from(from.as_slice()..))?;
         let mut left = AT_ONCE;
         while scan.advance()? {

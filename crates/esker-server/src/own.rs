@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use esker_redis::commands::subcommands::{asks_for_help, help};
 use esker_redis::numbers::integer;
-use esker_redis::{ReadError, Reply, Slot, Space, Spec};
+use esker_redis::{ReadError, Reply, Slot, Space, Spec, placed};
 
 use crate::acl::{Attempt, WRONG_PASSWORD, credentials};
 use crate::canary::broken;
@@ -478,8 +478,8 @@ impl Connection {
             if !self.watched_keys.insert((database, key.to_vec())) {
                 continue;
             }
-            let slot = Slot { database, space: Space::Keys };
-            let (existed, expires_us) = match self.server.trees.find(slot).map(|tree| tree.metadata(key)) {
+            let (slot, stored) = placed(Slot { database, space: Space::Keys }, key);
+            let (existed, expires_us) = match self.server.trees.find(slot).map(|tree| tree.metadata(stored)) {
                 Some(Ok(Some(metadata))) => (true, metadata.expires_us),
                 Some(Ok(None)) | None => (false, None),
                 Some(Err(error)) => {

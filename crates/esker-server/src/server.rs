@@ -22,7 +22,7 @@ use esker_redis::commands::blocking::reply_without_element;
 use esker_redis::model::{self, Kind as Type, Swept};
 use esker_redis::{
     Base, Context, Cursors, Event, Long, Lookups, ReadError, Reply, Session, Slot, Space, Spec, Stamp, Wants,
-    Writes, evaluate,
+    Writes, evaluate, placed,
 };
 use tokio::sync::Notify;
 
@@ -722,7 +722,7 @@ impl Server {
 
     /// Whether the key is a list, so that it is the other key of a move that is none.
     fn has_element(&self, database: u16, key: &[u8]) -> bool {
-        let slot = Slot { database, space: Space::Keys };
+        let (slot, key) = placed(Slot { database, space: Space::Keys }, key);
         let found = esker::without_io(|| View::inline(&self.trees, 1).get(slot, key));
         matches!(found, Ok(Some(entry)) if Type::of(&entry) == Ok(Type::List))
     }

@@ -4,7 +4,9 @@
 //! database 0   tree "default"   its collections' elements: "default.elements"
 //! database n   tree "dbn"                                  "dbn.elements"
 //! ```
-//! A database's trees are made at its first write. The tag of a tree of elements says that it is one.
+//! A database's trees are made at its first write. The tag of a tree of elements says that it is one, and in which layout. It
+//! becomes that of the second layout before the first entry is written that servers of the first one cannot read: they refuse
+//! such a store instead of taking the entry for damage.
 //!
 //! Huge values are not read to be written: a batch gives a key one that was read ([`Snapshot::stored`]) or that a client has
 //! just sent ([`Trees::writer`]), by its place.
@@ -15,10 +17,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use esker::{Batch, Db, ErrorKind, PutOptions, Scan, ScanRange, Snapshot, StoredValue, Tree, ValueWriter};
-use esker_redis::{Base, Bounds, Entry, Huge, Lending, Op, ReadError, Slot, Space, UseValue, Value, Writes};
+use esker_redis::model::is_of_layout_2;
+use esker_redis::{
+    Base, Bounds, EMPTY_KEY, Entry, Huge, Lending, Op, ReadError, Slot, Space, UseValue, Value, Writes,
+};
 
-/// The tag of a tree of elements: what lies in it, and in which version of the layout.
+/// The tags of a tree of elements: what lies in it, and in which version of the layout. The second one has all that the first
+/// one has, and may have entries of [`is_of_layout_2`].
 const ELEMENTS_TAG: &str = "redis elements 1";
+const ELEMENTS_TAG_2: &str = "redis elements 2";
 
 /// A value of at most this many bytes is copied when it is found; a longer one is read when it is asked for.
 const COPIED_BYTES: u64 = 64 << 10;
@@ -36,6 +43,34 @@ const READ_INLINE: usize = 4 << 20;
 struct Database {
     keys: Tree,
     elements: Tree,
+    /// Whether the tree of elements has the tag of the second layout.
+    has_tag_2: AtomicBool,
+}
+
+impl Database {
+    fn new(keys: Tree, elements: Tree) -> esker::Result<Database> {
+        check_tag(&elements)?;
+        let has_tag_2 = AtomicBool::new(elements.tag().as_deref() == Some(ELEMENTS_TAG_2));
+        Ok(Database { keys, elements, has_tag_2 })
+    }
+
+    fn has_tag_2(&self) -> bool {
+        self.has_tag_2.load(Ordering::Acquire)
+    }
+
+    /// Gives the tree of elements the tag of the second layout, durably.
+    fn set_tag_2(&self) -> esker::Result<()> {
+        if !self.has_tag_2() {
+            self.elements.set_tag(ELEMENTS_TAG_2)?;
+            self.has_tag_2.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the write needs the second layout of a tree of elements.
+fn needs_tag_2(slot: Slot, key: &[u8], op: &Op) -> bool {
+    slot.space == Space::Elements && matches!(op, Op::Put(entry) if is_of_layout_2(key, entry))
 }
 
 /// The trees of all databases.
@@ -56,8 +91,7 @@ impl Trees {
             let found = OnceLock::new();
             let elements = db.open_tree(&format!("{}.elements", name_of(number)))?;
             if let (Some(keys), Some(elements)) = (db.open_tree(&name_of(number))?, elements) {
-                check_tag(&elements)?;
-                let _ = found.set(Database { keys, elements });
+                let _ = found.set(Database::new(keys, elements)?);
             } else if db.open_tree(&name_of(number))?.is_some() {
                 // A tree that something else has made: with strings, as far as commands are concerned.
                 let _ = found.set(Trees::make(db, number)?);
@@ -73,17 +107,20 @@ impl Trees {
         if elements.tag().is_none() && elements.is_empty()? {
             elements.set_tag(ELEMENTS_TAG)?;
         }
-        check_tag(&elements)?;
-        Ok(Database { keys, elements })
+        Database::new(keys, elements)
     }
 
     pub(crate) fn count(&self) -> u16 {
         self.databases.len() as u16
     }
 
+    fn database(&self, number: u16) -> Option<&Database> {
+        self.databases.get(usize::from(number))?.get()
+    }
+
     /// The tree, if its database has been written to.
     pub(crate) fn find(&self, slot: Slot) -> Option<&Tree> {
-        let database = self.databases.get(usize::from(slot.database))?.get()?;
+        let database = self.database(slot.database)?;
         Some(match slot.space {
             Space::Keys => &database.keys,
             Space::Elements => &database.elements,
@@ -95,10 +132,27 @@ impl Trees {
         self.find(Slot { database, space: Space::Keys })
     }
 
-    /// Whether [`Trees::batch`] waits for nothing: all trees are there that `writes` go to, and no huge value has to be
-    /// copied from one to another.
+    /// When the empty key of a database expires, if it is there.
+    pub(crate) fn empty_key(
+        &self,
+        database: u16,
+        snapshot: Option<&Snapshot>,
+    ) -> esker::Result<Option<Option<u64>>> {
+        let Some(tree) = self.find(Slot { database, space: Space::Elements }) else { return Ok(None) };
+        let found = match snapshot {
+            Some(snapshot) => snapshot.metadata(tree, EMPTY_KEY)?,
+            None => tree.metadata(EMPTY_KEY)?,
+        };
+        Ok(found.map(|metadata| metadata.expires_us))
+    }
+
+    /// Whether [`Trees::batch`] waits for nothing: all trees are there that `writes` go to, with the tag that they need, and no
+    /// huge value has to be copied from one to another.
     pub(crate) fn has_all(&self, writes: &Writes) -> bool {
-        writes.ops().all(|(slot, _, op)| self.find(slot).is_some() && !copies(slot, op, self))
+        writes.ops().all(|(slot, key, op)| {
+            let has_tag = || self.database(slot.database).is_some_and(Database::has_tag_2);
+            self.find(slot).is_some() && !copies(slot, op, self) && (!needs_tag_2(slot, key, op) || has_tag())
+        })
     }
 
     /// The tree, which is made if it is missing.
@@ -149,6 +203,11 @@ impl Trees {
         }
         for (slot, key, op) in writes.ops() {
             let Some(tree) = self.made(slot)? else { continue };
+            if needs_tag_2(slot, key, op)
+                && let Some(database) = self.database(slot.database)
+            {
+                database.set_tag_2()?;
+            }
             match op {
                 Op::Delete => batch.delete(tree, key)?,
                 Op::Put(Entry { value: Value::Bytes(value), attributes, expires_us }) => {
@@ -172,12 +231,12 @@ impl Trees {
 
 fn check_tag(elements: &Tree) -> esker::Result<()> {
     let tag = elements.tag();
-    if tag.as_deref() == Some(ELEMENTS_TAG) {
+    if tag.as_deref().is_some_and(|tag| [ELEMENTS_TAG, ELEMENTS_TAG_2].contains(&tag)) {
         return Ok(());
     }
     let message = format!(
-        "the tree \"{}\" was not made by a server of this version (its tag is {tag:?}, and not {ELEMENTS_TAG:?}): rename or \
-         drop it, or serve another store",
+        "the tree \"{}\" was not made by a server of this version (its tag is {tag:?}, and not {ELEMENTS_TAG:?} or \
+         {ELEMENTS_TAG_2:?}): rename or drop it, or serve another store",
         elements.name()
     );
     Err(esker::Error::new(ErrorKind::Unsupported, message))

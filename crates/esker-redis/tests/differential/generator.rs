@@ -138,7 +138,7 @@ impl Generator {
             self.spoil(&mut args);
         }
         tame(&mut args);
-        name_keys(&mut args);
+        shorten_keys(&mut args);
         args
     }
 
@@ -309,6 +309,10 @@ impl Generator {
 
     /// A key of a kind; few, so that commands meet.
     fn key(&mut self, kind: &str) -> Vec<u8> {
+        // The empty key may be of any kind. That of `lex` has members of one score.
+        if kind != "x" && self.rng.percent(2) {
+            return Vec::new();
+        }
         let number = self.rng.index(5);
         let end: &[u8] = if number == 4 { b"\0\xff\r\n" } else { b"" };
         [kind.as_bytes(), number.to_string().as_bytes(), end].concat()
@@ -319,13 +323,33 @@ impl Generator {
         match self.rng.index(if self.elements > 1 { 400 } else { 40 }) {
             0 => Vec::new(),
             1 => b"\0\xff\r\n".to_vec(),
-            2 => vec![b'L'; 1500],
+            2 => self.long_field(),
             3 => b"e".to_vec(),
             4 => format!("{}", self.rng.between(-3, 3)).into_bytes(),
             5..=8 => self.rng.between(0, 30).to_string().into_bytes(),
             9..=28 => format!("e{}", self.rng.index(10)).into_bytes(),
             _ => format!("w{:03}", self.rng.index(200.max(self.elements as usize))).into_bytes(),
         }
+    }
+
+    /// A field that is about as long as a key of the store may be, or longer. Many begin alike, up to their end.
+    fn long_field(&mut self) -> Vec<u8> {
+        const KEY_MAX: usize = 128 << 10;
+        if !self.rng.percent(40) {
+            return vec![b'L'; 1500];
+        }
+        // Before an element stand the client's key, 10 bytes, and of a sorted set up to 9 more.
+        let len = match self.rng.index(8) {
+            0 => 1 << 20,
+            1..=2 => KEY_MAX + 20_000,
+            _ => KEY_MAX - 24 + self.rng.index(20),
+        };
+        let mut field = vec![b'L'; len];
+        if self.rng.percent(80) {
+            let differs_at = [0, 16_383, 16_384, len - 1][self.rng.index(4)];
+            field[differs_at] = b"Kl"[self.rng.index(2)];
+        }
+        field
     }
 
     fn value(&mut self) -> Vec<u8> {
@@ -471,17 +495,20 @@ const PATTERNS: &[&[u8]] = &[
     b"h[1", b"z1",
 ];
 
-/// Keys that are empty get a name: Esker has no empty key.
-fn name_keys(args: &mut [Arg]) {
+/// Keys that are longer than Esker's may be are cut.
+fn shorten_keys(args: &mut [Arg]) {
+    const KEY_MAX: usize = 128 << 10;
     let bytes = |arg: &Arg| if let Arg::Plain(bytes) = arg { bytes.clone() } else { b"1".to_vec() };
     let given: Vec<Vec<u8>> = args.iter().map(bytes).collect();
     let given: Vec<&[u8]> = given.iter().map(Vec::as_slice).collect();
     let Some(spec) = given.first().and_then(|name| esker_redis::spec(name)) else { return };
-    if spec.keys_of(&given).iter().any(|key| key.is_empty()) {
-        let empty = Arg::Plain(Vec::new());
-        args.iter_mut()
-            .skip(1)
-            .filter(|arg| **arg == empty)
-            .for_each(|arg| *arg = Arg::Plain(b"nameless".to_vec()));
+    let keys = spec.keys_of(&given);
+    for arg in args.iter_mut().skip(1) {
+        if let Arg::Plain(bytes) = arg
+            && bytes.len() > KEY_MAX
+            && keys.contains(&bytes.as_slice())
+        {
+            bytes.truncate(1500);
+        }
     }
 }

@@ -36,7 +36,8 @@ fn commands_store_values_of_any_length() {
     assert_eq!(client.call_with(&[&b"SET"[..], b"a", &long[..], b"EX", b"100"]).to_string(), "+OK");
     assert_eq!(client.call("TTL a").integer(), 100);
     assert!(is_error(&client.call_with(&[&b"SET"[..], b"a", &other[..], b"EX", b"x"]), "ERR value is not"));
-    assert!(is_error(&client.call_with(&[&b"SET"[..], b"", &other[..]]), "ERR a key cannot be empty"));
+    let key = vec![b'k'; (128 << 10) + 1];
+    assert!(is_error(&client.call_with(&[&b"SET"[..], &key, &other[..]]), "ERR a key has at most 131072"));
     assert_eq!(client.call("GET a").bytes(), long);
     // All commands that only store a value.
     assert_eq!(client.call_with(&[&b"setnx"[..], b"b", &other[..]]).integer(), 1);

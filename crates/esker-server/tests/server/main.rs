@@ -30,6 +30,7 @@ mod keepalive;
 mod keyspace;
 mod like_redis;
 mod limits;
+mod long_names;
 mod model;
 mod passwords;
 mod pipelines;

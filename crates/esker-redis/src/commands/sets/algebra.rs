@@ -1,7 +1,7 @@
 //! Intersections, unions and differences of sets.
 //!
 //! ```text
-//! the smallest set, or the first one --1,000 members at a time--> those that each other set has, or has not
+//! the smallest set, or the first one --up to 1,000 members at a time--> those that each other set has, or has not
 //! ```
 //! Another set is asked member by member, or walked alongside if it is not much larger. So an intersection takes memory
 //! for its result only, and no longer than the smallest set asks for.
@@ -17,8 +17,9 @@ use crate::numbers;
 use crate::resp::reply::Reply;
 use crate::session::Bounds;
 
-/// So many members are looked at together.
+/// How many members are looked at together, and of how many bytes.
 const CHUNK: usize = 1000;
+const CHUNK_BYTES: usize = 4 << 20;
 
 /// To walk past so many members costs as much as to ask for one.
 const PASSED_PER_GET: u64 = 8;
@@ -87,12 +88,13 @@ fn filter(
 ) -> Result<(), ReadError> {
     let mut from = Vec::new();
     loop {
-        let mut chunk = Vec::new();
+        let (mut chunk, mut bytes, mut is_last) = (Vec::new(), 0, true);
         set.walk(ctx.session(), Bounds { lower: &from, upper: None }, false, |member, _| {
             chunk.push(member.to_vec());
-            Ok(chunk.len() < CHUNK)
+            bytes += member.len();
+            is_last = chunk.len() < CHUNK && bytes < CHUNK_BYTES;
+            Ok(is_last)
         })?;
-        let is_last = chunk.len() < CHUNK;
         if let Some(last) = chunk.last() {
             from = [last.as_slice(), &[0]].concat();
         }
