@@ -68,9 +68,9 @@ pub enum LockMode {
 
 /// Held until dropped.
 pub trait DirLock: Send + Sync + Debug {
-    /// To be called before the holder removes the lock file. Where the system has a call for it (on Windows), the name of
-    /// the lock file cannot be removed, renamed or given to another file while the lock is held, not even by the holder.
-    /// After this call it can. The lock stays.
+    /// To be called before the holder removes the lock file. Where the system has a call for it (on Windows), the lock file
+    /// and its directory cannot be removed, renamed or replaced while the lock is held, not even by the holder. After this
+    /// call they can. The lock stays.
     fn release_name(&mut self) {}
 }
 

@@ -20,8 +20,8 @@
 //! The directory is locked too, by its own descriptor, after the file. No name can take that lock away: if the lock file
 //! is removed, renamed or replaced while a process holds it, another process gets the lock of the new file, and then not
 //! that of the directory. A file system that locks no directories, such as a network's, has the lock file alone, which
-//! also excludes other machines. Windows locks no directories either. There a second handle of the lock file, which does
-//! not share deletion, makes every removal, rename and replacement of the file fail until the lock is dropped.
+//! also excludes other machines. Windows locks no directories either. There handles of the directory and of the lock
+//! file that do not share deletion make removals, renames and replacements of the two fail until the lock is dropped.
 //!
 //! This excludes others at every step. The directory is held open, so that all names are names in it. Only the holder
 //! of the lock that is named `LOCK` renames, and at each moment that file is locked by the same holder, before the
@@ -48,20 +48,20 @@ pub(super) struct RealLock {
     noted: bool,
     /// The locked directory, on file systems that lock directories.
     dir: Option<os::Directory>,
-    /// Keeps the name of the lock file from being taken away, where the system has a call for it.
-    name: Option<File>,
+    /// What keeps the names of the directory and of the lock file from being taken away, where the system has a call for it.
+    names: Vec<File>,
 }
 
 impl DirLock for RealLock {
     fn release_name(&mut self) {
-        self.name = None;
+        self.names.clear();
     }
 }
 
 impl RealLock {
     /// The lock of a reader of a read-only medium.
     fn of_directory(dir: Option<os::Directory>) -> RealLock {
-        RealLock { files: Vec::new(), noted: false, dir, name: None }
+        RealLock { files: Vec::new(), noted: false, dir, names: Vec::new() }
     }
 
     pub(super) fn take(fs: &RealFs, path: &Path, mode: LockMode) -> Result<Self> {
@@ -89,9 +89,9 @@ impl RealLock {
                 let dir = lock_directory(fs, path, mode).inspect_err(|_| drop(file.unlock()))?;
                 let mut lock = match mode {
                     LockMode::Exclusive => RealLock::of_writer(fs, path, file, dir),
-                    LockMode::Shared => RealLock { files: vec![file], noted: false, dir, name: None },
+                    LockMode::Shared => RealLock { files: vec![file], noted: false, dir, names: Vec::new() },
                 };
-                if lock.hold_name(&fs.place(path)?).map_err(failed)? {
+                if lock.hold_names(fs, path)? {
                     return Ok(lock);
                 }
             }
@@ -112,18 +112,22 @@ impl RealLock {
             Replaced::Unknown(own) => vec![file, own],
         };
         let noted = matches!(files.as_slice(), [file] if has_one_name(file) && owner::note(file));
-        RealLock { files, noted, dir, name: None }
+        RealLock { files, noted, dir, names: Vec::new() }
     }
 
-    /// Sees to it that the lock file keeps its name, which is `place`, where the system has a call for it. Returns `false` if it
-    /// has lost the name before.
-    fn hold_name(&mut self, place: &Place<'_>) -> io::Result<bool> {
-        self.name = match place.hold_name() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            held => held?,
-        };
+    /// Sees to it that the lock file keeps its name, `path`, and the directory its own, where the system has a call for it.
+    /// Returns `false` if the lock file has lost its name before.
+    fn hold_names(&mut self, fs: &RealFs, path: &Path) -> Result<bool> {
+        for name in [parent(path), path] {
+            match fs.place(name)?.hold_name() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                held => self.names.extend(held.map_err(|error| Error::io("hold the name of", name, error))?),
+            }
+        }
         match self.files.last() {
-            Some(file) if self.name.is_some() => still_named(place, file),
+            Some(file) if !self.names.is_empty() => {
+                still_named(&fs.place(path)?, file).map_err(|error| Error::io("lock the file", path, error))
+            }
             _ => Ok(true),
         }
     }

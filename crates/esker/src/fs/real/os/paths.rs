@@ -16,8 +16,8 @@ use std::os::windows::io::AsRawHandle;
 use std::path::{Component, Path, PathBuf};
 
 use windows_sys::Win32::Storage::FileSystem::{
-    BY_HANDLE_FILE_INFORMATION, FILE_FLAG_OPEN_REPARSE_POINT, FILE_SHARE_READ, FILE_SHARE_WRITE,
-    FILE_STANDARD_INFO, FileStandardInfo, GetDiskFreeSpaceExW, GetFileInformationByHandle,
+    BY_HANDLE_FILE_INFORMATION, FILE_FLAG_BACKUP_SEMANTICS, FILE_FLAG_OPEN_REPARSE_POINT, FILE_SHARE_READ,
+    FILE_SHARE_WRITE, FILE_STANDARD_INFO, FileStandardInfo, GetDiskFreeSpaceExW, GetFileInformationByHandle,
     GetFileInformationByHandleEx,
 };
 
@@ -110,13 +110,13 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// While the file that is returned is open, this name cannot be removed, renamed or given to another file.
+    /// While what is returned is open, the file or the directory here cannot be removed, renamed or replaced.
     pub(in crate::fs) fn hold_name(&self) -> io::Result<Option<File>> {
+        // Directories are opened with this flag alone.
+        let links = if self.follows { 0 } else { FILE_FLAG_OPEN_REPARSE_POINT };
         let mut options = OpenOptions::new();
         options.read(true).share_mode(FILE_SHARE_READ | FILE_SHARE_WRITE);
-        if !self.follows {
-            options.custom_flags(FILE_FLAG_OPEN_REPARSE_POINT);
-        }
+        options.custom_flags(FILE_FLAG_BACKUP_SEMANTICS | links);
         options.open(&self.path).map(Some)
     }
 
