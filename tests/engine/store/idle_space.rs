@@ -2,10 +2,10 @@
 //! little is merged for that.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use esker::env::{Env, StepExecutor};
+use esker::env::{Env, Executor, JobKind, StepExecutor, Worker};
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
 use esker::{CompactionStyle, Db, Options, ScanRange, Stats, Tree, TreeOptions};
@@ -200,6 +200,103 @@ fn what_a_snapshot_has_seen_goes_with_it() {
         world.pass(&db, 40);
         let left = table_bytes(&db);
         assert!(left <= 400_000, "{way}: {left} of {before}");
+    }
+}
+
+/// Runs a job when the store has notified it of work, or when the time comes for which the job has asked: as threads do, but
+/// by the test's clock.
+#[derive(Default)]
+struct OnDemand {
+    worker: Mutex<Option<Weak<dyn Worker>>>,
+    /// For each job: when it is due, in microseconds of the clock.
+    due_us: Mutex<[u64; 4]>,
+}
+
+impl std::fmt::Debug for OnDemand {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnDemand")
+    }
+}
+
+impl Executor for OnDemand {
+    fn start(&self, worker: Weak<dyn Worker>) -> esker::Result<()> {
+        *self.worker.lock().unwrap() = Some(worker);
+        Ok(())
+    }
+
+    fn notify(&self, job: JobKind) {
+        self.due_us.lock().unwrap()[job as usize] = 0;
+    }
+
+    fn is_stepped(&self) -> bool {
+        true
+    }
+
+    fn stop(&self) {}
+}
+
+impl OnDemand {
+    fn run(&self, env: &Env) {
+        let Some(worker) = self.worker.lock().unwrap().as_ref().and_then(Weak::upgrade) else { return };
+        let now_us = env.clock.monotonic_us();
+        while let Some(&job) =
+            JobKind::ALL.iter().find(|&&job| self.due_us.lock().unwrap()[job as usize] <= now_us)
+        {
+            self.due_us.lock().unwrap()[job as usize] = u64::MAX;
+            let worked = worker.run_one(job);
+            let again =
+                if worked { Duration::ZERO } else { worker.ask_again(job).max(Duration::from_millis(1)) };
+            let due_us = &mut self.due_us.lock().unwrap()[job as usize];
+            *due_us = (*due_us).min(now_us.saturating_add(again.as_micros() as u64));
+        }
+    }
+}
+
+/// The files of the log and its reserve are as large as the data was. They go too, also if something is written now and
+/// then; and the background asks for the time that this takes.
+#[test]
+fn the_log_of_what_was_ended_is_given_back_soon() {
+    const LARGE: u32 = 400;
+    let large = |tree: &Tree, i: u32| tree.put(key(i), vec![i as u8; 100_000]).unwrap();
+    let ways: [Way; 3] = [
+        ("points", |tree| (0..LARGE).for_each(|i| tree.delete(key(i)).unwrap())),
+        ("a range", |tree| tree.delete_range(ScanRange::all()).unwrap()),
+        ("short values", |tree| (0..LARGE).for_each(|i| tree.put(key(i), "x").unwrap())),
+    ];
+    for (way, end) in ways {
+        for (writes, flushed) in [(false, false), (false, true), (true, false), (true, true)] {
+            let (disk, executor) = (SimFs::new(1), Arc::new(OnDemand::default()));
+            let env = world(Arc::new(disk.clone()), 1, Some(Arc::clone(&executor) as Arc<dyn Executor>));
+            let options =
+                Options::default().memory_budget(128 << 20).separate_at(usize::MAX).env(env.clone());
+            let db = Db::open(STORE, options).unwrap();
+            for i in 0..LARGE {
+                large(db.default_tree(), i);
+                executor.run(&env);
+            }
+            if flushed {
+                db.flush().unwrap();
+            }
+            executor.run(&env);
+            let before = disk.used();
+            assert!(before > 60_000_000, "{before}");
+            end(db.default_tree());
+            for second in 0..15 {
+                executor.run(&env);
+                env.clock.sleep(Duration::from_secs(1));
+                if writes {
+                    db.put("now and then", format!("{second}")).unwrap();
+                }
+            }
+            executor.run(&env);
+            let after = disk.used();
+            assert!(
+                after <= before / 10,
+                "{way}, writes {writes}, flushed {flushed}: {after} of {before} bytes"
+            );
+            assert_eq!(db.get_vec("now and then").unwrap().is_some(), writes);
+            db.close().unwrap();
+        }
     }
 }
 

@@ -34,6 +34,14 @@ pub(crate) struct Gain {
     pub(crate) kept_above_if_flushed: u64,
 }
 
+/// Which of the tables that a merge reads are sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Samples {
+    OfAll,
+    /// Those of the lowest level.
+    OfLowest,
+}
+
 /// Why an entry is dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
@@ -53,30 +61,34 @@ struct Sample {
     lives: bool,
 }
 
-/// Estimates by `samples` samples what the merge `compaction` of a tree in the state `state` gives back. All writes up
-/// to `flushed` are in tables.
+/// Estimates by `count` samples of `which` tables what the merge `compaction` of a tree in the state `state` gives back of
+/// these. All writes up to `flushed` are in tables.
 pub(crate) fn measure(
     state: &TreeState,
     compaction: &Compaction,
     points: &ReadPoints,
     flushed: SeqNo,
-    samples: u64,
+    which: Samples,
+    count: u64,
 ) -> Result<Gain> {
     let mut inputs = compaction.inputs.clone();
     // Where tables of level 0 overlap, one has newer entries only.
     inputs
         .sort_by_key(|(level, table)| (*level, if *level == 0 { u64::MAX - table.info.max_seq } else { 0 }));
-    let read = compaction.bytes();
     let lowest = lowest_of(&inputs);
+    let left_out = if which == Samples::OfLowest { lowest } else { 0 };
+    let bytes_of =
+        |inputs: &[(usize, Arc<Table>)]| inputs.iter().map(|(_, table)| table.info.size).sum::<u64>();
+    let (first, read) = (bytes_of(&inputs[..left_out]), bytes_of(&inputs[left_out..]));
     let reaches_bottom = compaction.target == BOTTOM;
     let mut gain = Gain { read, ..Gain::default() };
     // In memtables: entries that hide a sample, those of them with a value, and the bytes of these.
     let (mut hits, mut values, mut value_bytes) = (0_u64, 0_u64, 0_u64);
-    let part = |count: u64| (u128::from(read) * u128::from(count) / u128::from(samples.max(1))) as u64;
+    let part = |of: u64| (u128::from(read) * u128::from(of) / u128::from(count.max(1))) as u64;
     let (mut at, mut begin) = (0, 0);
     let (mut dead, mut dead_in_memory, mut kept, mut kept_in_memory) = (0, 0, 0, 0);
-    for number in 0..samples {
-        let offset = part(number) + part(1) / 2;
+    for number in 0..count {
+        let offset = first + part(number) + part(1) / 2;
         while at + 1 < inputs.len() && offset >= begin + inputs[at].1.info.size {
             begin += inputs[at].1.info.size;
             at += 1;

@@ -22,7 +22,7 @@ const SMALL_BYTES: u64 = 256 << 10;
 /// A small table also has at most one part in this many of each of [`Options::table_limits`].
 const SMALL_PART: u64 = 16;
 
-pub(super) const BOTTOM: usize = LEVELS - 1;
+pub(crate) const BOTTOM: usize = LEVELS - 1;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Goal {
@@ -84,6 +84,8 @@ pub(crate) struct Compaction {
     pub(crate) inputs: Vec<(usize, Arc<Table>)>,
     pub(crate) target: usize,
     pub(crate) for_reads: bool,
+    /// Whether a table of the output also ends where one of the bottom level begins.
+    pub(crate) is_cut: bool,
 }
 
 impl Compaction {
@@ -93,7 +95,12 @@ impl Compaction {
     }
 
     pub(super) fn in_place(level: usize, table: &Arc<Table>) -> Self {
-        Compaction { inputs: vec![(level, Arc::clone(table))], target: level, for_reads: false }
+        Compaction {
+            inputs: vec![(level, Arc::clone(table))],
+            target: level,
+            for_reads: false,
+            is_cut: false,
+        }
     }
 
     /// How many bytes the merge reads. It writes at most as many.
@@ -185,7 +192,7 @@ fn small_neighbours(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<C
             run.chunk_by(|a, b| is_small(a) && is_small(b)).filter(|row| row.len() >= SMALL_NEIGHBOURS);
         rows.find_map(|row| {
             let inputs = row.iter().map(|table| (level, Arc::clone(table))).collect();
-            Compaction { inputs, target: level, for_reads: false }.beside(running)
+            Compaction { inputs, target: level, for_reads: false, is_cut: false }.beside(running)
         })
     })
 }
@@ -213,5 +220,5 @@ pub(crate) fn pick_all(levels: &Levels, time_us: u64, may_hold_garbage: bool) ->
         return None;
     }
     let inputs = levels.tables().map(|(level, table)| (level, Arc::clone(table))).collect();
-    Some(Compaction { inputs, target: BOTTOM, for_reads: false })
+    Some(Compaction { inputs, target: BOTTOM, for_reads: false, is_cut: false })
 }

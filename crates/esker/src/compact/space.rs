@@ -8,6 +8,16 @@
 //! A merge in place takes one table in which range tombstones hide something, or expired or deleted entries lie in the
 //! bottom level.
 //!
+//! *Without room.* A merge writes its output before its inputs go. Tombstones that are spread over all keys make one merge
+//! of the whole tree, which a full disk may have no room for. It is then done in parts, one table of the bottom level
+//! each:
+//!
+//! ```text
+//! level 0    [ tombstones         ]        [ ][ ][ ][ ]        Each table above the bottom level is first cut where
+//! level 6    [  ][  ][  ][  ]              [ ][ ][ ][ ]        tables of the bottom level begin: it is rewritten in its
+//!                                                             level. Then each column is a merge of its own.
+//! ```
+//!
 //! *What a merge costs.* A merge reads what it gives back and what stays. It is worth it if at least a fifth of what it
 //! reads goes: then a store takes at most 1.25 times what lives, and each byte that is deleted causes at most nine of
 //! reading and writing. While a tree is written to, half has to go: more may soon follow. If newer versions hide older
@@ -17,16 +27,26 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::dead::Gain;
+use super::dead::{Gain, Samples};
 use super::pick::{BOTTOM, Compaction};
 use crate::cursor::SeqNo;
+use crate::error::Result;
 use crate::ranges::{KeyRange, RangeTombstones, next_key};
 use crate::version::levels::{LEVELS, Levels, Table};
 
 /// A merge that gives back fewer bytes is not worth the syncs.
 pub(crate) const GAIN_MIN: u64 = 256 << 10;
 
-/// The same on a full disk.
+/// The same if nearly all that is read goes: then hardly anything is written.
+const GAIN_MIN_IF_ALL: u64 = 16 << 10;
+/// Nearly all is left out if one part in this many stays at most.
+const PART_IF_ALL: u64 = 16;
+
+/// A merge without much room for its output needs the estimate and this part of it, and the bytes of a small table.
+const ROOM_PART: u64 = 8;
+const ROOM_MIN: u64 = 64 << 10;
+
+/// The same as [`GAIN_MIN`] on a full disk.
 const GAIN_MIN_IF_FULL: u64 = 4 << 10;
 
 /// How many times what is kept of the upper tables has to go.
@@ -60,12 +80,12 @@ impl Pressure {
 
     /// Whether a merge that could leave out `most` of `read` bytes deserves a closer look.
     pub(crate) fn may_allow(self, read: u64, most: u64) -> bool {
-        self.allows(read, most, 0)
+        self.allows(read, most, 0) || is_nearly_all(read, most)
     }
 
     /// Whether a merge with this gain is worth it now.
     pub(crate) fn wants_merge(self, gain: &Gain) -> bool {
-        self.allows(gain.read, gain.dead, gain.kept_above)
+        self.allows(gain.read, gain.dead, gain.kept_above) || is_nearly_all(gain.read, gain.dead)
     }
 
     /// Whether a merge with this gain is worth it after a flush, which writes `flushed` bytes.
@@ -77,6 +97,82 @@ impl Pressure {
                 gain.kept_above_if_flushed,
             )
     }
+}
+
+/// Whether `dead` is nearly all of `read` bytes, and more than a trifle.
+fn is_nearly_all(read: u64, dead: u64) -> bool {
+    dead >= GAIN_MIN_IF_ALL && dead.saturating_add(read / PART_IF_ALL) >= read
+}
+
+/// The room that the output of a merge with this gain needs.
+pub(crate) fn room_for(gain: &Gain) -> u64 {
+    let output = gain.read.saturating_sub(gain.dead);
+    output.saturating_add(output / ROOM_PART).saturating_add(ROOM_MIN)
+}
+
+/// One table of the bottom level, with what lies above it.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// The table of the bottom level, and all tables above that overlap it.
+    pub(crate) merge: Compaction,
+    /// Tables above that overlap other tables of the bottom level too, and have to be cut before the merge.
+    pub(crate) wide: Vec<(usize, Arc<Table>)>,
+    /// About how many bytes of the tables above belong to the part.
+    above_bytes: u64,
+}
+
+impl Part {
+    /// What the merge gives back once the wide tables are cut.
+    pub(crate) fn gain(&self, measure: impl FnOnce(&Compaction, Samples) -> Result<Gain>) -> Result<Gain> {
+        if self.wide.is_empty() {
+            return measure(&self.merge, Samples::OfAll);
+        }
+        let gain = measure(&self.merge, Samples::OfLowest)?;
+        Ok(Gain { read: gain.read.saturating_add(self.above_bytes), ..gain })
+    }
+
+    /// The next step towards giving back the part's dead entries, with the room that it needs: a cut, or the merge itself,
+    /// which needs `merge_room`. `None` if a cut needs more than `room`.
+    pub(crate) fn next_step(self, merge_room: u64, room: u64) -> Option<(Compaction, u64)> {
+        if self.wide.is_empty() {
+            return Some((self.merge, merge_room));
+        }
+        let needed = |table: &Table| room_for(&Gain { read: table.info.size, ..Gain::default() });
+        let (level, table) = self.wide.into_iter().find(|(_, table)| needed(table) <= room)?;
+        Some((Compaction { is_cut: true, ..Compaction::in_place(level, &table) }, needed(&table)))
+    }
+}
+
+/// The parts in which the tables of a tree can be merged into the bottom level with little room.
+pub(crate) fn parts(levels: &Levels) -> impl Iterator<Item = Part> + '_ {
+    levels.level(BOTTOM).iter().filter_map(|bottom| {
+        let mut inputs = vec![(BOTTOM, Arc::clone(bottom))];
+        let mut files = HashSet::from([bottom.info.file]);
+        let (mut wide, mut above_bytes, mut at) = (Vec::new(), 0, 0);
+        // Also those that overlap one of these, so that no entry gets below a newer one.
+        while let Some((level, table)) = inputs.get(at).cloned() {
+            at += 1;
+            let (smallest, largest) = (&table.info.smallest, &table.info.largest);
+            let below = levels.overlapping(BOTTOM, smallest, largest).len();
+            if level < BOTTOM {
+                above_bytes += table.info.size / (below as u64).max(1);
+            }
+            if below > 1 {
+                // Once it is cut, what it overlaps elsewhere does not matter.
+                wide.push((level, table));
+                continue;
+            }
+            for above in 0..BOTTOM {
+                for other in levels.overlapping(above, smallest, largest) {
+                    if files.insert(other.info.file) {
+                        inputs.push((above, other));
+                    }
+                }
+            }
+        }
+        let merge = Compaction { inputs, target: BOTTOM, for_reads: false, is_cut: false };
+        (merge.inputs.len() > 1).then_some(Part { merge, wide, above_bytes })
+    })
 }
 
 /// Adds to `chosen`, tables with their levels, what has to go down with them: the older tables that they overlap.
@@ -106,7 +202,7 @@ fn merge_down(inputs: Vec<(usize, Arc<Table>)>) -> Option<Compaction> {
         [] => None,
         // Nothing lies below it. A merge into another level would be a move, which drops nothing.
         [(level, table)] => Some(Compaction::in_place(*level, table)),
-        _ => Some(Compaction { inputs, target: BOTTOM, for_reads: false }),
+        _ => Some(Compaction { inputs, target: BOTTOM, for_reads: false, is_cut: false }),
     }
 }
 
@@ -146,6 +242,11 @@ pub(crate) fn candidates(
         if seen.insert(files) {
             found.push((most_hidden(&merge, 0), merge));
         }
+    }
+    if pressure == Pressure::Full {
+        // What hides entries may lie in several tables that do not overlap.
+        let all: Vec<_> = levels.tables().map(|(level, table)| (level, Arc::clone(table))).collect();
+        found.extend(merge_down(all).map(|merge| (most_hidden(&merge, 0), merge)));
     }
     for (level, table) in levels.tables() {
         let merge = Compaction::in_place(level, table);

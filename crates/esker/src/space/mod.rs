@@ -38,7 +38,7 @@ use crate::options::Options;
 
 mod reserve;
 
-pub(crate) use reserve::{RESERVE_FILE, Reserve, give_up, reserve_path, size_for};
+pub(crate) use reserve::{RESERVE_FILE, Released, Reserve, give_up, reserve_path, size_for};
 
 /// Segments of the greatest length that the room has space for.
 const SEGMENTS: u64 = 64;
@@ -172,10 +172,11 @@ impl Space {
         self.free().is_ok_and(|free| free >= self.needed(log))
     }
 
-    /// Bytes that a background merge may take. If the disk `is_full`, a merge may take all: it gives back more.
+    /// Bytes that a background merge may take. If the disk `is_full`, a merge may take all, and the reserve: it gives back
+    /// more.
     pub(crate) fn for_merges(&self, is_full: bool) -> u64 {
         let free = self.free().unwrap_or(u64::MAX);
-        free.saturating_sub(if is_full { 0 } else { self.low_mark() })
+        if is_full { free.saturating_add(self.reserve.held()) } else { free.saturating_sub(self.low_mark()) }
     }
 
     /// The free space, as a message shows it.
@@ -199,6 +200,16 @@ impl Space {
     /// The space that is set aside.
     pub(crate) fn reserve(&self) -> &Reserve {
         &self.reserve
+    }
+
+    /// Whether the part of the reserve that is set aside for deletes has something left, or was not needed yet.
+    pub(crate) fn has_share(&self) -> bool {
+        self.reserve.has_share(self.free().unwrap_or(0))
+    }
+
+    /// Releases the reserve for work that lasts until the result is dropped; `None` if it is released already.
+    pub(crate) fn release_reserve(&self) -> Option<Released<'_>> {
+        self.reserve.release(self.reserve.releases())
     }
 
     /// Does `work`; if the disk has no room for it, once more without the reserve.

@@ -174,6 +174,13 @@ impl Reserve {
         Some(Released(self))
     }
 
+    /// Whether no more than the part for deletes was spent, if `free` bytes of the disk go to the reserve again. While it is
+    /// released for a flush or a merge it counts as whole: the log waits for the end of that work before it spends from it.
+    pub(crate) fn has_share(&self, free: u64) -> bool {
+        let state = self.state.lock();
+        state.users > 0 || state.held.saturating_add(free) >= state.wanted / PER_SEGMENT * FOR_OPENING
+    }
+
     /// Releases `len` bytes for good, unless they belong to the part for opening. Returns whether it has.
     pub(crate) fn spend(&self, len: u64) -> bool {
         let mut state = self.state.lock();

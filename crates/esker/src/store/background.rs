@@ -24,6 +24,10 @@ impl Store {
         self.compactor.consider_expired();
         self.flusher.shrink_when_idle()?;
         let merged = self.compactor.merge_some()?;
+        if !merged {
+            // Until then merges that give space back may use all that is free, and the reserve.
+            self.disk.resume_if_room()?;
+        }
         let worked = self.compactor.forget_ranges()? || merged || worked;
         // Scrubbing does not count as work: the clock drives it.
         self.scrub.run_some();
@@ -34,7 +38,11 @@ impl Store {
 impl Worker for Store {
     fn ask_again(&self, job: JobKind) -> Duration {
         let again = match job {
-            JobKind::Compact => self.scrub.run_again().into_iter().chain(self.compactor.look_again()).min(),
+            JobKind::Compact => {
+                let again =
+                    [self.scrub.run_again(), self.compactor.look_again(), self.flusher.shrink_again()];
+                again.into_iter().flatten().min()
+            }
             // A round that found no room may find some later, and nobody notifies the job of that.
             JobKind::Blobs if self.is_disk_full() && self.collector.has_blob_garbage() => Some(FULL_RETRY),
             JobKind::Blobs => self.collector.reclaim_waits(),

@@ -20,7 +20,7 @@ use super::{CommitLog, Core, Disk, Flusher, Installer};
 use crate::blob::gc::BlobChanges;
 use crate::cache::Offer;
 use crate::compact::output::{Output, OutputOptions, filter_bits, run_filter_bits};
-use crate::compact::pick::{self, Compaction, Goal};
+use crate::compact::pick::{self, BOTTOM, Compaction, Goal};
 use crate::compact::queue::{Admitted, Attempt, CompactionQueue, output_bytes};
 use crate::compact::retain::Retention;
 use crate::compact::rule::{BegunRule, RunningRule};
@@ -139,7 +139,8 @@ fn sources(inputs: &[(usize, Arc<Table>)]) -> Result<Vec<Source>> {
 /// Where the entries go that a merge keeps.
 struct MergeSink<'a> {
     output: Output,
-    /// The first keys of the tables in the level of the output that are not merged, ascending.
+    /// The first keys of the tables at which a table of the output ends, ascending: of those in its level that are not merged,
+    /// or, if the merge cuts, of those in the bottom level.
     fences: VecDeque<&'a [u8]>,
     /// Bytes that the merge has not paid for yet, and bytes since it last looked for room.
     unpaid: &'a Cell<u64>,
@@ -148,8 +149,8 @@ struct MergeSink<'a> {
 
 impl Sink for MergeSink<'_> {
     fn write(&mut self, key: &[u8], seq: SeqNo, kind: Kind, stored: &[u8]) -> Result<()> {
-        if self.fences.front().is_some_and(|fence| *fence < key) {
-            while self.fences.front().is_some_and(|fence| *fence < key) {
+        if self.fences.front().is_some_and(|fence| *fence <= key) {
+            while self.fences.front().is_some_and(|fence| *fence <= key) {
                 self.fences.pop_front();
             }
             self.output.cut()?;
@@ -161,7 +162,7 @@ impl Sink for MergeSink<'_> {
     }
 
     fn ends_before(&mut self, key: &[u8]) -> bool {
-        let passes = self.fences.front().is_some_and(|fence| *fence < key);
+        let passes = self.fences.front().is_some_and(|fence| *fence <= key);
         (passes && self.output.has_begun()) || self.output.is_full(key)
     }
 
@@ -209,9 +210,13 @@ impl Compactor {
 
     /// Does one merge, if there is room for it.
     pub(super) fn merge_some(&self) -> Result<bool> {
-        let merge = || Ok(self.merge_most_urgent()? || self.merge_for_space()?);
-        let merged =
-            if self.core.health.has_failed() { self.disk.space().with_reserve(merge) } else { merge() };
+        let merged = if self.core.health.has_failed() {
+            // What gives space back comes first: another merge may find no room, and join what that has cut.
+            let merge = || Ok(self.merge_for_space()? || self.merge_most_urgent()?);
+            self.disk.space().with_reserve(merge)
+        } else {
+            self.merge_most_urgent().and_then(|merged| Ok(merged || self.merge_for_space()?))
+        };
         match merged {
             Err(error) if is_full(&error) => {
                 self.disk.remove_obsolete()?;
@@ -271,16 +276,23 @@ impl Compactor {
     /// Does a merge that gives space back, or begins a flush that shows what is dead, if nothing else asks for a merge.
     fn merge_for_space(&self) -> Result<bool> {
         let _merging = self.installer.begin_merge();
-        let (found, is_begun) = self.space.look(|tree, compaction| !self.has_no_room(tree, compaction))?;
-        let Some(Found { tree, levels, compaction }) = found else { return Ok(is_begun) };
+        let (found, is_begun) =
+            self.space.look(self.room(), |tree, compaction| !self.has_no_room(tree, compaction))?;
+        let Some(Found { tree, levels, compaction, room }) = found else { return Ok(is_begun) };
         let mut held = tree.merging.hold();
         let is_as_found = Arc::ptr_eq(&tree.state.load().levels, &levels);
         if !held.may_begin(false) || !is_as_found || !held.running().is_empty() {
             held.refuse();
             return Ok(false);
         }
-        let Some(begun) = self.begin_picked(&tree, held, levels, compaction) else { return Ok(false) };
-        self.do_begun(begun)?;
+        // It fits by its measure, which says more than the failure of another merge.
+        let Some(begun) = self.begin_fitting(&tree, held, levels, compaction) else { return Ok(false) };
+        // A merge that is sure to need the reserve does not first write what is free.
+        let is_short = self.core.health.has_failed() && self.disk.space().free()? < room;
+        let released = is_short.then(|| self.disk.space().release_reserve());
+        let done = self.do_begun(begun);
+        drop(released);
+        done?;
         self.space.look_soon();
         Ok(true)
     }
@@ -353,13 +365,24 @@ impl Compactor {
     fn begin_picked(
         &self,
         tree: &Arc<TreeInner>,
-        mut held: Held<'_>,
+        held: Held<'_>,
         levels: Arc<Levels>,
         compaction: Compaction,
     ) -> Option<Begun> {
         if self.has_no_room(tree, &compaction) {
             return None;
         }
+        self.begin_fitting(tree, held, levels, compaction)
+    }
+
+    /// [`Compactor::begin_picked`] of a merge that fits into the room that there is.
+    fn begin_fitting(
+        &self,
+        tree: &Arc<TreeInner>,
+        mut held: Held<'_>,
+        levels: Arc<Levels>,
+        compaction: Compaction,
+    ) -> Option<Begun> {
         let admitted = if compaction.is_move() { None } else { Some(self.admit(&compaction)?) };
         let running = self.installer.begin_merge_of(tree, &mut held, &compaction);
         drop(held);
@@ -462,9 +485,13 @@ impl Compactor {
 
     /// `compaction`, if it began now in the background.
     fn attempt(&self, compaction: &Compaction) -> Attempt {
+        Attempt::new(compaction, self.room(), self.core.env().clock.monotonic_us())
+    }
+
+    /// Bytes that a merge may take if it begins now in the background.
+    fn room(&self) -> u64 {
         let room = self.disk.space().for_merges(self.core.health.has_failed());
-        let room = room.saturating_sub(self.compactions.unwritten());
-        Attempt::new(compaction, room, self.core.env().clock.monotonic_us())
+        room.saturating_sub(self.compactions.unwritten())
     }
 
     /// Fails if a background merge may not go on writing.
@@ -649,7 +676,11 @@ impl Compactor {
         let retention = Retention::new(snapshots, &tree.state.load().ranges, certain);
         // Tables of the target level that are not inputs lie between the keys of the merge. No output table may span one.
         let is_input = |table: &Arc<Table>| inputs.iter().any(|(_, input)| Arc::ptr_eq(input, table));
-        let sorted = if *target == 0 { &[] } else { levels.level(*target) };
+        let sorted = match *target {
+            _ if compaction.is_cut => levels.level(BOTTOM),
+            0 => &[],
+            target => levels.level(target),
+        };
         let not_read = sorted.iter().filter(|table| !is_input(table));
         let fences = not_read.map(|table| table.info.smallest.as_slice()).collect();
         let output =

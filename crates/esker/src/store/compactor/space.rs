@@ -13,9 +13,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::super::{CommitLog, Core, Flusher};
-use crate::compact::dead::{Gain, measure};
+use crate::compact::dead::{Gain, Samples, measure};
 use crate::compact::pick::Compaction;
-use crate::compact::space::{GAIN_MIN, Pressure, below, candidates, most_hidden};
+use crate::compact::space::{GAIN_MIN, Pressure, below, candidates, most_hidden, parts, room_for};
 use crate::cursor::{Cursor, SeqNo};
 use crate::error::Result;
 use crate::space::is_full;
@@ -44,6 +44,9 @@ const SAMPLES: u64 = 256;
 
 /// At most this many merges are measured in a tree in one look.
 const CANDIDATES_MAX: usize = 16;
+
+/// At most this many parts of a tree are measured in one look.
+const PARTS_MAX: usize = 256;
 
 /// What the tables of a tree were like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +90,8 @@ struct Measured {
     /// Entries in its memtable.
     entries: u64,
     pressure: Pressure,
+    /// The room that was too small for a merge that is worth it.
+    lacking: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -103,12 +108,17 @@ pub(super) struct Found {
     /// The levels that it was found in.
     pub(super) levels: Arc<Levels>,
     pub(super) compaction: Compaction,
+    /// The bytes that it takes until its inputs go, about.
+    pub(super) room: u64,
 }
 
 /// What to do about a tree.
 enum Wanted {
-    Merge(Compaction),
+    /// This merge, which needs so much room.
+    Merge(Compaction, u64),
     Flush,
+    /// A merge, when there is more room.
+    Room,
 }
 
 /// See the module's comment.
@@ -152,14 +162,18 @@ impl SpaceWatch {
     }
 
     /// Looks at all trees, if it is time. Begins flushes that make dead entries known to merges. Returns a merge that
-    /// gives space back, among those for which there is room by `has_room`, and whether anything was begun.
+    /// gives space back, among those that `room` bytes suffice for and for which there is room by `has_room`, and whether
+    /// anything was begun.
     pub(super) fn look(
         &self,
+        room: u64,
         has_room: impl Fn(&TreeInner, &Compaction) -> bool,
     ) -> Result<(Option<Found>, bool)> {
         let Some(mut looks) = self.looks.try_lock() else { return Ok((None, false)) };
         let (now, is_full) = (self.core.env().clock.monotonic_us(), self.is_disk_full());
         if now < looks.next_us && !is_full {
+            // A write may have woken the job, which it does once.
+            self.looks_again.store(true, Ordering::Relaxed);
             return Ok((None, false));
         }
         looks.next_us = now.saturating_add(LOOK_US);
@@ -180,23 +194,31 @@ impl SpaceWatch {
             let pressure = pressure_of(&state, entries, seen, is_full);
             let before = seen.and_then(|seen| seen.measured);
             looks.trees.insert(tree.id, Seen { entries, measured: before });
-            let measured = Measured { mark: Mark::of(&state, held_by), entries, pressure };
+            let measured = Measured { mark: Mark::of(&state, held_by), entries, pressure, lacking: None };
             // Later the tree is calm, or its memtable is flushed.
             looks_again |= pressure == Pressure::Busy || !state.immutable.is_empty();
-            if !state.immutable.is_empty() || before.is_some_and(|before| before.covers(&state, &measured)) {
+            looks_again |= before.is_some_and(|before| before.lacking.is_some());
+            // On a full disk the flush may have to wait for the room that a merge gives back.
+            let waits_for_flush = !state.immutable.is_empty() && pressure != Pressure::Full;
+            if waits_for_flush || before.is_some_and(|before| before.covers(&state, &measured, room)) {
                 continue;
             }
-            match self.measured(tree, &state, pressure, before, |merge| has_room(tree, merge))? {
-                Some(Wanted::Merge(compaction)) => {
+            match self.measured(tree, &state, pressure, before, room, |merge| has_room(tree, merge))? {
+                Some(Wanted::Merge(compaction, room)) => {
                     // It is measured again when that is done, or could not begin.
                     self.looks_again.store(true, Ordering::Relaxed);
                     let (tree, levels) = (Arc::clone(tree), Arc::clone(&state.levels));
-                    return Ok((Some(Found { tree, levels, compaction }), true));
+                    return Ok((Some(Found { tree, levels, compaction, room }), true));
                 }
                 Some(Wanted::Flush) => {
                     self.flusher.switch_memtable(tree, 0);
                     (flushes, looks_again) = (true, true);
                     looks.next_us = now;
+                }
+                Some(Wanted::Room) => {
+                    let measured = Measured { lacking: Some(room), ..measured };
+                    looks.trees.insert(tree.id, Seen { entries, measured: Some(measured) });
+                    looks_again = true;
                 }
                 None => {
                     looks.trees.insert(tree.id, Seen { entries, measured: Some(measured) });
@@ -222,33 +244,51 @@ impl SpaceWatch {
         state: &TreeState,
         pressure: Pressure,
         before: Option<Measured>,
+        room: u64,
         has_room: impl Fn(&Compaction) -> bool,
     ) -> Result<Option<Wanted>> {
         let points = self.log.read_points().of(tree);
         let flushed = tree.flushed_up_to();
-        let gain = |merge: &Compaction, samples| measure(state, merge, &points, flushed, samples);
+        let gain_of =
+            |merge: &Compaction, which, count| measure(state, merge, &points, flushed, which, count);
+        let gain = |merge: &Compaction, count| gain_of(merge, Samples::OfAll, count);
         let oldest = points.seqs.first().copied();
         // Snapshots may also have gone before the store was opened.
         let oldest = oldest.filter(|_| before.is_none_or(|before| before.mark.oldest_snapshot.is_some()));
-        let mut needs_flush = false;
+        let (mut needs_flush, mut needs_parts) = (false, false);
         let candidates = candidates(&state.levels, &state.ranges, pressure, oldest);
-        for merge in candidates.into_iter().filter(has_room).take(CANDIDATES_MAX) {
+        let (possible, stuck): (Vec<_>, Vec<_>) = candidates.into_iter().partition(has_room);
+        for merge in possible.into_iter().take(CANDIDATES_MAX) {
             let first = gain(&merge, FIRST_SAMPLES)?;
-            // The first look is coarse: twice the gain would have to suffice.
-            let coarse = Gain { dead: first.dead * 2, dead_if_flushed: first.dead_if_flushed * 2, ..first };
-            if !pressure.wants_merge(&coarse) && !pressure.wants_flush(&coarse, memory_of(state)) {
+            if !pressure.wants_merge(&coarse(first))
+                && !pressure.wants_flush(&coarse(first), memory_of(state))
+            {
                 continue;
             }
             let gain = gain(&merge, SAMPLES)?;
             if pressure.wants_merge(&gain) {
-                return Ok(Some(Wanted::Merge(merge)));
+                if room_for(&gain) <= room {
+                    return Ok(Some(Wanted::Merge(merge, room_for(&gain))));
+                }
+                needs_parts = true;
             }
             needs_flush |= pressure.wants_flush(&gain, memory_of(state));
         }
-        if needs_flush || self.wants_flush(state, pressure, gain)? {
+        needs_parts |= !stuck.is_empty();
+        // A flush shows more of what is dead, but takes room.
+        if pressure == Pressure::Full
+            && needs_parts
+            && let Some(step) = step_of_part(state, pressure, room, gain_of)?
+        {
+            return Ok(Some(step));
+        }
+        if state.immutable.is_empty() && (needs_flush || self.wants_flush(state, pressure, gain)?) {
             return Ok(Some(Wanted::Flush));
         }
-        Ok(None)
+        if !needs_parts {
+            return Ok(None);
+        }
+        Ok(Some(step_of_part(state, pressure, room, gain_of)?.unwrap_or(Wanted::Room)))
     }
 
     /// Whether entries of the memtable hide enough of what lies below them.
@@ -274,7 +314,7 @@ impl SpaceWatch {
 
 impl Measured {
     /// Whether another measurement would find about the same.
-    fn covers(&self, state: &TreeState, now: &Measured) -> bool {
+    fn covers(&self, state: &TreeState, now: &Measured, room: u64) -> bool {
         let least = match now.pressure {
             Pressure::Busy => (now.mark.table_bytes / PART_IF_BUSY).max(GAIN_MIN),
             Pressure::Calm => (now.mark.table_bytes / PART_TO_MEASURE).max(GAIN_MIN),
@@ -282,8 +322,37 @@ impl Measured {
         };
         let largest = state.levels.tables().map(|(_, table)| table.info.size / table.info.entries.max(1));
         let new = now.entries.saturating_sub(self.entries).saturating_mul(largest.max().unwrap_or(0));
-        self.mark == now.mark && new < least && self.pressure >= now.pressure
+        let has_more_room = self.lacking.is_some_and(|lacking| room > lacking.saturating_add(lacking / 8));
+        self.mark == now.mark && new < least && self.pressure >= now.pressure && !has_more_room
     }
+}
+
+/// A merge of a part of the tree, or a cut for one, that is worth it and fits into `room` bytes.
+fn step_of_part(
+    state: &TreeState,
+    pressure: Pressure,
+    room: u64,
+    gain_of: impl Fn(&Compaction, Samples, u64) -> Result<Gain>,
+) -> Result<Option<Wanted>> {
+    for part in parts(&state.levels).take(PARTS_MAX) {
+        let gain = |count| part.gain(|merge, which| gain_of(merge, which, count));
+        if !pressure.wants_merge(&coarse(gain(FIRST_SAMPLES)?)) {
+            continue;
+        }
+        let gain = gain(SAMPLES)?;
+        if pressure.wants_merge(&gain)
+            && room_for(&gain) <= room
+            && let Some((step, needed)) = part.next_step(room_for(&gain), room)
+        {
+            return Ok(Some(Wanted::Merge(step, needed)));
+        }
+    }
+    Ok(None)
+}
+
+/// A gain that few samples have shown, made so great that a merge that is worth it is hardly missed.
+fn coarse(first: Gain) -> Gain {
+    Gain { dead: first.dead * 2, dead_if_flushed: first.dead_if_flushed * 2, ..first }
 }
 
 /// About what a flush of the memtable writes.

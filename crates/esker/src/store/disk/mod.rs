@@ -150,6 +150,19 @@ impl Disk {
         if is_full(&error) { self.full_error(0) } else { error }
     }
 
+    /// Takes puts again if the disk was full and has room now, also while no client writes.
+    pub(super) fn resume_if_room(&self) -> Result<()> {
+        let was_full = self.core.health.failure().is_some_and(|error| is_full(&error));
+        if !was_full || !self.has_space() {
+            return Ok(());
+        }
+        match self.resume() {
+            // What the reserve lacked has taken the room.
+            Err(error) if is_full(&error) => Ok(()),
+            resumed => resumed,
+        }
+    }
+
     /// Restores the reserve and continues background work, because there is space again.
     fn resume(&self) -> Result<()> {
         self.space.reserve().restore()?;

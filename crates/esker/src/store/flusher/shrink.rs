@@ -3,9 +3,11 @@
 //! An open store keeps some log segments for reuse, and five times the longest in reserve: up to 240 MB. That is little
 //! beside the data that caused it, but much if all of the data was deleted and merged away, or was one row that was
 //! written again and again. If the reserve is longer than all tables, or nearly all of the store is log, both are
-//! shortened: by `Compactor::compact`, by a close, and by the background when nothing was written for [`IDLE_US`].
+//! shortened: by `Compactor::compact`, by a close, and by the background when little or nothing was written for
+//! [`IDLE_US`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::Flusher;
 use crate::blob::gc::BlobChanges;
@@ -16,16 +18,38 @@ use crate::space::{is_full, size_for};
 const SHORT: u64 = 1 << 20;
 /// A log of at most this length is not worth it either.
 const SHORT_LOG: u64 = 2 << 20;
-/// How long a store without writes is left as it is, in microseconds.
-const IDLE_US: u64 = 10_000_000;
+/// How long a store to which little is written is left as it is, in microseconds.
+const IDLE_US: u64 = 8_000_000;
+/// The most writes and bytes of log that are little.
+const LITTLE_WRITES: u64 = 100;
+const LITTLE_LOG: u64 = 64 << 10;
 
-/// The time since nothing was written.
+/// The time since little or nothing was written.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
-    /// The last visible sequence number ...
+    /// The last visible sequence number and the end of the log when that time began ...
     seq: AtomicU64,
-    /// ... and when it was first seen.
+    log_end: AtomicU64,
+    /// ... and the moment.
     since_us: AtomicU64,
+    /// How much of [`IDLE_US`] is left; 0 if the store is idle.
+    left_us: AtomicU64,
+}
+
+impl Idle {
+    /// Notes where the log is at `now_us`. Returns whether little was written for [`IDLE_US`].
+    fn note(&self, seq: u64, log_end: u64, now_us: u64) -> bool {
+        let is_little = seq.saturating_sub(self.seq.load(Ordering::Relaxed)) <= LITTLE_WRITES
+            && log_end.saturating_sub(self.log_end.load(Ordering::Relaxed)) <= LITTLE_LOG;
+        if !is_little {
+            self.seq.store(seq, Ordering::Relaxed);
+            self.log_end.store(log_end, Ordering::Relaxed);
+            self.since_us.store(now_us, Ordering::Relaxed);
+        }
+        let idle_us = now_us.saturating_sub(self.since_us.load(Ordering::Relaxed));
+        self.left_us.store(IDLE_US.saturating_sub(idle_us), Ordering::Relaxed);
+        idle_us >= IDLE_US
+    }
 }
 
 impl Flusher {
@@ -76,14 +100,17 @@ impl Flusher {
         tables.sum::<u64>() < limit
     }
 
-    /// [`Flusher::shrink`], if nothing was written for some time.
+    /// [`Flusher::shrink`], if little was written for some time.
     pub(in crate::store) fn shrink_when_idle(&self) -> Result<()> {
-        let (seq, now) = (self.log.commit().visible(), self.core.env().clock.monotonic_us());
-        if self.idle.seq.swap(seq, Ordering::Relaxed) != seq {
-            self.idle.since_us.store(now, Ordering::Relaxed);
-        }
-        let is_idle = now.saturating_sub(self.idle.since_us.load(Ordering::Relaxed)) >= IDLE_US;
+        let (seq, log_end) = (self.log.commit().visible(), self.log.commit().published());
+        let is_idle = self.idle.note(seq, log_end, self.core.env().clock.monotonic_us());
         if is_idle { self.flush_and_shrink() } else { Ok(()) }
+    }
+
+    /// After how long [`Flusher::shrink_when_idle`] is due, if the store is not idle yet.
+    pub(in crate::store) fn shrink_again(&self) -> Option<Duration> {
+        let left_us = self.idle.left_us.load(Ordering::Relaxed);
+        (left_us > 0).then_some(Duration::from_micros(left_us))
     }
 
     /// [`Flusher::shrink`], after a flush of what the log holds. On a full disk it does nothing.
