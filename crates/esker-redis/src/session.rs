@@ -270,6 +270,11 @@ impl<'a> Session<'a> {
         self.refused.take()
     }
 
+    /// Notes that what was written since [`Session::begin`] may take space.
+    pub(crate) fn note_growth(&mut self) {
+        self.writes.note_growth();
+    }
+
     /// Takes back what was written since [`Session::begin`].
     pub(crate) fn undo(&mut self) {
         self.writes.undo();

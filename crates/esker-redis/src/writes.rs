@@ -38,6 +38,8 @@ pub struct Writes {
     begun_bytes: usize,
     /// See [`Writes::take_relied_on`].
     is_relied_on: Cell<bool>,
+    /// Whether a command has written that does more than free space.
+    may_grow: bool,
 }
 
 /// About how many bytes of memory a write to `key` takes.
@@ -198,6 +200,16 @@ impl Writes {
     pub(crate) fn begin(&mut self) {
         self.journal.clear();
         self.begun_bytes = self.bytes;
+    }
+
+    /// The command that has begun may make the store grow, if it has written.
+    pub(crate) fn note_growth(&mut self) {
+        self.may_grow |= !self.journal.is_empty();
+    }
+
+    /// Whether every command that has written only removes something, or lets keys expire or stay.
+    pub fn only_free_space(&self) -> bool {
+        !self.may_grow
     }
 
     /// Takes back what was written since [`Writes::begin`].

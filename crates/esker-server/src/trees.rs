@@ -191,6 +191,9 @@ impl Trees {
         snapshot: Option<&Snapshot>,
     ) -> esker::Result<()> {
         batch.clear();
+        if writes.only_free_space() {
+            batch.mark_as_freeing();
+        }
         for slot in writes.cleared() {
             if let Some(tree) = self.find(*slot) {
                 batch.delete_range(tree, ..)?;

@@ -2,11 +2,12 @@
 //! again; reads and deletes go on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker::env::{Env, JobKind, StepExecutor};
 use esker::fs::FileSystem;
 use esker::fs::sim::{Fault, FaultError, Op, SimFs};
-use esker::{Db, ErrorKind, Options, ScanRange, TreeOptions};
+use esker::{Batch, Db, ErrorKind, Options, ScanRange, TreeOptions};
 
 use crate::common::{Rng, settle, world};
 
@@ -291,63 +292,175 @@ fn closing_says_what_trees_without_the_log_have_lost_on_a_full_disk() {
     }
 }
 
-/// A disk that the store's own rows fill gives their space back when they are deleted: without a write, and without a new
-/// opening.
+/// A store that has filled a disk, with what happens to its rows.
+struct Filled {
+    disk: SimFs,
+    env: Env,
+    db: Db,
+    rng: Rng,
+    rows: u32,
+}
+
+impl Filled {
+    fn new(capacity: u64) -> Filled {
+        let disk = SimFs::new(5);
+        let env = world(Arc::new(disk.clone()), 5, Some(Arc::new(StepExecutor)));
+        let options = Options::default().memory_budget(8 << 20).separate_at(usize::MAX).env(env.clone());
+        let db = Db::open("/store", options).unwrap();
+        disk.set_capacity(Some(capacity));
+        let mut filled = Filled { disk, env, db, rng: Rng::new(11), rows: 0 };
+        let refused = loop {
+            let value = filled.value();
+            let put = filled.db.default_tree().put_for(row(filled.rows), value, Duration::from_secs(3600));
+            if let Err(error) = put {
+                break error;
+            }
+            filled.rows += 1;
+            if filled.rows.is_multiple_of(200) {
+                settle(&filled.db);
+            }
+        };
+        assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
+        settle(&filled.db);
+        filled
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        (0..1000).map(|_| self.rng.next() as u8).collect()
+    }
+
+    /// So many seconds pass in which nothing is written.
+    fn pass(&self, seconds: u64) {
+        for _ in 0..seconds {
+            self.env.clock.sleep(Duration::from_secs(1));
+            settle(&self.db);
+        }
+    }
+}
+
+fn row(i: u32) -> String {
+    format!("row {i:08}")
+}
+
+/// A disk that the store's own rows fill gives their space back when they are deleted or expire: without a write, and
+/// without a new opening.
 #[test]
-fn a_disk_that_was_filled_recovers_from_deleted_ranges_alone() {
+fn a_disk_that_was_filled_recovers_from_what_ends_alone() {
     const STEP: u32 = 500;
-    let key = |i: u32| format!("row {i:08}");
-    type End = fn(&esker::Tree, u32);
-    let ways: [(&str, End); 2] = [
-        ("one range", |tree, _| tree.delete_range(ScanRange::all()).unwrap()),
-        ("some ranges", |tree, rows| {
-            for i in (0..rows).step_by(STEP as usize) {
-                tree.delete_range(format!("row {i:08}")..format!("row {:08}", i + STEP)).unwrap();
+    type End = fn(&Filled);
+    let ways: [(&str, End); 7] = [
+        ("one range", |filled| filled.db.default_tree().delete_range(ScanRange::all()).unwrap()),
+        ("points", |filled| (0..filled.rows).for_each(|i| filled.db.delete(row(i)).unwrap())),
+        ("points in another order", |filled| {
+            let step = (filled.rows / 3..).find(|step| !filled.rows.is_multiple_of(*step)).unwrap();
+            (0..filled.rows).for_each(|i| filled.db.delete(row(i * step % filled.rows)).unwrap());
+            (0..filled.rows).for_each(|i| filled.db.delete(row(i)).unwrap());
+        }),
+        ("some ranges", |filled| {
+            for i in (0..filled.rows).step_by(STEP as usize) {
+                filled.db.default_tree().delete_range(row(i)..row(i + STEP)).unwrap();
             }
         }),
+        ("every second row", |filled| {
+            (0..filled.rows).step_by(2).for_each(|i| filled.db.delete(row(i)).unwrap());
+        }),
+        ("the first half", |filled| (0..filled.rows / 2).for_each(|i| filled.db.delete(row(i)).unwrap())),
+        ("expiry", |filled| filled.env.clock.sleep(Duration::from_secs(3600))),
     ];
     for (way, end) in ways {
         // A disk that the store fills itself, and one of which others take the last byte.
         for others in [false, true] {
-            let disk = SimFs::new(5);
-            let env = world(Arc::new(disk.clone()), 5, Some(Arc::new(StepExecutor)));
-            let clock = Arc::clone(&env.clock);
-            let options = Options::default().memory_budget(8 << 20).separate_at(usize::MAX).env(env);
-            let db = Db::open("/store", options).unwrap();
-            disk.set_capacity(Some(48 << 20));
-            let (mut rng, mut rows) = (Rng::new(11), 0);
-            let mut value = || (0..1000).map(|_| rng.next() as u8).collect::<Vec<u8>>();
-            let refused = loop {
-                if let Err(error) = db.put(key(rows), value()) {
-                    break error;
-                }
-                rows += 1;
-                if rows % 200 == 0 {
-                    settle(&db);
-                }
-            };
-            assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
-            settle(&db);
+            let mut filled = Filled::new(24 << 20);
             if others {
-                disk.set_capacity(Some(disk.used()));
+                filled.disk.set_capacity(Some(filled.disk.used()));
             }
-            end(db.default_tree(), rows);
-            let left = db.default_tree().count(ScanRange::all()).unwrap();
+            end(&filled);
+            let count = |filled: &Filled| filled.db.default_tree().count(ScanRange::all()).unwrap();
+            let left = count(&filled);
             // Nothing is written and nothing is asked for.
-            for _ in 0..15 {
-                clock.sleep(std::time::Duration::from_secs(1));
-                settle(&db);
-            }
-            let tables: u64 = db.stats().unwrap().trees.iter().map(|tree| tree.table_bytes).sum();
+            filled.pass(15);
+            let tables: u64 = filled.db.stats().unwrap().trees.iter().map(|tree| tree.table_bytes).sum();
             let live = left * 1100;
             assert!(tables <= live + (1 << 20), "{way}, others {others}: {tables} bytes for {live}");
-            db.checkpoint("/copy").unwrap_or_else(|error| panic!("{way}, others {others}: {error}"));
+            filled.db.checkpoint("/copy").unwrap_or_else(|error| panic!("{way}, others {others}: {error}"));
             for i in 0..2000 {
-                db.put(format!("new {i}"), value())
+                let value = filled.value();
+                filled
+                    .db
+                    .put(format!("new {i}"), value)
                     .unwrap_or_else(|error| panic!("{way}, {others}: {error}"));
             }
-            assert_eq!(db.default_tree().count(ScanRange::all()).unwrap(), left + 2000);
-            db.close().unwrap();
+            assert_eq!(count(&filled), left + 2000, "{way}, others {others}");
+            if left == 0 {
+                filled.db.default_tree().delete_range(ScanRange::all()).unwrap();
+                filled.pass(90);
+                let taken = filled.disk.used();
+                assert!(taken <= 8_000_000, "{way}, others {others}: {taken} bytes");
+            }
+            filled.db.close().unwrap();
         }
+    }
+}
+
+/// Writes that free space, though they also put, are taken while the part of the reserve for deletes lasts. What is left
+/// suffices for deletes and for an opening.
+#[test]
+fn writes_that_free_space_are_taken_while_the_share_for_deletes_lasts() {
+    for value_len in [0, 100, 3000] {
+        let filled = Filled::new(24 << 20);
+        filled.disk.set_capacity(Some(filled.disk.used()));
+        let tree = filled.db.default_tree();
+        let refused = (0..10_000).find_map(|i| filled.db.put(format!("more {i}"), [1; 1000]).err());
+        assert_eq!(refused.unwrap().kind(), ErrorKind::OutOfSpace);
+        let expiring = |i: u32| {
+            let mut batch = Batch::new();
+            batch.put_for(tree, row(i % filled.rows), vec![3; value_len], Duration::from_secs(60)).unwrap();
+            batch
+        };
+        assert_eq!(
+            filled.db.write(&expiring(0)).unwrap_err().kind(),
+            ErrorKind::OutOfSpace,
+            "it is not marked"
+        );
+        let (mut taken, mut bytes) = (0_u32, 0);
+        let refused = loop {
+            let mut batch = expiring(taken);
+            batch.mark_as_freeing();
+            let len = batch.size_bytes() as u64;
+            match filled.db.write(&batch) {
+                Ok(_) => (taken, bytes) = (taken + 1, bytes + len),
+                Err(error) => break error,
+            }
+            if bytes > 64 << 20 {
+                panic!("{value_len}: {taken} were taken, and there is no end");
+            }
+        };
+        assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
+        assert!(taken >= 100, "{value_len}: only {taken} were taken");
+        // One that is too long for the share is refused however whole that is.
+        let mut long = Batch::new();
+        long.put(tree, "long", vec![1; 1 << 20]).unwrap();
+        long.mark_as_freeing();
+        assert_eq!(filled.db.write(&long).unwrap_err().kind(), ErrorKind::OutOfSpace);
+        long.clear();
+        long.put(tree, "after", "clear").unwrap();
+        assert_eq!(filled.db.write(&long).unwrap_err().kind(), ErrorKind::OutOfSpace, "the mark is gone");
+
+        // A kill: the store opens on the same disk.
+        settle(&filled.db);
+        let left = filled.disk.kill();
+        left.set_capacity(Some(left.used()));
+        let env = world(Arc::new(left.clone()), 5, Some(Arc::new(StepExecutor)));
+        let options = Options::default().memory_budget(8 << 20).separate_at(usize::MAX).env(env);
+        let db = Db::open("/store", options).unwrap_or_else(|error| panic!("{value_len}, {taken}: {error}"));
+        assert_eq!(db.get_vec(row(0)).unwrap(), Some(vec![3; value_len]));
+        drop(db);
+
+        // Without a new opening deletes go on, and then there is room.
+        filled.disk.set_capacity(Some(filled.disk.used()));
+        (0..filled.rows).for_each(|i| filled.db.delete(row(i)).unwrap());
+        filled.pass(15);
+        filled.db.put("room", "again").unwrap();
+        filled.db.close().unwrap();
     }
 }

@@ -64,6 +64,8 @@ pub struct Flags {
     pub blocks: bool,
     /// It changes the server, or tells what is not everybody's business.
     pub is_admin: bool,
+    /// It writes nothing but removals and expiries: a full disk takes it.
+    pub frees_space: bool,
 }
 
 /// Which arguments are keys, as `COMMAND` tells it.
@@ -199,11 +201,15 @@ pub(crate) const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
 /// All arguments but the last are keys.
 pub(crate) const ALL_BUT_LAST: Keys = Keys::Range { first: 1, last: -2, step: 1 };
 
-pub(crate) const READS: Flags = Flags { writes: false, is_slow: false, blocks: false, is_admin: false };
+pub(crate) const READS: Flags =
+    Flags { writes: false, is_slow: false, blocks: false, is_admin: false, frees_space: false };
 pub(crate) const WRITES: Flags = Flags { writes: true, ..READS };
+/// Removes something, or changes an expiry. Redis takes these commands when it lacks memory.
+pub(crate) const FREES: Flags = Flags { frees_space: true, ..WRITES };
 /// Reads everything of a key, or of all keys.
 pub(crate) const READS_ALL: Flags = Flags { is_slow: true, ..READS };
 pub(crate) const WRITES_ALL: Flags = Flags { writes: true, ..READS_ALL };
+pub(crate) const FREES_ALL: Flags = Flags { frees_space: true, ..WRITES_ALL };
 
 /// A command that is evaluated.
 pub(crate) const fn command(
@@ -310,7 +316,12 @@ pub fn evaluate(
     let lookups = if done.is_ok() { spec.lookups(arguments) } else { 0 };
     ctx.note_lookups(lookups);
     match done.and(refused) {
-        Ok(()) => Ok(()),
+        Ok(()) => {
+            if !spec.flags.frees_space {
+                ctx.session_mut().note_growth();
+            }
+            Ok(())
+        }
         Err(fault) => {
             ctx.session_mut().undo();
             ctx.take_events();

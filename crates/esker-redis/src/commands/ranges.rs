@@ -12,7 +12,7 @@
 
 use super::strings::parts;
 use super::subcommands::{help, is_help};
-use super::{Family, Keys, ONE, READS_ALL, Run, Spec, WRITES, WRITES_ALL, command, integer, is};
+use super::{FREES, FREES_ALL, Family, Keys, ONE, READS_ALL, Run, Spec, WRITES, command, integer, is};
 use crate::context::{Class, Context};
 use crate::fault::{Fault, ReadError};
 use crate::model::Kind;
@@ -32,9 +32,9 @@ const fn on_range(name: &'static str, flags: super::Flags, run: Run, summary: &'
 
 pub(crate) const COMMANDS: &[Spec] = &[
     on_range("range", READS_ALL, range, "Returns keys in order, with their values"),
-    on_range("rangedel", WRITES_ALL, rangedel, "Deletes keys of a range"),
+    on_range("rangedel", FREES_ALL, rangedel, "Deletes keys of a range"),
     command("cas", -4, Family::String, WRITES, ONE, cas, "Sets a key if it has a given value"),
-    command("cad", 3, Family::String, WRITES, ONE, cad, "Deletes a key if it has a given value"),
+    command("cad", 3, Family::String, FREES, ONE, cad, "Deletes a key if it has a given value"),
     command("dbsize", 1, Family::Keyspace, READS_ALL, Keys::None, dbsize, "Counts the keys of the database"),
     command(
         "memory",

@@ -6,7 +6,7 @@ use std::thread;
 use esker::fs::sim::SimFs;
 
 use crate::client::{Client, Value, encoded};
-use crate::host::{Host, SetAtEnd, Store};
+use crate::host::{Host, SetAtEnd, Store, wait_until};
 
 /// Writes keys `k0`, `k1` and so on until one is refused. Returns how many were written, and the refusal.
 fn fill(client: &mut Client, value: &[u8]) -> (u64, String) {
@@ -116,6 +116,8 @@ fn what_is_refused_to_one_client_is_no_error_for_another() {
     disk.set_capacity(Some(16 << 20));
     let value = vec![b'x'; 1000];
     fill(&mut client, &value);
+    // What the store gives back makes no space for the writers.
+    disk.set_capacity(Some(0));
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let _end = SetAtEnd(&is_over);
@@ -139,4 +141,108 @@ fn what_is_refused_to_one_client_is_no_error_for_another() {
         let refused: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
         assert!(refused > 100, "only {refused} writes were refused: the test is about nothing");
     });
+}
+
+/// Commands that remove something, or change an expiry, are taken on a full disk, as Redis takes them without memory.
+#[test]
+fn removals_and_expiries_are_taken_on_a_full_disk() {
+    let disk = SimFs::new(1);
+    let store = Store::on(&disk);
+    let host = Host::of(&store, |_| {});
+    let mut client = host.client();
+    // Small collections, and large ones, whose elements lie in a tree of their own.
+    for (size, count) in [("small", 10), ("large", 300)] {
+        for i in 0..count {
+            client.check(&format!("HSET {size}-h f{i} v => :1\n SADD {size}-s m{i} => :1"));
+            client.check(&format!("ZADD {size}-z {i} m{i} => :1\n RPUSH {size}-l e{i} => :{}", i + 1));
+        }
+    }
+    (0..20).for_each(|i| client.check(&format!("SET s{i} v{i} => +OK")));
+    client.check("EXPIRE s9 1000 => :1");
+    disk.set_capacity(Some(16 << 20));
+    fill(&mut client, &[b'x'; 1000]);
+    disk.set_capacity(Some(disk.used()));
+    let refused = |client: &mut Client, command: &str| {
+        let reply = client.call(command).to_string();
+        assert!(reply.starts_with("-MISCONF the disk is full"), "{command}: {reply}");
+    };
+    refused(&mut client, "SET s0 1");
+    client.check(
+        "PEXPIRE s1 100000 => :1\n EXPIRE s2 100 => :1\n PEXPIREAT s3 4102444800000 => :1\n EXPIREAT s4 4102444800 => :1
+         GETEX s5 EX 100 => v5\n PERSIST s9 => :1\n GETDEL s6 => v6\n UNLINK s7 => :1\n CAD s8 v8 => :1
+         EXPIRE s10 -1 => :1\n EXPIRE small-h 100 => :1\n EXPIRE large-h 100 => :1",
+    );
+    for size in ["small", "large"] {
+        client.check(&format!(
+            "HDEL {size}-h f0 f1 => :2\n SREM {size}-s m0 => :1\n ZREM {size}-z m0 => :1
+             ZPOPMIN {size}-z => [m1 1]\n ZREMRANGEBYRANK {size}-z 0 1 => :2\n ZREMRANGEBYSCORE {size}-z 4 5 => :2
+             ZREMRANGEBYLEX {size}-z - - => :0\n LPOP {size}-l => e0\n LREM {size}-l 0 e1 => :1
+             LTRIM {size}-l 1 -1 => +OK\n BLPOP {size}-l 0 => [{size}-l e3]"
+        ));
+        assert_eq!(client.call(&format!("SPOP {size}-s 3")).to_string().split(' ').count(), 3);
+        client.check(&format!(
+            "MULTI => +OK\n HDEL {size}-h f2 => +QUEUED\n EXPIRE {size}-s 100 => +QUEUED\n EXEC => [:1 :1]"
+        ));
+        refused(&mut client, &format!("HSET {size}-h g v"));
+        refused(&mut client, &format!("LMOVE {size}-l other LEFT RIGHT"));
+    }
+    client.send_bytes(b"MULTI\r\nEXPIRE s11 100\r\nSET s12 1\r\nEXEC\r\n");
+    let replies: Vec<String> = (0..4).map(|_| client.read().to_string()).collect();
+    assert!(replies[3].starts_with("-MISCONF"), "{replies:?}");
+    client.check(
+        "TTL s11 => :-1\n GET s12 => v12\n HLEN small-h => :7\n HLEN large-h => :297\n TTL s2 => :100",
+    );
+    disk.set_capacity(None);
+    client.check("SET more 1 => +OK");
+}
+
+/// A client deletes what has filled the disk, or lets it expire. Then writes are taken again, and a backup is.
+#[test]
+fn a_full_server_recovers_from_what_is_deleted() {
+    type End = fn(&mut Client, u64);
+    let ways: [(&str, End); 5] = [
+        ("FLUSHALL", |client, _| client.check("FLUSHALL => +OK")),
+        ("DEL of each key", |client, keys| {
+            for key in 0..keys {
+                client.send(&format!("DEL k{key}"));
+            }
+            (0..keys).for_each(|_| assert_eq!(client.read().to_string(), ":1"));
+        }),
+        ("PEXPIRE of each key", |client, keys| {
+            // It writes the value again. Where the share for that is spent, what has expired gives some back.
+            for key in 0..keys {
+                wait_until("PEXPIRE", || !client.call(&format!("PEXPIRE k{key} 1")).is_error());
+            }
+        }),
+        ("DEL of a hash", |client, _| client.check("DEL h => :1")),
+        ("HDEL of each field", |client, keys| {
+            for key in 0..keys {
+                client.send(&format!("HDEL h f{key}"));
+            }
+            (0..keys).for_each(|_| assert_eq!(client.read().to_string(), ":1"));
+        }),
+    ];
+    for (way, end) in ways {
+        let disk = SimFs::new(1);
+        let store = Store::on(&disk);
+        let host = Host::of(&store, |_| {});
+        let mut client = host.client();
+        disk.set_capacity(Some(24 << 20));
+        let value = vec![b'x'; 4000];
+        let is_hash = way.contains("HDEL") || way.contains("hash");
+        let set = |client: &mut Client, number: u64| {
+            let (key, field) = (format!("k{number}"), format!("f{number}"));
+            let arguments: &[&[u8]] = if is_hash {
+                &[b"HSET", b"h", field.as_bytes(), &value]
+            } else {
+                &[b"SET", key.as_bytes(), &value]
+            };
+            !client.call_with(arguments).is_error()
+        };
+        let keys = (0..).find(|&number| !set(&mut client, number)).unwrap();
+        end(&mut client, keys);
+        wait_until(way, || set(&mut client, 0));
+        let written = (0..keys / 2).filter(|&number| set(&mut client, number)).count() as u64;
+        assert_eq!(written, keys / 2, "{way}");
+    }
 }

@@ -82,6 +82,8 @@ pub struct Batch {
     huge: Vec<HugePut>,
     /// Whether an op deletes a range.
     has_ranges: bool,
+    /// See [`Batch::mark_as_freeing`].
+    is_freeing: bool,
 }
 
 /// What an op needs in its tree's memtable.
@@ -255,12 +257,37 @@ impl Batch {
         self.payload.len() + buffered.sum::<usize>()
     }
 
+    /// Marks the batch as one that gives space back although it also puts: it lets a key expire, for example, or notes
+    /// the new length of a list from which it removes elements. On a full disk the store takes such a batch as it takes
+    /// deletes, as long as the part of the reserve lasts that is set aside for deletes and the batch is not longer than
+    /// half a log segment. [`Batch::clear`] removes the mark.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let mut batch = esker::Batch::new();
+    /// batch.put_for(db.default_tree(), "report", "draft", std::time::Duration::from_secs(1))?;
+    /// batch.mark_as_freeing();
+    /// db.write(&batch)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn mark_as_freeing(&mut self) {
+        self.is_freeing = true;
+    }
+
+    /// Whether [`Batch::mark_as_freeing`] was called.
+    pub(crate) fn is_freeing(&self) -> bool {
+        self.is_freeing
+    }
+
     /// Empties the batch and keeps its memory for the next use.
     pub fn clear(&mut self) {
         self.payload.clear();
         self.ops.clear();
         self.huge.clear();
-        self.has_ranges = false;
+        (self.has_ranges, self.is_freeing) = (false, false);
         // The handle of one tree is kept, so a batch that is reused for one tree clones none.
         if self.parts.len() > 1 {
             self.parts.clear();
@@ -430,7 +457,8 @@ impl Batch {
     /// The batch as the log holds it: with `values` in the places of the huge values. It takes those that were staged from
     /// their staging areas.
     pub(crate) fn separated<'a>(&self, values: impl IntoIterator<Item = Separated<'a>>) -> Result<Batch> {
-        let mut separated = Batch { payload: Vec::with_capacity(self.payload.len()), ..Batch::default() };
+        let payload = Vec::with_capacity(self.payload.len());
+        let mut separated = Batch { payload, is_freeing: self.is_freeing, ..Batch::default() };
         let mut huge = self.huge.iter().zip(values).peekable();
         for (place, (plan, op)) in self.planned_ops().enumerate() {
             let tree = &self.parts[plan.part()].tree;

@@ -4,7 +4,9 @@
 mod tests;
 
 use crate::commands::random::{self, Choice};
-use crate::commands::{Family, ONE, READS, READS_ALL, Spec, WRITES, collections, command, integer, is, scan};
+use crate::commands::{
+    FREES, Family, ONE, READS, READS_ALL, Spec, WRITES, collections, command, integer, is, scan,
+};
 use crate::context::{Class, Context};
 use crate::fault::Fault;
 use crate::model::{Collection, Kind};
@@ -20,7 +22,7 @@ pub(crate) const COMMANDS: &[Spec] = &[
     command("hget", 3, Hash, READS, ONE, hget, "Returns the value of a field"),
     command("hmget", -3, Hash, READS, ONE, hmget, "Returns the values of fields"),
     command("hgetall", 2, Hash, READS_ALL, ONE, hgetall, "Returns all fields of a hash with their values"),
-    command("hdel", -3, Hash, WRITES, ONE, hdel, "Deletes fields of a hash"),
+    command("hdel", -3, Hash, FREES, ONE, hdel, "Deletes fields of a hash"),
     command("hlen", 2, Hash, READS, ONE, hlen, "Returns the number of fields of a hash"),
     command("hexists", 3, Hash, READS, ONE, hexists, "Returns whether a hash has a field"),
     command("hkeys", 2, Hash, READS_ALL, ONE, hkeys, "Returns all fields of a hash"),

@@ -9,7 +9,7 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-use super::{ALL, Family, Keys, ONE, READS, READS_ALL, Spec, TWO, WRITES, WRITES_ALL, command, is};
+use super::{ALL, FREES, Family, Keys, ONE, READS, READS_ALL, Spec, TWO, WRITES_ALL, command, is};
 use crate::context::{Class, Context};
 use crate::fault::Fault;
 use crate::model::Kind;
@@ -21,19 +21,19 @@ use Family::Keyspace as K;
 const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 
 pub(crate) const COMMANDS: &[Spec] = &[
-    command("del", -2, K, WRITES, ALL, del, "Deletes keys"),
-    command("unlink", -2, K, WRITES, ALL, del, "Deletes keys"),
+    command("del", -2, K, FREES, ALL, del, "Deletes keys"),
+    command("unlink", -2, K, FREES, ALL, del, "Deletes keys"),
     command("exists", -2, K, READS, ALL, exists, "Counts the keys that exist"),
     command("touch", -2, K, READS, ALL, exists, "Counts the keys that exist"),
     command("type", 2, K, READS, ONE, kind, "Returns the type of a key's value"),
-    command("expire", -3, K, WRITES, ONE, expiry::expire, "Lets a key expire in some seconds"),
-    command("pexpire", -3, K, WRITES, ONE, expiry::pexpire, "Lets a key expire in some milliseconds"),
-    command("expireat", -3, K, WRITES, ONE, expiry::expireat, "Lets a key expire at a second since 1970"),
+    command("expire", -3, K, FREES, ONE, expiry::expire, "Lets a key expire in some seconds"),
+    command("pexpire", -3, K, FREES, ONE, expiry::pexpire, "Lets a key expire in some milliseconds"),
+    command("expireat", -3, K, FREES, ONE, expiry::expireat, "Lets a key expire at a second since 1970"),
     command(
         "pexpireat",
         -3,
         K,
-        WRITES,
+        FREES,
         ONE,
         expiry::pexpireat,
         "Lets a key expire at a millisecond since 1970",
@@ -50,7 +50,7 @@ pub(crate) const COMMANDS: &[Spec] = &[
     ),
     command("ttl", 2, K, READS, ONE, expiry::ttl, "Returns in how many seconds a key expires"),
     command("pttl", 2, K, READS, ONE, expiry::pttl, "Returns in how many milliseconds a key expires"),
-    command("persist", 2, K, WRITES, ONE, expiry::persist, "Lets a key not expire"),
+    command("persist", 2, K, FREES, ONE, expiry::persist, "Lets a key not expire"),
     command("scan", -2, K, READS, Keys::None, walk::scan, "Returns some keys, and a cursor to go on from"),
     command("keys", 2, K, READS_ALL, Keys::None, walk::keys, "Returns the keys that match a pattern"),
     command("randomkey", 1, K, READS, Keys::None, random::randomkey, "Returns a random key"),
@@ -58,8 +58,8 @@ pub(crate) const COMMANDS: &[Spec] = &[
     command("renamenx", 3, K, WRITES_ALL, TWO, copy::renamenx, "Gives a key another name that is free"),
     command("copy", -3, K, WRITES_ALL, TWO, copy::copy, "Copies a key's value to another key"),
     command("move", 3, K, WRITES_ALL, ONE, copy::move_key, "Moves a key to another database"),
-    command("flushdb", -1, K, WRITES, Keys::None, flushdb, "Deletes all keys of the database"),
-    command("flushall", -1, K, WRITES, Keys::None, flushall, "Deletes all keys of all databases"),
+    command("flushdb", -1, K, FREES, Keys::None, flushdb, "Deletes all keys of the database"),
+    command("flushall", -1, K, FREES, Keys::None, flushall, "Deletes all keys of all databases"),
     command("object", -2, K, READS, SECOND, object::object, "Tells how a key's value is stored")
         .with_subcommands(),
 ];

@@ -12,7 +12,9 @@ mod tests;
 
 use list::{End, List};
 
-use super::{ALL_BUT_LAST, Family, Flags, Keys, ONE, READS, READS_ALL, Spec, TWO, WRITES, WRITES_ALL};
+use super::{
+    ALL_BUT_LAST, FREES, FREES_ALL, Family, Flags, Keys, ONE, READS, READS_ALL, Spec, TWO, WRITES, WRITES_ALL,
+};
 use super::{command, integer, is};
 use crate::context::{Class, Context};
 use crate::fault::Fault;
@@ -22,6 +24,7 @@ use crate::resp::reply::Reply;
 use Family::List as L;
 
 const WAITS: Flags = Flags { blocks: true, ..WRITES };
+const FREES_WAITING: Flags = Flags { blocks: true, ..FREES };
 const COUNTED: Keys = Keys::Counted { at: 1, with_target: false };
 const COUNTED_LATER: Keys = Keys::Counted { at: 2, with_target: false };
 
@@ -30,24 +33,24 @@ pub(crate) const COMMANDS: &[Spec] = &[
     command("rpush", -3, L, WRITES, ONE, rpush, "Adds elements at the right end of a list"),
     command("lpushx", -3, L, WRITES, ONE, lpushx, "Adds elements at the left end of a list that exists"),
     command("rpushx", -3, L, WRITES, ONE, rpushx, "Adds elements at the right end of a list that exists"),
-    command("lpop", -2, L, WRITES, ONE, lpop, "Removes elements at the left end of a list and returns them"),
-    command("rpop", -2, L, WRITES, ONE, rpop, "Removes elements at the right end of a list and returns them"),
+    command("lpop", -2, L, FREES, ONE, lpop, "Removes elements at the left end of a list and returns them"),
+    command("rpop", -2, L, FREES, ONE, rpop, "Removes elements at the right end of a list and returns them"),
     command("llen", 2, L, READS, ONE, llen, "Returns the length of a list"),
     command("lrange", 4, L, READS_ALL, ONE, lrange, "Returns the elements between two indexes"),
     command("lindex", 3, L, READS, ONE, lindex, "Returns the element at an index"),
     command("lset", 4, L, WRITES, ONE, lset, "Replaces the element at an index"),
-    command("ltrim", 4, L, WRITES_ALL, ONE, ltrim, "Keeps only the elements between two indexes"),
-    command("lrem", 4, L, WRITES_ALL, ONE, search::lrem, "Removes elements that are equal to a value"),
+    command("ltrim", 4, L, FREES_ALL, ONE, ltrim, "Keeps only the elements between two indexes"),
+    command("lrem", 4, L, FREES_ALL, ONE, search::lrem, "Removes elements that are equal to a value"),
     command("linsert", 5, L, WRITES_ALL, ONE, search::linsert, "Adds an element beside another one"),
     command("lpos", -3, L, READS_ALL, ONE, search::lpos, "Returns the indexes of elements equal to a value"),
     command("lmove", 5, L, WRITES, TWO, moves::lmove, "Moves an element from one list to another one"),
     command("rpoplpush", 3, L, WRITES, TWO, moves::rpoplpush, "Moves the last element to another list"),
-    command("lmpop", -4, L, WRITES, COUNTED, moves::lmpop, "Removes elements of the first list that has any"),
+    command("lmpop", -4, L, FREES, COUNTED, moves::lmpop, "Removes elements of the first list that has any"),
     command(
         "blpop",
         -3,
         L,
-        WAITS,
+        FREES_WAITING,
         ALL_BUT_LAST,
         moves::blpop,
         "As LPOP on the first list that gets elements",
@@ -56,14 +59,22 @@ pub(crate) const COMMANDS: &[Spec] = &[
         "brpop",
         -3,
         L,
-        WAITS,
+        FREES_WAITING,
         ALL_BUT_LAST,
         moves::brpop,
         "As RPOP on the first list that gets elements",
     ),
     command("blmove", 6, L, WAITS, TWO, moves::blmove, "As LMOVE when there is an element"),
     command("brpoplpush", 4, L, WAITS, TWO, moves::brpoplpush, "As RPOPLPUSH when there is an element"),
-    command("blmpop", -5, L, WAITS, COUNTED_LATER, moves::blmpop, "As LMPOP when there is an element"),
+    command(
+        "blmpop",
+        -5,
+        L,
+        FREES_WAITING,
+        COUNTED_LATER,
+        moves::blmpop,
+        "As LMPOP when there is an element",
+    ),
 ];
 
 impl End {

@@ -6,7 +6,8 @@ mod tests;
 
 use crate::commands::random::{self, Choice};
 use crate::commands::{
-    ALL, Family, Keys, ONE, READS, READS_ALL, Spec, TWO, WRITES, WRITES_ALL, collections, command, scan,
+    ALL, FREES, Family, Keys, ONE, READS, READS_ALL, Spec, TWO, WRITES, WRITES_ALL, collections, command,
+    scan,
 };
 use crate::context::{Class, Context};
 use crate::fault::Fault;
@@ -20,12 +21,12 @@ const COUNTED: Keys = Keys::Counted { at: 1, with_target: false };
 
 pub(crate) const COMMANDS: &[Spec] = &[
     command("sadd", -3, Set, WRITES, ONE, sadd, "Adds members to a set"),
-    command("srem", -3, Set, WRITES, ONE, srem, "Removes members from a set"),
+    command("srem", -3, Set, FREES, ONE, srem, "Removes members from a set"),
     command("sismember", 3, Set, READS, ONE, sismember, "Returns whether a set has a member"),
     command("smismember", -3, Set, READS, ONE, smismember, "Returns which members a set has"),
     command("smembers", 2, Set, READS_ALL, ONE, smembers, "Returns all members of a set"),
     command("scard", 2, Set, READS, ONE, scard, "Returns the number of members of a set"),
-    command("spop", -2, Set, WRITES, ONE, spop, "Removes random members and returns them"),
+    command("spop", -2, Set, FREES, ONE, spop, "Removes random members and returns them"),
     command("srandmember", -2, Set, READS_ALL, ONE, srandmember, "Returns random members of a set"),
     command("smove", 4, Set, WRITES, TWO, smove, "Moves a member from one set to another"),
     command("sscan", -3, Set, READS, ONE, sscan, "Returns the members of a set piece by piece"),

@@ -12,7 +12,8 @@
 //! Nothing counts the members before another one, so ranks and counts take a step for each member that they count.
 
 use super::{
-    ALL_BUT_LAST, Family, Flags, Keys, ONE, READS, READS_ALL, Spec, TWO, WRITES, WRITES_ALL, command,
+    ALL_BUT_LAST, FREES, FREES_ALL, Family, Flags, Keys, ONE, READS, READS_ALL, Spec, TWO, WRITES,
+    WRITES_ALL, command,
 };
 
 mod algebra;
@@ -26,7 +27,7 @@ mod set;
 const SORTED_SET: Family = Family::SortedSet;
 
 /// Waits for a member to come.
-const BLOCKS: Flags = Flags { blocks: true, ..WRITES };
+const BLOCKS: Flags = Flags { blocks: true, ..FREES };
 
 const fn counted(at: usize, with_target: bool) -> Keys {
     Keys::Counted { at, with_target }
@@ -35,7 +36,7 @@ const fn counted(at: usize, with_target: bool) -> Keys {
 pub(crate) const COMMANDS: &[Spec] = &[
     command("zadd", -4, SORTED_SET, WRITES, ONE, members::zadd, "Adds members, or changes their scores"),
     command("zincrby", 4, SORTED_SET, WRITES, ONE, members::zincrby, "Adds to the score of a member"),
-    command("zrem", -3, SORTED_SET, WRITES, ONE, members::zrem, "Removes members"),
+    command("zrem", -3, SORTED_SET, FREES, ONE, members::zrem, "Removes members"),
     command("zcard", 2, SORTED_SET, READS, ONE, members::zcard, "Counts the members of a sorted set"),
     command("zscore", 3, SORTED_SET, READS, ONE, members::zscore, "Returns the score of a member"),
     command("zmscore", -3, SORTED_SET, READS, ONE, members::zmscore, "Returns the scores of members"),
@@ -118,7 +119,7 @@ pub(crate) const COMMANDS: &[Spec] = &[
         "zremrangebyrank",
         4,
         SORTED_SET,
-        WRITES_ALL,
+        FREES_ALL,
         ONE,
         ranges::zremrangebyrank,
         "Removes members in an interval of ranks",
@@ -127,7 +128,7 @@ pub(crate) const COMMANDS: &[Spec] = &[
         "zremrangebyscore",
         4,
         SORTED_SET,
-        WRITES_ALL,
+        FREES_ALL,
         ONE,
         ranges::zremrangebyscore,
         "Removes members in an interval of scores",
@@ -136,13 +137,13 @@ pub(crate) const COMMANDS: &[Spec] = &[
         "zremrangebylex",
         4,
         SORTED_SET,
-        WRITES_ALL,
+        FREES_ALL,
         ONE,
         ranges::zremrangebylex,
         "Removes members in an interval of members",
     ),
-    command("zpopmin", -2, SORTED_SET, WRITES, ONE, pops::zpopmin, "Removes and returns the first members"),
-    command("zpopmax", -2, SORTED_SET, WRITES, ONE, pops::zpopmax, "Removes and returns the last members"),
+    command("zpopmin", -2, SORTED_SET, FREES, ONE, pops::zpopmin, "Removes and returns the first members"),
+    command("zpopmax", -2, SORTED_SET, FREES, ONE, pops::zpopmax, "Removes and returns the last members"),
     command(
         "bzpopmin",
         -3,
@@ -165,7 +166,7 @@ pub(crate) const COMMANDS: &[Spec] = &[
         "zmpop",
         -4,
         SORTED_SET,
-        WRITES,
+        FREES,
         counted(1, false),
         pops::zmpop,
         "Removes and returns members of the first key that has some",

@@ -5,7 +5,7 @@
 //!
 //! A string that changes keeps its expiry; one that is set anew loses it, unless the command says otherwise ([`set`]).
 
-use super::{ALL, Family, ONE, PAIRS, READS, Spec, WRITES, command, integer};
+use super::{ALL, FREES, Family, ONE, PAIRS, READS, Spec, WRITES, command, integer};
 use crate::context::{Class, Context, Overwritten};
 use crate::fault::Fault;
 use crate::model::Kind;
@@ -38,8 +38,8 @@ pub(crate) const COMMANDS: &[Spec] = &[
         "Sets a key to a value that expires in milliseconds",
     ),
     command("getset", 3, Strings, WRITES, ONE, getset, "Sets a key to a value and returns the old one"),
-    command("getdel", 2, Strings, WRITES, ONE, getdel, "Deletes a key and returns its value"),
-    command("getex", -2, Strings, WRITES, ONE, set::getex, "Returns the value of a key and sets its expiry"),
+    command("getdel", 2, Strings, FREES, ONE, getdel, "Deletes a key and returns its value"),
+    command("getex", -2, Strings, FREES, ONE, set::getex, "Returns the value of a key and sets its expiry"),
     command("append", 3, Strings, WRITES, ONE, append, "Adds bytes to the end of a value"),
     command("strlen", 2, Strings, READS, ONE, strlen, "Returns the length of a value"),
     command("setrange", 4, Strings, WRITES, ONE, setrange, "Overwrites bytes of a value from an offset on"),

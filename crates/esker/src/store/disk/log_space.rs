@@ -35,6 +35,11 @@ impl Disk {
         Ok(admits() || (self.free_spares_for_space()? && admits()))
     }
 
+    /// Whether the part of the reserve that is set aside for deletes takes a batch of `batch_len` bytes that also puts.
+    pub(in crate::store) fn has_share_for(&self, batch_len: usize) -> bool {
+        batch_len as u64 <= self.log.wal().len_bound() / 2 && self.space.has_share()
+    }
+
     pub(in crate::store) fn prepare_out_of_reserve(&self, record_len: usize) -> Result<()> {
         match self.log.wal().prepare_spare(record_len) {
             Err(error)

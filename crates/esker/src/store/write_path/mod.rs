@@ -293,7 +293,7 @@ impl WritePath {
                     });
                 }
                 Ok(Committed::NeedsSegment(len)) => {
-                    let prepare = || self.flusher.prepare_segment(len, batch.only_deletes());
+                    let prepare = || self.flusher.prepare_segment(len, self.gives_back(batch));
                     perf_context::waiting(&*self.core.env().clock, Cause::Segment, prepare)?;
                 }
                 Err(_) if self.core.health.is_closing() => return Err(self.core.health.closed_error()),
@@ -324,10 +324,15 @@ impl WritePath {
 
     /// Refuses a batch that cannot be written. On a full disk deletes go on, since they free space.
     fn check_admits(&self, batch: &Batch) -> Result<()> {
-        if self.core.health.has_failed() && batch.only_deletes() {
+        if self.core.health.has_failed() && self.gives_back(batch) {
             return self.log.check_changeable();
         }
         self.disk.ensure_writable()
+    }
+
+    /// Whether a full disk takes the batch, because it frees space.
+    fn gives_back(&self, batch: &Batch) -> bool {
+        batch.only_deletes() || (batch.is_freeing() && self.disk.has_share_for(batch.size_bytes()))
     }
 
     /// Makes full memtables immutable, has others learn from their keys, and notifies the jobs that the write has
@@ -378,7 +383,7 @@ impl WritePath {
             self.disk.wait_until(|| !full())
         }) {
             // The background may have given up. A delete tries whether a flush is possible.
-            Err(error) if is_full(&error) && batch.only_deletes() => {
+            Err(error) if is_full(&error) && self.gives_back(batch) => {
                 while full() && self.flusher.flush_some()? {}
                 Ok(())
             }
