@@ -41,10 +41,26 @@ def key_range(lower, upper):
     return lower, (upper[1:] if upper[:1] == b"\1" else None)
 
 
+def operand_parts(stored):
+    """When an operand was written, if that is noted, the name of its operator, and the operand."""
+    len_at = 1 + 8 * (stored[0] >> 7)
+    name_len = stored[0] & 127
+    time_us = u64(stored, 1) if len_at > 1 else None
+    return time_us, stored[len_at:len_at + name_len], stored[len_at + name_len:]
+
+
+def outliving(operands, expires):
+    """Which operands, the oldest first, do not end with a value that expires, and whether one of them has begun anew."""
+    times = [operand_parts(operand)[0] for operand in operands]
+    begins = [place for place, time_us in enumerate(times) if time_us is not None and time_us >= expires]
+    first = min(begins, default=len(operands))
+    return [one for place, one in enumerate(operands) if place >= first or times[place] is None], bool(begins)
+
+
 def merged(value, operands):
     """What operands, the oldest first, make of a value or of None."""
     for operand in operands:
-        name, operand = operand[1:1 + operand[0]], operand[1 + operand[0]:]
+        _, name, operand = operand_parts(operand)
         if name == b"append":
             value = (value or b"") + operand
         elif name == b"add":
@@ -63,8 +79,11 @@ def lasting(kind):
     return {PUT_UNTIL: PUT, PUT_WITH: PUT, BLOB_UNTIL: BLOB, BLOB_WITH: BLOB}.get(kind, kind)
 
 
-def before_value(kind, stored, at):
-    """When the value of an entry expires, if it does, and where the value or pointer begins."""
+def before_value(kind, stored, at, end):
+    """When the value of an entry expires, if it does, and where the value or pointer begins. A deletion may tell when the
+    value expired in whose place it is."""
+    if kind == DELETE and end - at == 8:
+        return u64(stored, at), end
     if kind in (PUT_UNTIL, BLOB_UNTIL):
         return u64(stored, at), at + 8
     if kind in (PUT_WITH, BLOB_WITH):
@@ -234,6 +253,8 @@ class Store:
             edit.varint(), edit.slice(), edit.slice()
         elif tag == 15:
             tree.set_options(edit)
+        elif tag == 18:
+            pass  # operands have times
         else:
             raise Damage(f"the manifest has an edit {tag} that this reader does not know")
 
@@ -305,7 +326,7 @@ class Store:
             order = (1, -level, table["max_seq"] if level == 0 else 0,
                      table["max_seq"] if table["one_number"] else tag >> 3)
             kind = tag & 7
-            expires, value_at = before_value(kind, block, value_at)
+            expires, value_at = before_value(kind, block, value_at, end)
             if compression or kind in HUGE:
                 where = block[value_at:end]
                 if kind in HUGE and table["renumbered"]:
@@ -364,7 +385,7 @@ class Store:
                 continue
             if kind != DELETE:
                 value = ops.slice()
-                expires, value_at = before_value(kind, value, 0)
+                expires, value_at = before_value(kind, value, 0, len(value))
                 value = value[value_at:]
                 kind = lasting(kind)
                 where = value if kind == BLOB else (path, payload_at + ops.at - len(value), len(value))
@@ -426,24 +447,28 @@ class Store:
         for tree in sorted(self.trees.values(), key=lambda tree: tree.name):
             for key in sorted({**tree.newest, **tree.operands}):
                 order, kind, where, expires = tree.newest.get(key, ((), DELETE, None, None))
+                if tree.deleted(key, order[-1] if order else 0):
+                    kind, expires = DELETE, None
                 if tree.is_over(expires):
-                    kind = DELETE
-                if kind != DELETE and tree.deleted(key, order[-1]):
                     kind = DELETE
                 operands = sorted(
                     one for one in tree.operands.get(key, [])
                     if one[0] > order and not tree.deleted(key, one[0][-1]))
                 value = None if kind == DELETE else self.value(kind, where)
                 if operands:
-                    made = self.attempt(f"the key {key!r}", lambda: self.made(value, operands))
+                    made = self.attempt(f"the key {key!r}", lambda: self.made(value, operands, expires))
                     value = None if made is None else (len(made), lambda: [made])
                 if value is not None:
                     yield tree, key, *value
 
-    def made(self, value, operands):
-        below = None if value is None else b"".join(value[1]())
-        read = (where if isinstance(where, bytes) else read_at(*where) for _, where in operands)
-        return merged(below, read)
+    def made(self, value, operands, expires):
+        """What operands make of a value, or of None; None if it has expired."""
+        read = [where if isinstance(where, bytes) else read_at(*where) for _, where in operands]
+        if expires is not None:
+            left, has_begun = outliving(read, expires)
+            if has_begun or value is None:
+                return merged(None, left) if left else None
+        return merged(None if value is None else b"".join(value[1]()), read)
 
     def value(self, kind, where):
         """Length and pieces."""

@@ -138,6 +138,14 @@ impl<'a> Content<'a> {
         Beside::of(self.expiry, self.attributes)
     }
 
+    /// When the value expired in whose place a merge has written this tombstone, if it says so: operands above it may have
+    /// been merged into that value.
+    #[inline]
+    pub(crate) fn ended_us(&self) -> Option<Expiry> {
+        let stored = (self.kind == Kind::Delete && !self.value.is_empty()).then_some(self.value)?;
+        stored.try_into().ok().map(Expiry::from_le_bytes)
+    }
+
     /// Whether the key has a value at the time that `now` returns. It is called only if the time matters.
     #[inline]
     pub(crate) fn lives(&self, now: impl FnOnce() -> u64) -> bool {

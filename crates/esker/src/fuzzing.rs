@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::fs::FileSystem;
 use crate::fs::sim::SimFs;
 use crate::log::replay::{LogFloor, Segments, Visited};
-use crate::operators::{self, MergeOperators};
+use crate::operators::{self, Below, MergeOperators};
 use crate::options::{Compression, Options, TreeOptions};
 use crate::read::range::ScanRange;
 use crate::version::edit::{Edit, ManifestState};
@@ -307,7 +307,7 @@ pub fn operands(data: &[u8]) {
         let operands: Vec<_> = operands.iter().map(|(_, operand)| operand).collect();
         operators.apply(b"key", None, &operands)
     };
-    let combined = operators.combine(&newest_first);
+    let combined = operators.combine(&newest_first, Below::Lasts);
     assert!(combined.len() <= newest_first.len());
     let (one, other) = (value(&newest_first), value(&combined));
     if is_valid {

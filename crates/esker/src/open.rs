@@ -233,6 +233,10 @@ impl Opening {
             versions.show(default_tree(&versions).as_slice());
         } else {
             let unneeded = Strays::find(found, dir, &state, &blobs_to_go, &kept);
+            // The log may know of times where the end of the manifest was lost.
+            for tree in versions.trees().filter(|tree| tree.operand_times.are_noted()) {
+                state.trees.entry(tree.id).and_modify(|record| record.operand_times = true);
+            }
             let manifest = Manifest::create(env, dir, listing.manifest() + 1, state)?;
             let (number, len) = manifest.synced();
             wal.mark_manifest(number, len)?;

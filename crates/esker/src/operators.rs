@@ -6,13 +6,23 @@
 //!
 //! ```text
 //! stored   length of the name, 1 | name | operand
+//!          with a time: 128 + length of the name, 1 | when it was written, 8 | name | operand
 //! ```
+//!
+//! In a tree that has values that expire, an operand has the time at which it was written, in microseconds since 1970.
+//! Over a value that expires at T, the oldest operand with a time of T or later *begins anew*: it and all later operands
+//! make a value of nothing, and older ones no longer count. If there is none, the operands extend the value, and what
+//! they make expires at T. So the result depends on what was written when, and not on when flushes and merges run.
+//!
+//! An operand without a time over a value that expires comes from a version that noted no times. It extends the value,
+//! and once that has expired it counts as if the key had been absent.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::cursor::SeqNo;
+use crate::canary::broken;
+use crate::cursor::{Expiry, SeqNo};
 use crate::error::{Error, ErrorKind, Result, shown};
 use crate::keys;
 
@@ -155,15 +165,118 @@ impl fmt::Debug for MergeOperators {
     }
 }
 
+/// Added to the length of the name if the operand has a time.
+const TIMED: u8 = 0x80;
+
+const TIME_LEN: usize = size_of::<u64>();
+
+/// A stored operand, taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Operand<'a> {
+    name: &'a str,
+    /// When it was written, in microseconds since 1970.
+    time_us: Option<u64>,
+    operand: &'a [u8],
+}
+
+impl<'a> Operand<'a> {
+    fn open(stored: &'a [u8]) -> Option<Operand<'a>> {
+        let (&len, rest) = stored.split_first()?;
+        let (time_us, rest) = match rest.split_first_chunk::<TIME_LEN>() {
+            _ if len & TIMED == 0 => (None, rest),
+            Some((time, rest)) => (Some(u64::from_le_bytes(*time)), rest),
+            None => return None,
+        };
+        let (name, operand) = rest.split_at_checked(usize::from(len & !TIMED))?;
+        Some(Operand { name: std::str::from_utf8(name).ok()?, time_us, operand })
+    }
+
+    fn stored(&self) -> Vec<u8> {
+        let (name, len) = (self.name.as_bytes(), self.name.len() as u8);
+        match self.time_us {
+            None => [&[len], name, self.operand].concat(),
+            Some(time_us) => [&[len | TIMED], &time_us.to_le_bytes()[..], name, self.operand].concat(),
+        }
+    }
+}
+
 /// Takes apart a stored operand: the operator's name, and the operand itself.
 pub(crate) fn parts(stored: &[u8]) -> Option<(&str, &[u8])> {
-    let (&len, rest) = stored.split_first()?;
-    let (name, operand) = rest.split_at_checked(usize::from(len))?;
-    Some((std::str::from_utf8(name).ok()?, operand))
+    Operand::open(stored).map(|one| (one.name, one.operand))
+}
+
+/// When a stored operand was written, in microseconds since 1970, if it has a time.
+pub(crate) fn time_of(stored: &[u8]) -> Option<u64> {
+    Operand::open(stored)?.time_us
+}
+
+/// Whether a stored operand has a time. Its first byte suffices.
+#[inline]
+pub(crate) fn is_timed(stored: &[u8]) -> bool {
+    stored.first().is_some_and(|len| len & TIMED != 0)
+}
+
+/// The stored operand with the time at which it is written.
+pub(crate) fn with_time(stored: &[u8], time_us: u64) -> Vec<u8> {
+    let timed = |one: Operand<'_>| Operand { time_us: Some(time_us), ..one }.stored();
+    Operand::open(stored).map_or_else(|| stored.to_vec(), timed)
 }
 
 fn stored(name: &str, operand: &[u8]) -> Vec<u8> {
-    [&[name.len() as u8], name.as_bytes(), operand].concat()
+    Operand { name, time_us: None, operand }.stored()
+}
+
+/// What is known of the version below some operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Below {
+    Unknown,
+    /// There is none, or it does not expire.
+    Lasts,
+    Expires(Expiry),
+}
+
+impl Below {
+    /// Whether a stored operand may be combined with the operands before it, the latest of which has the time `before`.
+    fn joins(self, before: Option<u64>, time_us: Option<u64>) -> bool {
+        match (self, before, time_us) {
+            _ if broken("operand-combine") => true,
+            (Below::Lasts, _, _) | (_, None, None) => true,
+            // No expiry lies between them.
+            (Below::Unknown, Some(before), Some(time_us)) => time_us <= before,
+            (Below::Expires(expiry), Some(before), Some(time_us)) => before >= expiry || time_us < expiry,
+            (_, None, Some(_)) | (_, Some(_), None) => false,
+        }
+    }
+}
+
+/// The operands over a value that expires, as far as they do not end with it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Outliving<T> {
+    /// Whether one of them has begun anew.
+    pub(crate) has_begun: bool,
+    /// Those that count once the value has expired, newest first.
+    pub(crate) operands: Vec<T>,
+}
+
+impl<T> Outliving<T> {
+    /// Those of the operands `newest_first` that do not end with the value below them, which expires at `expiry`.
+    /// `stored` returns an operand as it is stored.
+    pub(crate) fn of(
+        newest_first: impl IntoIterator<Item = T>,
+        stored: impl Fn(&T) -> &[u8],
+        expiry: Expiry,
+    ) -> Outliving<T> {
+        let mut operands: Vec<T> = newest_first.into_iter().collect();
+        let begins = |one: &T| time_of(stored(one)).is_some_and(|time_us| time_us >= expiry);
+        let first = operands.iter().rposition(begins);
+        let kept = first.map_or(0, |first| first + 1);
+        let mut place = 0;
+        operands.retain(|one| {
+            place += 1;
+            place <= kept || !is_timed(stored(one))
+        });
+        Outliving { has_begun: first.is_some(), operands }
+    }
 }
 
 impl MergeOperators {
@@ -220,15 +333,28 @@ impl MergeOperators {
         Ok(value.unwrap_or_default())
     }
 
-    /// Combines stored operands, which are newest first and have their sequence numbers. Neighbouring operands of one
-    /// operator become one, with the newest number, if the operator can combine them.
-    pub(crate) fn combine(&self, newest_first: &[(SeqNo, Vec<u8>)]) -> Vec<(SeqNo, Vec<u8>)> {
+    /// Combines stored operands, which are newest first, have their sequence numbers, and lie over `below`. Neighbouring
+    /// operands of one operator become one, with the newest number and the latest time, if the operator can combine them
+    /// and the value below cannot expire between them.
+    pub(crate) fn combine(&self, newest_first: &[(SeqNo, Vec<u8>)], below: Below) -> Vec<(SeqNo, Vec<u8>)> {
         let mut combined = Vec::new();
+        // The oldest ones come first: which may join depends on those before them.
         let mut rest = newest_first;
-        while let Some((seq, first)) = rest.first() {
-            let name = parts(first).map(|(name, _)| name);
-            let same = |(_, other): &&(SeqNo, Vec<u8>)| parts(other).map(|(name, _)| name) == name;
-            let (run, others) = rest.split_at(rest.iter().take_while(same).count().max(1));
+        while let Some((_, oldest)) = rest.last() {
+            let (name, mut latest) = match Operand::open(oldest) {
+                Some(one) => (Some(one.name), one.time_us),
+                None => (None, None),
+            };
+            let joins = |(_, other): &&(SeqNo, Vec<u8>)| {
+                let other = Operand::open(other).filter(|other| Some(other.name) == name);
+                let Some(other) = other.filter(|other| below.joins(latest, other.time_us)) else {
+                    return false;
+                };
+                latest = latest.max(other.time_us);
+                true
+            };
+            let len = 1 + rest[..rest.len() - 1].iter().rev().take_while(joins).count();
+            let (others, run) = rest.split_at(rest.len() - len);
             rest = others;
             let operands: Vec<&[u8]> = run.iter().rev().filter_map(|(_, one)| Some(parts(one)?.1)).collect();
             let operator = name.and_then(|name| self.by_name.get(name)).filter(|_| operands.len() > 1);
@@ -236,10 +362,14 @@ impl MergeOperators {
                 guarded(|| operator.combine(&operands).ok_or_else(String::new)).ok()
             };
             match operator.and_then(|operator| Some((operator.name(), combine(&**operator)?))) {
-                Some((name, operand)) => combined.push((*seq, stored(name, &operand))),
-                None => combined.extend_from_slice(run),
+                Some((name, operand)) => {
+                    let one = Operand { name, time_us: latest, operand: &operand };
+                    combined.push((run[0].0, one.stored()));
+                }
+                None => combined.extend(run.iter().rev().cloned()),
             }
         }
+        combined.reverse();
         combined
     }
 }
@@ -272,7 +402,7 @@ mod tests {
         let sum = [&keys::i64(5)[..], b"!"].concat();
         assert_eq!(operators().apply(b"k", None, &chain).unwrap(), sum);
         let numbered: Vec<(SeqNo, Vec<u8>)> = (0..3).map(|i| (9 - i as SeqNo, chain[i].clone())).collect();
-        let fewer = operators().combine(&numbered);
+        let fewer = operators().combine(&numbered, Below::Unknown);
         assert_eq!(fewer, [(9, one(APPEND, b"!")), (8, one(ADD, &keys::i64(5)))]);
     }
 
@@ -288,8 +418,58 @@ mod tests {
             operators().apply(b"k", None, std::slice::from_ref(&stranger)).unwrap_err().kind(),
             ErrorKind::Unsupported
         );
-        assert_eq!(operators().combine(&[(2, stranger.clone()), (1, stranger.clone())]).len(), 2);
+        assert_eq!(
+            operators().combine(&[(2, stranger.clone()), (1, stranger.clone())], Below::Lasts).len(),
+            2
+        );
         assert_eq!(operators().apply(b"k", None, &[b"\x09no"]).unwrap_err().kind(), ErrorKind::Corruption);
+    }
+
+    #[test]
+    fn operands_are_not_combined_across_an_expiry() {
+        let one = |time_us: Option<u64>, text: &str| {
+            let stored = operators().encode(APPEND, text.as_bytes()).unwrap();
+            time_us.map_or(stored.clone(), |time_us| with_time(&stored, time_us))
+        };
+        let oldest_first = [(5, "a"), (5, "b"), (3, "c"), (7, "d"), (6, "e"), (9, "f")];
+        let mut chain: Vec<(SeqNo, Vec<u8>)> = Vec::new();
+        for (seq, (time_us, text)) in (1..).zip(oldest_first) {
+            chain.insert(0, (seq, one(Some(time_us), text)));
+        }
+        let combined = |below| -> Vec<(SeqNo, Option<u64>, String)> {
+            let combined = operators().combine(&chain, below);
+            let shown = combined.iter().map(|(seq, stored)| {
+                (*seq, time_of(stored), String::from_utf8(parts(stored).unwrap().1.to_vec()).unwrap())
+            });
+            shown.collect()
+        };
+        let shown = |list: &[(SeqNo, u64, &str)]| -> Vec<(SeqNo, Option<u64>, String)> {
+            list.iter().map(|&(seq, time_us, text)| (seq, Some(time_us), text.to_owned())).collect()
+        };
+        assert_eq!(combined(Below::Unknown), shown(&[(6, 9, "f"), (5, 7, "de"), (3, 5, "abc")]));
+        assert_eq!(combined(Below::Lasts), shown(&[(6, 9, "abcdef")]));
+        assert_eq!(combined(Below::Expires(4)), shown(&[(6, 9, "abcdef")]));
+        assert_eq!(combined(Below::Expires(6)), shown(&[(6, 9, "def"), (3, 5, "abc")]));
+        assert_eq!(combined(Below::Expires(10)), shown(&[(6, 9, "abcdef")]));
+        // For each expiry, what is left and whether it has begun anew stay the same.
+        for below in [Below::Unknown, Below::Expires(6)] {
+            let combined = operators().combine(&chain, below);
+            for expiry in (1..11).filter(|expiry| below == Below::Unknown || *expiry == 6) {
+                let made = |chain: &[(SeqNo, Vec<u8>)]| {
+                    let left = Outliving::of(chain, |(_, stored)| stored, expiry);
+                    let operands: Vec<&[u8]> = left.operands.iter().map(|(_, stored)| &stored[..]).collect();
+                    (left.has_begun, operators().apply(b"k", None, &operands).unwrap())
+                };
+                assert_eq!(made(&combined), made(&chain), "{below:?}, expiry {expiry}");
+            }
+        }
+        // One without a time stays apart from those with one, unless nothing below expires.
+        let mixed = [(2, one(Some(5), "b")), (1, one(None, "a"))];
+        assert_eq!(operators().combine(&mixed, Below::Expires(9)).len(), 2);
+        assert_eq!(operators().combine(&mixed, Below::Unknown).len(), 2);
+        assert_eq!(operators().combine(&mixed, Below::Lasts).len(), 1);
+        // Cut off in its time, it is damage.
+        assert_eq!(parts(&one(Some(5), "b")[..8]), None);
     }
 
     #[test]

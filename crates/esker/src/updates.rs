@@ -57,6 +57,10 @@ pub struct Change {
     pub tree: Arc<str>,
     /// What has changed.
     pub what: What,
+    /// When an operand was written, in microseconds since 1970, if the tree has had values that expire: by this time it
+    /// extends such a value or begins anew ([`Tree::merge`](crate::Tree::merge)). A copy that keeps its own time
+    /// ([`ExpiryClock::Writes`](crate::ExpiryClock)) merges it at that time ([`Tree::at_us`](crate::Tree::at_us)).
+    pub operand_us: Option<u64>,
 }
 
 /// What a [`Change`] does.
@@ -174,5 +178,6 @@ fn change(store: &Store, trees: &mut HashMap<TreeId, Option<Named>>, op: &Op<'_>
         },
         _ => What::Put(key, Value::copy_of(&entry)),
     };
-    Some(Change { tree, what })
+    let operand_us = operators::time_of(op.value).filter(|_| op.kind == Kind::Merge);
+    Some(Change { tree, what, operand_us })
 }

@@ -29,11 +29,10 @@ impl From<Option<u64>> for Beside {
 /// What a key has.
 pub(crate) type Content = (Bytes, Beside);
 
-/// What a write has made of a key: from then on, and where that ends what operands have made of nothing.
+/// What a write has made of a key.
 #[derive(Debug, Clone, Default)]
 struct Entry {
     content: Option<Content>,
-    after: Option<Bytes>,
     /// Operands that may still lie above a value.
     operands: u64,
 }
@@ -63,14 +62,7 @@ pub(crate) struct Model {
 
 impl Entry {
     fn at(&self, hour: u64) -> Option<Content> {
-        match (&self.content, &self.after) {
-            (Some((value, beside)), after) if beside.until.is_none_or(|until| hour < until) => {
-                // What operands have made does not end, though it may change.
-                let beside = if after.is_none() { beside.clone() } else { Beside::default() };
-                Some((Arc::clone(value), beside))
-            }
-            (_, after) => after.clone().map(|after| (after, Beside::default())),
-        }
+        self.content.clone().filter(|(_, beside)| beside.until.is_none_or(|until| hour < until))
     }
 }
 
@@ -167,11 +159,9 @@ impl Model {
         let mut entry = before.unwrap_or_default();
         let lives = |(_, beside): &Content| beside.until.is_none_or(|until| self.now.hour < until);
         match entry.content.take().filter(lives) {
-            Some((value, Beside { until, .. })) => {
-                entry.after = until.map(|_| change(entry.after));
-                entry.content = Some((change(Some(value)), until.into()));
-            }
-            None => entry.content = Some((change(entry.after.take()), Beside::default())),
+            // What is merged into a value ends with it.
+            Some((value, Beside { until, .. })) => entry.content = Some((change(Some(value)), until.into())),
+            None => entry.content = Some((change(None), Beside::default())),
         }
         entry.operands += operands;
         self.now.version += 1;

@@ -45,6 +45,7 @@ mod long_keys;
 mod many_trees;
 mod memory;
 mod merges;
+mod merges_and_expiry;
 mod merges_at_once;
 mod moved_paths;
 mod own_time;

@@ -1,16 +1,14 @@
 //! Values that are changed without being read: what is left of the operands, and what is refused. (The model test reads
 //! such values in every way there is, the crash test loses power over them.)
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use esker::env::Env;
 use esker::fs::sim::SimFs;
 use esker::operators::{ADD, APPEND};
 use esker::{Batch, Db, ErrorKind, MergeOperator, ScanRange, keys};
 
 use crate::allocated::allocations;
-use crate::common::{HourClock, Longest, settle, stepped_options, ttl};
+use crate::common::{Longest, settle, stepped_options};
 
 const STORE: &str = "/store";
 
@@ -223,28 +221,6 @@ fn an_operator_that_panics_harms_nothing_but_its_keys() {
     tree.put("k", "v").unwrap();
     db.compact().unwrap();
     assert_eq!(tree.get_vec("k").unwrap().unwrap(), b"v");
-}
-
-#[test]
-fn operands_outlive_the_value_below_them() {
-    let (disk, clock) = (SimFs::new(1), HourClock::new(0));
-    let mut options = stepped_options(&disk);
-    options.env = Env { clock: Arc::<HourClock>::clone(&clock), ..options.env };
-    let db = Db::open(STORE, options).unwrap();
-    let tree = db.default_tree();
-    tree.put_for("k", "old ", ttl(5)).unwrap();
-    tree.append("k", "new").unwrap();
-    let snapshot = db.snapshot();
-    db.compact().unwrap();
-    assert_eq!(tree.get_vec("k").unwrap().unwrap(), b"old new");
-    clock.pass(6);
-    assert_eq!(tree.get_vec("k").unwrap().unwrap(), b"new");
-    db.compact().unwrap();
-    assert_eq!(snapshot.get_vec(tree, "k").unwrap().unwrap(), b"old new");
-    drop(snapshot);
-    settle(&db);
-    db.compact().unwrap();
-    assert_eq!((kept(&db).0, tree.get_vec("k").unwrap().unwrap()), (1, b"new".to_vec()));
 }
 
 #[test]

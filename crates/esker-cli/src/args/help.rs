@@ -97,7 +97,8 @@ Examples:
 
 pub(super) const MERGE: &str = "\
 Numbers are i64: if `merge --add` creates the tree, its values have that type. An absent key counts as 0, or as an \
-empty value. If a sum does not fit in i64, the command exits 2 and changes nothing.
+empty value. If a sum does not fit in i64, the command exits 2 and changes nothing. What is merged into a value that \
+expires (put --ttl) expires with it.
 
 Examples:
   esker --tree visits merge index.html --add 1

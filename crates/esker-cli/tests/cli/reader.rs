@@ -71,6 +71,12 @@ fn change(rng: &mut Rng, tree: &Tree, model: &mut Model, count: usize) {
             }
         } else {
             let value = value(rng);
+            if rng.below(8) == 0 {
+                // What is merged into it later begins anew.
+                tree.put_opts(&key, &value, &PutOptions::default().expires_us(Some(1))).unwrap();
+                model.remove(&key);
+                continue;
+            }
             match value.len() > 1 << 20 {
                 true => drop(tree.put_from(&key, value.as_slice()).unwrap()),
                 false if rng.below(3) == 0 => {

@@ -132,7 +132,11 @@ fn held(entry: Content<'_>) -> String {
 
 fn operand(stored: &[u8]) -> String {
     match operators::parts(stored) {
-        Some((name, operand)) => format!("{} {}", name.escape_debug(), shown(operand)),
+        Some((name, operand)) => {
+            let time =
+                operators::time_of(stored).map_or(String::new(), |time_us| format!(", at {time_us} us"));
+            format!("{} {}{time}", name.escape_debug(), shown(operand))
+        }
         None => shown(stored),
     }
 }
@@ -214,7 +218,11 @@ fn dump_table(file: &Path, show_key: ShowKey<'_>, out: Out<'_>, options: &Option
     cursor.seek_to_first()?;
     while cursor.valid() {
         let what = match cursor.kind() {
-            Kind::Delete => format!("{} deleted", key(cursor.key())),
+            Kind::Delete => {
+                let ended = Content::open(Kind::Delete, cursor.value()).ended_us();
+                let ended = ended.map_or(String::new(), |ended| format!(", expired at {ended} us"));
+                format!("{} deleted{ended}", key(cursor.key()))
+            }
             Kind::Merge => format!("{} merged: {}", key(cursor.key()), operand(cursor.value())),
             kind => format!("{} = {}", key(cursor.key()), held(Content::open(kind, cursor.value()))),
         };

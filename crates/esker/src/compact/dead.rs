@@ -156,7 +156,12 @@ fn sample_at(table: &Arc<Table>, offset: u64, steps: u64, time_us: u64) -> Resul
     if !cursor.valid() {
         return Ok(None);
     }
-    let lives = Content::open(cursor.kind(), cursor.value()).lives(|| time_us);
+    let entry = Content::open(cursor.kind(), cursor.value());
+    if entry.ended_us().is_some() {
+        // A merge keeps it while operands above it may have to know of it.
+        return Ok(None);
+    }
+    let lives = entry.lives(|| time_us);
     Ok(Some(Sample { key: cursor.key().to_vec(), seq: cursor.seq(), lives }))
 }
 

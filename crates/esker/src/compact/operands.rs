@@ -1,14 +1,39 @@
 //! The operands of one key that a flush or a merge has read and not written yet, newest first.
+//!
+//! In a tree whose values expire, the operands have times, and what they make depends on when the value below them
+//! expires ([`crate::operators`] has the rule). So they are not combined across a time at which it may. Where operands
+//! of many times come together, [`Surroundings`] looks the value up. And a merge that drops an expired value asks whether
+//! operands above it, which the merge does not read, have to know when it expired. Then a tombstone that says so takes its
+//! place, until a merge reads it together with them.
+//!
+//! ```text
+//! level 0   merged at 5   merged at 9                   begins anew at 9
+//! level 6   expires at 7  --  the merge of level 6 alone leaves:  tombstone, expired at 7
+//! ```
 
-use crate::cursor::{Kind, SeqNo};
+use crate::cursor::{Expiry, Kind, SeqNo};
 use crate::error::Result;
-use crate::operators::MergeOperators;
+use crate::operators::{Below, MergeOperators, Outliving, is_timed};
 
 /// At this many bytes the operands are combined; if that does not help, they are written.
 const GATHERED_MAX: usize = 1 << 20;
 
 /// Values and operands of more bytes together are not combined. It is far below the limit of a table's entry.
 const TOGETHER_MAX: usize = 256 << 20;
+
+/// From this many operands with times on, the version below them is looked up, to combine more of them. A lookup costs
+/// about as much as a get.
+const LOOKED_UP_FROM: usize = 4;
+
+/// What the entries outside of a flush or a merge say of the operands in it, and of what is below operands.
+pub(crate) trait Surroundings {
+    /// When the version below the entry `seq` of `key`, which is an operand, expires.
+    fn below(&self, key: &[u8], seq: SeqNo) -> Below;
+
+    /// Whether entries that are not read have operands of `key` that were written before `expiry` to what is newer than
+    /// `seq`. `true` if this is unknown.
+    fn has_operands(&self, key: &[u8], seq: SeqNo, expiry: Expiry) -> bool;
+}
 
 /// Operands of one stretch of history: no moment that must stay readable, and no range tombstone, lies between them.
 #[derive(Debug, Default)]
@@ -42,24 +67,52 @@ impl Gathered {
     }
 
     /// Combines them if they take much memory. Returns whether they have to be written all the same.
-    pub(crate) fn is_full(&mut self, operators: &MergeOperators) -> bool {
+    pub(crate) fn is_full(&mut self, operators: &MergeOperators, around: &dyn Surroundings) -> bool {
         if self.bytes < GATHERED_MAX {
             return false;
         }
         if self.bytes > TOGETHER_MAX {
             return true;
         }
-        self.operands = operators.combine(&self.operands);
+        self.operands = operators.combine(&self.operands, self.below(around));
         self.bytes = self.operands.iter().map(|(_, operand)| operand.len()).sum();
         self.bytes >= GATHERED_MAX / 2
     }
 
-    /// Applies them to `value` and writes the result. Writes nothing and returns `false` if their operators fail or the
-    /// result is too long.
+    /// What is known of the version below them.
+    fn below(&self, around: &dyn Surroundings) -> Below {
+        match self.operands.as_slice() {
+            [(_, newest), .., (seq, _)] if self.operands.len() >= LOOKED_UP_FROM && is_timed(newest) => {
+                around.below(&self.key, *seq)
+            }
+            _ => Below::Unknown,
+        }
+    }
+
+    /// Whether one of them has begun anew over a value that expires at `expiry`.
+    pub(crate) fn begins_anew(&self, expiry: Expiry) -> bool {
+        Outliving::of(&self.operands, |(_, operand)| operand, expiry).has_begun
+    }
+
+    /// Whether each has a time.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.operands.iter().all(|(_, operand)| is_timed(operand))
+    }
+
+    /// Forgets those that ended with the value below them, at `expiry`.
+    pub(crate) fn end_at(&mut self, expiry: Expiry) {
+        let operands = std::mem::take(&mut self.operands);
+        self.operands = Outliving::of(operands, |(_, operand)| operand, expiry).operands;
+        self.bytes = self.operands.iter().map(|(_, operand)| operand.len()).sum();
+    }
+
+    /// Applies them to `value`, which expires at `until`, and writes the result. Writes nothing and returns `false` if
+    /// their operators fail or the result is too long.
     pub(crate) fn settle(
         &mut self,
         operators: &MergeOperators,
         value: Option<&[u8]>,
+        until: Option<Expiry>,
         write: &mut impl FnMut(&[u8], SeqNo, Kind, &[u8]) -> Result<()>,
     ) -> Result<bool> {
         if self.bytes + value.map_or(0, <[u8]>::len) > TOGETHER_MAX {
@@ -70,7 +123,13 @@ impl Gathered {
             Ok(whole) if whole.len() <= TOGETHER_MAX => whole,
             _ => return Ok(false),
         };
-        write(&self.key, self.settled, Kind::Put, &whole)?;
+        match until {
+            None => write(&self.key, self.settled, Kind::Put, &whole)?,
+            Some(expiry) => {
+                let stored = [&expiry.to_le_bytes()[..], &whole].concat();
+                write(&self.key, self.settled, Kind::PutUntil, &stored)?;
+            }
+        }
         self.clear();
         Ok(true)
     }
@@ -80,18 +139,21 @@ impl Gathered {
     pub(crate) fn put_out(
         &mut self,
         operators: &MergeOperators,
+        around: &dyn Surroundings,
         write: &mut impl FnMut(&[u8], SeqNo, Kind, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        if self.operands.is_empty() { Ok(()) } else { self.put_out_some(operators, write) }
+        if self.operands.is_empty() { Ok(()) } else { self.put_out_some(operators, around, write) }
     }
 
     fn put_out_some(
         &mut self,
         operators: &MergeOperators,
+        around: &dyn Surroundings,
         write: &mut impl FnMut(&[u8], SeqNo, Kind, &[u8]) -> Result<()>,
     ) -> Result<()> {
+        let below = self.below(around);
         let apart = std::mem::take(&mut self.operands);
-        let written = if self.bytes > TOGETHER_MAX { apart } else { operators.combine(&apart) };
+        let written = if self.bytes > TOGETHER_MAX { apart } else { operators.combine(&apart, below) };
         for (seq, operand) in written {
             write(&self.key, seq, Kind::Merge, &operand)?;
         }
@@ -111,6 +173,19 @@ mod tests {
 
     use super::*;
     use crate::operators::MergeOperator;
+
+    /// Nothing is known.
+    struct Alone;
+
+    impl Surroundings for Alone {
+        fn below(&self, _: &[u8], _: SeqNo) -> Below {
+            Below::Unknown
+        }
+
+        fn has_operands(&self, _: &[u8], _: SeqNo, _: Expiry) -> bool {
+            true
+        }
+    }
 
     /// Makes a value that is too long from any operands.
     struct Swells;
@@ -138,8 +213,8 @@ mod tests {
             written.push((seq, kind));
             Ok(())
         };
-        assert!(!gathered.settle(&operators, Some(b"v"), &mut write).unwrap());
-        gathered.put_out(&operators, &mut write).unwrap();
+        assert!(!gathered.settle(&operators, Some(b"v"), None, &mut write).unwrap());
+        gathered.put_out(&operators, &Alone, &mut write).unwrap();
         assert_eq!(written, [(9, Kind::Merge), (8, Kind::Merge)]);
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! The read points that must stay readable divide history into stretches. Within one stretch, readers can see only the
 //! newest version of a key. Nobody needs a tombstone if no older version lies below it and no read point lies before
-//! it. An entry that expired before every snapshot is treated as a tombstone. A range tombstone removes what it hides,
-//! like a newer version, once it is certain to survive with the output.
+//! it. An entry that expired before every snapshot is treated as a tombstone. While operands that were written before
+//! it expired may lie above it, the tombstone stays and says when that was ([`super::operands`]). A range tombstone
+//! removes what it hides, like a newer version, once it is certain to survive with the output.
 //!
 //! A merge operand hides nothing: it is applied to what lies below. The operands of one stretch are gathered and become
 //! one value with what lies below them ([`super::operands`]).
@@ -14,10 +15,11 @@
 //! kept              9     7           3
 //! ```
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::canary::broken;
-use crate::cursor::{Content, Kind, SeqNo};
+use crate::cursor::{Content, Expiry, Kind, SeqNo};
 use crate::ranges::RangeTombstones;
 use crate::state::TreeInner;
 
@@ -52,6 +54,8 @@ pub(crate) enum Verdict {
     Keep(SeqNo),
     /// It has expired. Write a tombstone with this sequence number in its place.
     Bury(SeqNo),
+    /// It has expired at this time. Write a tombstone that says so in its place.
+    Mark(SeqNo, Expiry),
     /// An operand. `joins`: no reader can see its effect without that of the operand before it. The value that it and
     /// everything below it make gets the number `settled`.
     Gather { joins: bool, settled: SeqNo },
@@ -66,20 +70,24 @@ pub(crate) enum Beneath {
     Value,
     /// The key was absent when they were written.
     Nothing,
+    /// A value that expires at this time: by their times they extend it or begin anew. `lives`: some reader sees it.
+    /// `is_plain`: it is a small value without attributes.
+    Expires { at: Expiry, lives: bool, is_plain: bool },
 }
 
 impl Verdict {
     /// What to write for an entry of `kind` that holds `stored`, if anything.
-    pub(crate) fn written(self, kind: Kind, stored: &[u8]) -> Option<(SeqNo, Kind, &[u8])> {
+    pub(crate) fn written(self, kind: Kind, stored: &[u8]) -> Option<(SeqNo, Kind, Cow<'_, [u8]>)> {
         match self {
             Verdict::Drop | Verdict::Gather { .. } => None,
-            Verdict::Keep(seq) => Some((seq, kind, stored)),
-            Verdict::Bury(seq) => Some((seq, Kind::Delete, &[])),
+            Verdict::Keep(seq) => Some((seq, kind, Cow::Borrowed(stored))),
+            Verdict::Bury(seq) => Some((seq, Kind::Delete, Cow::Borrowed(&[]))),
+            Verdict::Mark(seq, at) => Some((seq, Kind::Delete, Cow::Owned(at.to_le_bytes().to_vec()))),
         }
     }
 
     pub(crate) fn ends_value(self) -> bool {
-        matches!(self, Verdict::Drop | Verdict::Bury(_))
+        matches!(self, Verdict::Drop | Verdict::Bury(_) | Verdict::Mark(..))
     }
 }
 
@@ -97,6 +105,8 @@ pub(crate) struct Retention {
     /// The sequence number of the last entry, if it was an operand that waits for what lies below.
     operand: Option<SeqNo>,
     beneath: Beneath,
+    /// When the entry judged last expired, if no reader sees its value any more.
+    ended: Option<Expiry>,
 }
 
 impl Retention {
@@ -112,6 +122,7 @@ impl Retention {
             new_key: false,
             operand: None,
             beneath: Beneath::Apart,
+            ended: None,
         }
     }
 
@@ -132,6 +143,11 @@ impl Retention {
     /// What the entry judged last is to the operands before it.
     pub(crate) fn beneath(&self) -> Beneath {
         self.beneath
+    }
+
+    /// When the entry judged last expired, if that is over and its verdict loses the time.
+    pub(crate) fn ended(&self) -> Option<Expiry> {
+        self.ended
     }
 
     /// Judges the next entry, which holds `stored`. `nothing_below`: no older version of this key lies
@@ -163,17 +179,23 @@ impl Retention {
             .is_some_and(|newer| self.stretch_of(newer) == stretch && stretch < self.snapshots.seqs.len());
         let content = Content::open(kind, stored);
         let lives = content.lives(|| self.snapshots.time_us);
+        let ends = content.expiry.or_else(|| content.ended_us());
+        self.ended = ends.filter(|_| !lives);
         self.beneath = match content.kind {
             _ if above.is_none() => Beneath::Apart,
             _ if hidden => Beneath::Nothing,
             _ if cut_off => Beneath::Apart,
-            _ if !lives => Beneath::Nothing,
-            // Operands are not combined with a value that expires or has attributes, nor with a huge one, which is not
-            // copied.
+            Kind::Merge => Beneath::Apart,
+            // Operands are not combined with a value that has attributes, nor with a huge one, which is not copied.
+            _ if ends.is_some() => {
+                Beneath::Expires { at: ends.unwrap_or_default(), lives, is_plain: kind == Kind::PutUntil }
+            }
             Kind::Put if kind == Kind::Put => Beneath::Value,
+            Kind::Delete => Beneath::Nothing,
             _ => Beneath::Apart,
         };
         if hidden || (same_stretch && above.is_none()) {
+            self.ended = None;
             return Verdict::Drop;
         }
         let is_needed = stretch > 0 || !nothing_below;
@@ -187,7 +209,7 @@ impl Retention {
             true if kind == Kind::Merge => Verdict::Keep(seq),
             true => Verdict::Keep(settled),
             false if !is_needed => Verdict::Drop,
-            false if kind == Kind::Delete => Verdict::Keep(seq),
+            false if kind == Kind::Delete && stored.is_empty() => Verdict::Keep(seq),
             false => Verdict::Bury(seq),
         }
     }
@@ -276,7 +298,8 @@ mod tests {
         assert_eq!(judge(6, Kind::Merge, b"").0, Verdict::Drop);
         // A read point lies between.
         assert_eq!(judge(5, Kind::Merge, b"").0, gather(false, 0));
-        assert_eq!(judge(4, Kind::PutUntil, &101u64.to_le_bytes()), (Verdict::Keep(0), Beneath::Apart));
+        let expires = Beneath::Expires { at: 101, lives: true, is_plain: true };
+        assert_eq!(judge(4, Kind::PutUntil, &101u64.to_le_bytes()), (Verdict::Keep(0), expires));
         assert_eq!(judge(3, Kind::Put, b"").0, Verdict::Drop);
     }
 

@@ -9,6 +9,7 @@ use crate::cursor::{Content, Kind};
 use crate::error::Result;
 use crate::log::replay::{Segments, Visit, Visited};
 use crate::memtable::{Memtable, NewEntry};
+use crate::operators::is_timed;
 use crate::ranges::{KeyRange, RangeTombstone};
 use crate::version::edit::ManifestState;
 use crate::write::batch::{Ops, numbers_taken};
@@ -58,6 +59,12 @@ impl Opening {
             if let Some(pointer) = Pointer::of_entry(op.kind, op.value) {
                 let hash = key_hash(tree.lineage, op.key);
                 blob_files::claim(self.core.blobs(), &self.unneeded, &pointer, hash);
+            }
+            if op.expires() {
+                tree.operand_times.want();
+            }
+            if op.kind == Kind::Merge && is_timed(op.value) {
+                tree.operand_times.note();
             }
             let mem = tree.mem();
             if let Some(time_us) = op.time_us() {

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use super::merging_cursor::{Direction, MergeCursor, sources_within};
 use super::meter::ScanMeter;
-use super::operands::{blobs_of, bytes_below};
+use super::operands::{Counted, blobs_of};
 use super::range::ScanRange;
 use super::view::{Held, cover_of, pay};
 use crate::blob::{BlobSet, Pointer};
@@ -19,6 +19,7 @@ use crate::canary::broken;
 use crate::cursor::{Content, Expiry, Kind, MAX_SEQ, SeqNo};
 use crate::env::moment_at;
 use crate::error::{Error, ErrorKind, Result};
+use crate::operators::is_timed;
 use crate::ranges::{Cover, KeyRange};
 use crate::state::TreeState;
 use crate::table::ScanHint;
@@ -54,8 +55,8 @@ pub struct Scan {
     loaded: Option<Vec<u8>>,
     /// The error that kept the operands from making a value.
     unmade: Option<Error>,
-    /// When the value below the operands expires.
-    below: Option<Expiry>,
+    /// When the value that operands make expires, and when the passing of time changes it.
+    made: Lapse,
     /// Used forward: the merge has already moved on.
     is_ahead: bool,
     /// Keeps a moment registered while the scan lasts, if there are huge values.
@@ -65,6 +66,13 @@ pub struct Scan {
     /// How many entries without a pair it may pass in all.
     passed_max: u64,
     meter: ScanMeter,
+}
+
+/// What the passing of time does to a value that operands make.
+#[derive(Debug, Clone, Copy, Default)]
+struct Lapse {
+    expires_us: Option<Expiry>,
+    lapses_us: Option<Expiry>,
 }
 
 /// Where [`Scan::go`] goes.
@@ -147,7 +155,7 @@ impl Scan {
             kind: Kind::Put,
             loaded: None,
             unmade: None,
-            below: None,
+            made: Lapse::default(),
             is_ahead: false,
             snapshot,
             hidden: 0,
@@ -207,13 +215,27 @@ impl Scan {
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
         perf_context::begin();
-        let mut moved = if self.range.reverse { self.advance_backward() } else { self.advance_forward() };
-        if self.loaded.is_some() || self.unmade.is_some() {
-            (self.loaded, self.unmade, self.below) = (None, None, None);
-        }
-        if self.kind == Kind::Merge && matches!(moved, Ok(true)) && !self.range.keys_only {
-            moved = self.make_value().map(|()| true);
-        }
+        let moved = loop {
+            let moved = if self.range.reverse { self.advance_backward() } else { self.advance_forward() };
+            if self.kind != Kind::Merge {
+                if self.loaded.is_some() || self.unmade.is_some() {
+                    self.forget_made();
+                }
+                break moved;
+            }
+            self.forget_made();
+            if !matches!(moved, Ok(true)) {
+                break moved;
+            }
+            match self.make_value() {
+                Ok(false) => {
+                    if let Err(error) = self.pass(false) {
+                        break Err(error);
+                    }
+                }
+                made => break made,
+            }
+        };
         if perf_context::are_there() {
             self.meter.note();
         }
@@ -282,7 +304,12 @@ impl Scan {
     /// Is at no pair from now on.
     pub(crate) fn leave(&mut self) {
         self.on_pair = false;
-        (self.loaded, self.unmade, self.below) = (None, None, None);
+        self.forget_made();
+    }
+
+    /// Forgets what was read or computed for the last pair.
+    fn forget_made(&mut self) {
+        (self.loaded, self.unmade, self.made) = (None, None, Lapse::default());
     }
 
     /// The current pair's key. Empty before the first pair and after the last one.
@@ -369,7 +396,7 @@ impl Scan {
     pub(crate) fn lapses_us(&self) -> Option<Expiry> {
         match self.kind {
             _ if !self.on_pair => None,
-            Kind::Merge => self.below,
+            Kind::Merge => self.made.lapses_us,
             kind if self.range.reverse => Content::open(kind, &self.value).expiry,
             kind => Content::open(kind, self.merge.value()).expiry,
         }
@@ -386,7 +413,9 @@ impl Scan {
             Kind::Blob => Value::of_blob(blobs_of(self.blobs())?, self.key(), &entry),
             Kind::Merge => match (&self.loaded, &self.unmade) {
                 (_, Some(error)) => Err(error.duplicate()),
-                (made, None) => Ok(Value::of_bytes(made.as_deref().unwrap_or_default())),
+                (made, None) => {
+                    Ok(Value::of_bytes(made.as_deref().unwrap_or_default()).beside(entry.beside()))
+                }
             },
             _ => Ok(Value::copy_of(&entry)),
         }
@@ -397,38 +426,48 @@ impl Scan {
         self.snapshot.as_ref().map(|_| self.meter.store().blobs())
     }
 
-    /// Computes the current key's value, whose newest version is an operand, from what lies below.
+    /// Computes the current key's value, whose newest version is an operand, from what lies below. Returns whether it has
+    /// one: it may have expired. A scan of keys finds out that alone.
     #[cold]
-    fn make_value(&mut self) -> Result<()> {
+    fn make_value(&mut self) -> Result<bool> {
+        let newest = if self.range.reverse { self.value.as_slice() } else { self.merge.value() };
+        if self.range.keys_only && !is_timed(newest) {
+            return Ok(true);
+        }
         if self.range.reverse {
             self.merge.turn(Direction::Forward);
             self.merge.seek(&self.key, self.seq)?;
         }
-        let (deleted, mut operands, mut below) = (self.cover.over(&self.key), Vec::new(), Ok((None, None)));
+        let (deleted, mut operands, mut base) = (self.cover.over(&self.key), Vec::new(), None);
         while self.merge.valid() && self.merge.key() == self.key.as_slice() && self.merge.seq() >= deleted {
             if self.merge.kind() != Kind::Merge {
-                let version = (self.merge.kind(), self.merge.value());
-                below = bytes_below(self.blobs(), &self.key, version, self.time_us);
+                base = Some((self.merge.kind(), self.merge.value()));
                 break;
             }
             operands.push(self.merge.value().to_vec());
             self.merge.advance()?;
         }
+        let counted = Counted::of(&operands, base, self.time_us);
+        if let Some(counted) = &counted {
+            self.made = Lapse { expires_us: counted.expiry(), lapses_us: counted.lapses_us() };
+            if !self.range.keys_only {
+                let made = counted.bytes_below(self.blobs(), &self.key).and_then(|below| {
+                    self.meter.store().operators().apply(&self.key, below.as_deref(), &counted.operands)
+                });
+                match made {
+                    Ok(made) => self.loaded = Some(made),
+                    Err(error) => self.unmade = Some(error),
+                }
+            }
+        }
+        let lives = counted.is_some();
         if self.range.reverse {
             self.merge.turn(Direction::Backward);
             self.merge.seek(&self.key, MAX_SEQ)?;
         } else {
             self.is_ahead = true;
         }
-        let made = below.and_then(|(below, expiry)| {
-            self.below = expiry;
-            self.meter.store().operators().apply(&self.key, below.as_deref(), &operands)
-        });
-        match made {
-            Ok(made) => self.loaded = Some(made),
-            Err(error) => self.unmade = Some(error),
-        }
-        Ok(())
+        Ok(lives)
     }
 
     /// Reads the current pair's value if it is stored in a blob file.
@@ -447,7 +486,7 @@ impl Scan {
             Content::open(Kind::Put, &[])
         } else if self.kind == Kind::Merge {
             // The computed value is in `loaded`, and the merge has moved on.
-            Content::open(Kind::Merge, &[])
+            Content { expiry: self.made.expires_us, ..Content::open(Kind::Merge, &[]) }
         } else if self.range.reverse {
             Content::open(self.kind, &self.value)
         } else {
@@ -613,7 +652,12 @@ impl Scan {
     fn note_value(&mut self) {
         self.value.clear();
         let stored = self.merge.value();
-        let needed = if self.range.keys_only { self.merge.kind().stored_min() } else { stored.len() };
+        let needed = match self.merge.kind() {
+            _ if !self.range.keys_only => stored.len(),
+            // Whether it has a time.
+            Kind::Merge => 1,
+            kind => kind.stored_min(),
+        };
         self.value.extend_from_slice(&stored[..needed.min(stored.len())]);
     }
 

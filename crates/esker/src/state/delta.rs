@@ -17,6 +17,8 @@ pub(super) struct Delta<'a> {
     pub(super) is_dropped: bool,
     pub(super) options: Option<&'a TreeOptions>,
     pub(super) tag: Option<&'a str>,
+    /// Its operands have times.
+    pub(super) operand_times: bool,
     /// The tree number that its huge values are stored under, and its range of keys.
     pub(super) key_bounds: Option<(TreeId, &'a KeyRange)>,
     /// Tables with their levels. Removed ones go before added ones come.
@@ -55,6 +57,7 @@ impl<'a> Delta<'a> {
             Edit::DropTree { .. } => self.is_dropped = true,
             Edit::SetTag { tag, .. } => self.tag = Some(tag),
             Edit::SetOptions { options, .. } => self.options = Some(options),
+            Edit::OperandTimes { .. } => self.operand_times = true,
             Edit::AddTable { level, table, .. } => self.added.push((usize::from(*level), table)),
             Edit::RemoveTable { level, file, .. } => self.removed.push((usize::from(*level), *file)),
             Edit::Flushed { seq, time_us, .. } => self.flushed_up_to = Some((*seq, *time_us)),
@@ -68,6 +71,11 @@ impl<'a> Delta<'a> {
             | Edit::Clock(_)
             | Edit::Identity { .. } => {}
         }
+    }
+
+    /// Whether new tables have values that expire.
+    pub(super) fn brings_expiring(&self) -> bool {
+        self.added.iter().any(|(_, table)| table.expiring.count > 0)
     }
 
     pub(super) fn has_tables(&self) -> bool {

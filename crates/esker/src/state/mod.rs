@@ -25,11 +25,13 @@ use crate::version::levels::Levels;
 mod delta;
 mod group;
 pub(crate) mod merging;
+mod operand_times;
 mod own_time;
 pub(crate) mod versions;
 
 pub(crate) use group::Group;
 use merging::Merging;
+use operand_times::OperandTimes;
 use own_time::OwnTime;
 
 /// A memtable and its place in the log. The fields are written under the commit lock.
@@ -218,6 +220,8 @@ pub(crate) struct TreeInner {
     pub(crate) log: bool,
     /// Its time, if its values do not expire by the store's clock: as its options say, which never change that.
     pub(crate) own_time: Option<Box<OwnTime>>,
+    /// Whether operands that are written have times.
+    pub(crate) operand_times: OperandTimes,
     /// The group that it belongs to for good.
     group: Option<Arc<Group>>,
     /// Most trees share the default ones.
@@ -255,6 +259,7 @@ impl TreeInner {
             name: name.to_owned(),
             log: options.log,
             own_time: (options.expiry_clock == ExpiryClock::Writes).then(Box::default),
+            operand_times: OperandTimes::default(),
             group,
             has_filter_prefix: AtomicBool::new(options.filter_prefix.is_some()),
             options: Mutex::new(options.shared()),

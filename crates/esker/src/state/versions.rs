@@ -75,12 +75,21 @@ impl Origin {
     fn since(&self, id: TreeId, trees: &BTreeMap<TreeId, Arc<TreeInner>>) -> SeqNo {
         match self {
             Origin::Created => 0,
-            Origin::SplitOff { pairs, .. } => {
-                let from = pairs.iter().find(|(_, to)| *to == id).and_then(|(from, _)| trees.get(from));
-                from.map_or(0, |tree| tree.state.load().key_bounds.since)
+            Origin::SplitOff { .. } => {
+                self.parent(id, trees).map_or(0, |tree| tree.state.load().key_bounds.since)
             }
             Origin::Imported { seq } => *seq,
         }
+    }
+
+    /// The tree that the new tree `id` is split off.
+    fn parent<'a>(
+        &self,
+        id: TreeId,
+        trees: &'a BTreeMap<TreeId, Arc<TreeInner>>,
+    ) -> Option<&'a Arc<TreeInner>> {
+        let Origin::SplitOff { pairs, .. } = self else { return None };
+        pairs.iter().find(|(_, to)| *to == id).and_then(|(from, _)| trees.get(from))
     }
 }
 
@@ -336,6 +345,9 @@ impl Versions {
         let options = (options, group.clone());
         let tree = TreeInner::new(ids, self.around.store, name, options, since, &self.around.chunks);
         group.iter().for_each(|group| group.add(&tree));
+        if origin.parent(id, &self.trees).is_some_and(|parent| parent.operand_times.are_wanted()) {
+            tree.operand_times.want();
+        }
         // Nobody writes to it yet.
         self.change(&tree, delta, origin, &|| ());
         self.next_tree = self.next_tree.max(id + 1);
@@ -352,6 +364,12 @@ impl Versions {
     ) {
         delta.options.into_iter().for_each(|options| tree.set_options(options));
         delta.tag.into_iter().for_each(|tag| *tree.tag.lock() = Some(tag.to_owned()));
+        if delta.operand_times {
+            tree.operand_times.note();
+        }
+        if delta.brings_expiring() {
+            tree.operand_times.want();
+        }
         let now = tree.state.load_full();
         let levels = delta.has_tables().then(|| now.levels.with(&delta.removed, self.tables(&delta.added)));
         let key_bounds = delta.key_bounds.map(|(_, range)| {

@@ -22,8 +22,13 @@ pub(super) enum Inputs<'a> {
 }
 
 impl Inputs<'_> {
-    fn has_mem(self, mem: &Arc<Mem>) -> bool {
+    pub(super) fn has_mem(self, mem: &Arc<Mem>) -> bool {
         matches!(self, Inputs::Memtables(mems) if mems.iter().any(|other| Arc::ptr_eq(other, mem)))
+    }
+
+    /// Whether it is one of these tables.
+    pub(super) fn reads(self, table: &Arc<Table>) -> bool {
+        matches!(self, Inputs::Tables(tables) if tables.iter().any(|(_, input)| Arc::ptr_eq(input, table)))
     }
 
     fn has_table(self, level: usize, table: &Table) -> bool {

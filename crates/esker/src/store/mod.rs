@@ -46,6 +46,7 @@ use crate::stats::Stats;
 use crate::write::commit::Commit;
 
 mod alone;
+mod around;
 mod at_work;
 mod background;
 mod closing;

@@ -2,10 +2,11 @@
 
 use crate::blob::Pointer;
 use crate::blob::gc::Overwritten;
-use crate::compact::operands::Gathered;
+use crate::canary::broken;
+use crate::compact::operands::{Gathered, Surroundings};
 use crate::compact::retain::{Beneath, Retention, Verdict};
 use crate::compact::rule::RunningRule;
-use crate::cursor::{Content, Kind, SeqNo};
+use crate::cursor::{Content, Expiry, Kind, SeqNo};
 use crate::error::Result;
 use crate::operators::MergeOperators;
 use crate::read::merging_cursor::MergeCursor;
@@ -41,6 +42,7 @@ pub(super) struct Survivors<'a, 'b> {
     pub(super) retention: Retention,
     /// Whether no older version of any key lies outside the sources.
     pub(super) nothing_below: bool,
+    pub(super) around: &'a dyn Surroundings,
     pub(super) left_out: &'a mut LeftOut,
     /// The tree's compaction rule, if it has one.
     pub(super) rule: Option<&'a mut RunningRule<'b>>,
@@ -67,13 +69,15 @@ impl Survivors<'_, '_> {
         sink: &mut impl Sink,
     ) -> Result<()> {
         let (mut gathered, mut newest) = (Gathered::default(), Newest::Ahead);
+        // Whether operands of the key were written.
+        let mut has_operands = false;
         while merge.valid() {
             let (key, seq, kind, stored) = (merge.key(), merge.seq(), merge.kind(), merge.value());
             let verdict = self.retention.judge(key, seq, kind, stored, self.nothing_below);
             if self.retention.is_new_key() {
                 self.end_key(&mut gathered, newest, sink)?;
                 goes_on()?;
-                newest = Newest::Ahead;
+                (newest, has_operands) = (Newest::Ahead, false);
                 if let Some(rule) = &mut self.rule
                     && sink.ends_before(key)
                 {
@@ -84,10 +88,8 @@ impl Survivors<'_, '_> {
                 newest == Newest::Ahead && self.rule.as_ref().is_some_and(|rule| rule.is_visible(seq));
             match verdict {
                 Verdict::Gather { joins, settled } => {
-                    if !joins || gathered.is_full(self.operators) {
-                        gathered.put_out(self.operators, &mut |key, seq, kind, stored| {
-                            sink.write(key, seq, kind, stored)
-                        })?;
+                    if !joins || gathered.is_full(self.operators, self.around) {
+                        has_operands |= self.put_out(&mut gathered, sink)?;
                         newest = if newest == Newest::Gathered { Newest::Passed } else { newest };
                     }
                     if is_newest {
@@ -95,14 +97,13 @@ impl Survivors<'_, '_> {
                     }
                     gathered.push(key, seq, stored, settled);
                 }
-                _ if self.settles(&mut gathered, newest, stored, sink)? => {
+                _ if self.settles(&mut gathered, newest, (kind, stored), sink)? => {
                     newest = Newest::Passed;
                     self.left_out.unseen.extend(Pointer::of_entry(kind, stored));
                 }
                 verdict => {
-                    gathered.put_out(self.operators, &mut |key, seq, kind, stored| {
-                        sink.write(key, seq, kind, stored)
-                    })?;
+                    has_operands |= self.put_out(&mut gathered, sink)? || kind == Kind::Merge;
+                    let verdict = self.marked(verdict, key, seq, has_operands);
                     let mut by_rule = false;
                     let verdict = match (verdict, &mut self.rule) {
                         (Verdict::Keep(kept), Some(rule)) if is_newest => {
@@ -116,7 +117,7 @@ impl Survivors<'_, '_> {
                         newest = Newest::Passed;
                     }
                     if let Some((seq, kind, stored)) = verdict.written(kind, stored) {
-                        sink.write(key, seq, kind, stored)?;
+                        sink.write(key, seq, kind, &stored)?;
                     }
                     if by_rule {
                         self.left_out.by_rule.extend(Overwritten::by_rule(seq, kind, stored));
@@ -136,43 +137,70 @@ impl Survivors<'_, '_> {
         &mut self,
         gathered: &mut Gathered,
         newest: Newest,
-        stored: &[u8],
+        (kind, stored): (Kind, &[u8]),
         sink: &mut impl Sink,
     ) -> Result<bool> {
         match self.retention.beneath() {
             _ if gathered.is_empty() => Ok(false),
             Beneath::Apart => Ok(false),
-            Beneath::Value => self.settle(gathered, newest, Some(stored), sink),
-            Beneath::Nothing => self.settle(gathered, newest, None, sink),
+            Beneath::Value => self.settle(gathered, newest, (Some(stored), None), sink),
+            Beneath::Nothing => self.settle(gathered, newest, (None, None), sink),
+            Beneath::Expires { at, lives, .. } if !lives || gathered.begins_anew(at) => {
+                gathered.end_at(at);
+                Ok(!gathered.is_empty() && self.settle(gathered, newest, (None, None), sink)?)
+            }
+            Beneath::Expires { at, is_plain: true, .. } if gathered.is_timed() => {
+                let value = Content::open(kind, stored).value;
+                self.settle(gathered, newest, (Some(value), Some(at)), sink)
+            }
+            Beneath::Expires { .. } => Ok(false),
         }
     }
 
-    /// Applies the gathered operands to `value`. Returns whether they have become a value.
+    /// The verdict on the entry `seq` of `key` that was judged last. If its value has expired, and operands above it have
+    /// to know when, a tombstone says so. `has_operands`: operands of the key were written.
+    fn marked(&self, verdict: Verdict, key: &[u8], seq: SeqNo, has_operands: bool) -> Verdict {
+        let Some(at) = self.retention.ended().filter(|_| !broken("operand-mark")) else { return verdict };
+        if has_operands || self.around.has_operands(key, seq, at) { Verdict::Mark(seq, at) } else { verdict }
+    }
+
+    /// Writes the gathered operands. Returns whether there were any.
+    fn put_out(&self, gathered: &mut Gathered, sink: &mut impl Sink) -> Result<bool> {
+        let has_some = !gathered.is_empty();
+        gathered.put_out(self.operators, self.around, &mut |key, seq, kind, stored| {
+            sink.write(key, seq, kind, stored)
+        })?;
+        Ok(has_some)
+    }
+
+    /// Applies the gathered operands to a value, which expires at the time with it. Returns whether they have become a
+    /// value.
     fn settle(
         &mut self,
         gathered: &mut Gathered,
         newest: Newest,
-        value: Option<&[u8]>,
+        (value, until): (Option<&[u8]>, Option<Expiry>),
         sink: &mut impl Sink,
     ) -> Result<bool> {
         let (operators, seq) = (self.operators, gathered.newest());
         let rule = self.rule.as_mut().filter(|_| newest == Newest::Gathered);
         let Some(rule) = rule else {
-            return gathered
-                .settle(operators, value, &mut |key, seq, kind, stored| sink.write(key, seq, kind, stored));
+            return gathered.settle(operators, value, until, &mut |key, seq, kind, stored| {
+                sink.write(key, seq, kind, stored)
+            });
         };
-        gathered.settle(operators, value, &mut |key, kept, kind, stored| {
+        gathered.settle(operators, value, until, &mut |key, kept, kind, stored| {
             let verdict = rule.judge(key, seq, kept, &Content::open(kind, stored))?;
             let written = verdict.written(kind, stored);
-            written.map_or(Ok(()), |(seq, kind, stored)| sink.write(key, seq, kind, stored))
+            written.map_or(Ok(()), |(seq, kind, stored)| sink.write(key, seq, kind, &stored))
         })
     }
 
     /// Ends the last key: its operands have nothing below them in the sources.
     fn end_key(&mut self, gathered: &mut Gathered, newest: Newest, sink: &mut impl Sink) -> Result<()> {
-        if gathered.is_empty() || (self.nothing_below && self.settle(gathered, newest, None, sink)?) {
+        if gathered.is_empty() || (self.nothing_below && self.settle(gathered, newest, (None, None), sink)?) {
             return Ok(());
         }
-        gathered.put_out(self.operators, &mut |key, seq, kind, stored| sink.write(key, seq, kind, stored))
+        self.put_out(gathered, sink).map(drop)
     }
 }

@@ -37,7 +37,7 @@ impl Tree {
                     seq,
                     || now,
                     |entry| match entry.kind {
-                        Kind::Blob => Value::of_blob(store.blobs(), key, &entry),
+                        Kind::Blob => Value::of_blob(store.blobs(), key, &entry).map(Some),
                         Kind::Merge => merged_at(
                             &state,
                             key,
@@ -45,10 +45,10 @@ impl Tree {
                             &store.options().merge_operators,
                             store.blobs(),
                         ),
-                        _ => Ok(Value::copy_of(&entry)),
+                        _ => Ok(Some(Value::copy_of(&entry))),
                     },
                 )?;
-                match found.transpose() {
+                match found.unwrap_or(Ok(None)) {
                     // A flush or a drop came in between, and the value is gone.
                     Err(_) if self.inner.flushed_up_to() != seq || self.inner.is_dropped() => {}
                     found => return found,

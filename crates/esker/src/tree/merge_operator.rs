@@ -1,12 +1,12 @@
 //! Changing values without reading them.
 
 use super::{Snapshot, Tree};
-use crate::cursor::{Content, Kind};
+use crate::cursor::Kind;
 use crate::error::Result;
 use crate::keys;
 use crate::operators::{ADD, APPEND};
 use crate::options::Durability;
-use crate::read::operands::gather_within;
+use crate::read::operands::{Counted, gather_within};
 use crate::write::batch::Batch;
 
 /// One merge in this many (a power of two) checks whether its key's operands should become a value.
@@ -37,9 +37,9 @@ impl Tree {
     /// as a put. The value is computed when the key is read; flushes and merges compute it for good.
     ///
     /// [`ADD`] and [`APPEND`] are always available. [`Options::merge_operator`](crate::Options::merge_operator) adds
-    /// others; every later opening of the store must add them too. A time to live belongs to the value: when the value
-    /// has expired, later operands count as if the key had been absent. A merged value has no attributes. The computed
-    /// value is held in memory, however long it is, and stays in the tables: use [`Tree::put`] for long values. A merge
+    /// others; every later opening of the store must add them too. A time to live belongs to the value: what is merged
+    /// while it lives ends with it, and what is merged later counts as if the key had been absent. A merged value has no
+    /// attributes. The computed value is held in memory, however long it is, and stays in the tables: use [`Tree::put`] for long values. A merge
     /// may also write the computed value of the key; for a transaction that has read the key this is a change. In a
     /// transaction use [`Txn::merge`](crate::Txn::merge).
     ///
@@ -81,22 +81,23 @@ impl Tree {
         let limits = (read_max, read_max.saturating_mul(BYTES_PER_READ));
         let chain = gather_within(&*self.readable_state()?, key, seen, limits)?;
         let Some((operands, base)) = chain else { return Ok(()) };
-        let below = base.as_ref().map(|(_, kind, stored)| Content::open(*kind, stored));
         // By a time that this handle was given, a merge judges nothing: 0 is before every expiry.
         let time_us = if self.given_us().is_some() { 0 } else { snapshot.time_of(self) };
-        let below = below.filter(|entry| entry.lives(|| time_us));
-        let is_plain = below.is_none_or(|entry| entry.kind == Kind::Put && entry.expiry.is_none());
+        let base = base.as_ref().map(|(_, kind, stored)| (*kind, stored.as_slice()));
+        let Some(counted) = Counted::of(&operands, base, time_us) else { return Ok(()) };
+        let (expiry, below) = (counted.expiry(), counted.base);
+        let is_plain = below.is_none_or(|entry| entry.kind == Kind::Put) && counted.lapses_us() == expiry;
         if operands.len() < SETTLED_FROM || !is_plain {
             return Ok(());
         }
         let value = below.map(|entry| entry.value);
-        let value = self.store.options().merge_operators.apply(key, value, &operands)?;
+        let value = self.store.options().merge_operators.apply(key, value, &counted.operands)?;
         if value.len() > SETTLED_MAX.min(self.store.options().separate_at.saturating_sub(1)) {
             return Ok(());
         }
         let unchanged = || self.is_unchanged(key, seen);
         Batch::with_scratch(|batch| {
-            batch.add(&self.inner, Kind::Put, key, &value)?;
+            batch.add_beside(&self.inner, Kind::Put, expiry.into(), key, &value)?;
             self.store.writes().write_if(batch, Durability::Process, Some(&unchanged)).map(drop)
         })
     }
@@ -150,6 +151,7 @@ impl Batch {
     ) -> Result<()> {
         let stored = tree.store.options().merge_operators.encode(operator, operand.as_ref())?;
         self.add(tree.inner(), Kind::Merge, key.as_ref(), &stored)?;
+        self.happen_at(tree.inner(), tree.given_us());
         self.carry(tree)
     }
 }

@@ -9,6 +9,7 @@ use super::{Cursor, Snapshot, Tree};
 use crate::canary::broken;
 use crate::cursor::{Content, Expiry, Kind, SeqNo};
 use crate::error::Result;
+use crate::operators::is_timed;
 use crate::read::both_ends::Range;
 use crate::read::get::{find_at, get_at};
 use crate::read::meter::{ScanMeter, Scanned};
@@ -352,9 +353,12 @@ impl Tree {
         let operators = &self.store.options().merge_operators;
         let value_of = |key: &[u8], entry: &Content<'_>| match entry.kind {
             Kind::Merge => merged_at(&state, key, (seq, time), operators, self.store.blobs()),
-            _ => Ok(Value::copy_of(entry)),
+            _ => Ok(Some(Value::copy_of(entry))),
         };
-        let get = |key: &[u8]| get_at(&state, key, seq, || time, |entry| value_of(key, &entry))?.transpose();
+        let get = |key: &[u8]| {
+            let found = get_at(&state, key, seq, || time, |entry| value_of(key, &entry))?;
+            found.unwrap_or(Ok(None))
+        };
         keys.into_iter().map(|key| self.measured(key.as_ref(), || get(key.as_ref()))).collect()
     }
 
@@ -371,8 +375,18 @@ impl Tree {
                 expires.set(true);
                 self.now_us()
             };
-            let found = get_at(&state, key, self.store.commit().visible(), now, |_| ())?.is_some();
-            if found || !expires.get() { Ok(found) } else { Ok(self.get_at_one_read_point(key)?.is_some()) }
+            let found = get_at(&state, key, self.store.commit().visible(), now, |entry| {
+                // By the time depends whether a value is left that such an operand is merged into.
+                entry.kind != Kind::Merge || !is_timed(entry.value)
+            })?;
+            match found {
+                Some(true) => Ok(true),
+                None if !expires.get() => Ok(false),
+                _ => {
+                    let tree = self.at_fixed_time();
+                    Snapshot::for_one_call(&self.owner).contains(&tree, key)
+                }
+            }
         })
     }
 

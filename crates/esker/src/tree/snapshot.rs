@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::read::both_ends::Range;
 use crate::read::get::{find_at, get_at};
 use crate::read::meter::{ScanMeter, Scanned};
-use crate::read::operands::merged_at;
+use crate::read::operands::{lives_at, merged_at};
 use crate::read::range::ScanRange;
 use crate::read::scan::Scan;
 use crate::read::view::{Held, View};
@@ -175,21 +175,21 @@ impl Snapshot {
     ) -> Result<Option<Answer<T>>> {
         let state = self.state_with(tree, key)?;
         let (store, at) = (&self.point.store, (self.point.seq, self.time_of(tree)));
-        let whole = |value: Result<Value>| value.map(Answer::Whole);
+        let whole = |value: Result<Option<Value>>| value.map(|value| value.map(Answer::Whole));
         let found = find_at(
             &state,
             key,
             at.0,
             || at.1,
             |entry, block| match entry.kind {
-                Kind::Blob => whole(Value::of_blob(store.blobs(), key, &entry)),
+                Kind::Blob => whole(Value::of_blob(store.blobs(), key, &entry).map(Some)),
                 Kind::Merge => {
                     whole(merged_at(&state, key, at, &store.options().merge_operators, store.blobs()))
                 }
-                _ => Ok(Answer::Small(use_value(&entry, block))),
+                _ => Ok(Some(Answer::Small(use_value(&entry, block)))),
             },
         )?;
-        found.transpose()
+        found.unwrap_or(Ok(None))
     }
 
     /// The bytes of the value of `key` in `tree` at this moment.
@@ -288,7 +288,18 @@ impl Snapshot {
         let key = key.as_ref();
         tree.measured(key, || {
             let state = self.state_with(tree, key)?;
-            Ok(get_at(&state, key, self.point.seq, || self.time_of(tree), |_| ())?.is_some())
+            let at = (self.point.seq, self.time_of(tree));
+            let found = get_at(
+                &state,
+                key,
+                at.0,
+                || at.1,
+                |entry| match entry.kind {
+                    Kind::Merge => lives_at(&state, key, entry.value, at),
+                    _ => Ok(true),
+                },
+            )?;
+            found.unwrap_or(Ok(false))
         })
     }
 

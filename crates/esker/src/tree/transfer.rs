@@ -36,7 +36,7 @@ impl Tree {
     /// nothing, if `from` is absent. If both are the same key, nothing changes either.
     ///
     /// The value is not copied, however long it is: it keeps its place, its storage time, its expiry and its attributes.
-    /// A merged value ([`Tree::merge`]) is computed now and written whole, and then does not expire.
+    /// A merged value ([`Tree::merge`]) is computed now and written whole.
     ///
     /// # Example
     /// ```
@@ -101,7 +101,7 @@ impl Tree {
     /// they are empty. Returns `false`, and changes nothing, if the key is absent.
     ///
     /// A huge value is not written anew, nor read; a small one is. The value keeps its expiry. A merged value
-    /// ([`Tree::merge`]) is computed now and written whole, and then does not expire.
+    /// ([`Tree::merge`]) is computed now and written whole.
     ///
     /// # Errors
     /// As [`Tree::put`] and [`Tree::get`], and `InvalidInput` when the attributes are longer than 4 KiB.
@@ -140,7 +140,7 @@ impl Tree {
                     return Ok(false);
                 };
                 lapses_us = value.lapses_us();
-                let made = Content::open(Kind::Put, &[]);
+                let made = Content { expiry: value.expires_us(), ..Content::open(Kind::Put, &[]) };
                 batch.put_owned_beside(self, to, value.into_vec()?, beside.of(&made))?;
             } else if entry.kind == Kind::Blob {
                 let copied = match Pointer::decode(entry.value) {

@@ -220,8 +220,7 @@ impl Txn {
             self.inner.borrow_mut().reads.note_lapse(tree, key, expiry, relied);
         }
         let Some(change) = own else { return Ok(found) };
-        let stored = found.map(Value::into_vec).transpose()?;
-        change.value(key, stored.as_deref(), self.operators())
+        change.value(key, found, self.operators())
     }
 
     /// Takes the locks that reading `range` needs.

@@ -207,7 +207,14 @@ impl TxnScan<'_> {
         match self.next_own.as_ref().and_then(|(_, change)| change.put_value()) {
             Some(put) if !self.range.keys_only => Ok(put),
             Some(put) => Ok(Value::of_bytes(&[]).beside(put.put_options().beside())),
-            None => Ok(Value::of_bytes(self.value()?)),
+            None => {
+                let stored = self.store_on.then(|| self.store.expires_us()).flatten();
+                let own = self.next_own.as_ref();
+                let is_stored = own.is_some_and(|(key, _)| self.store_on && self.store.key() == key);
+                let stored = stored.filter(|_| is_stored);
+                let expiry = own.and_then(|(_, change)| change.merged_expiry(stored));
+                Ok(Value::of_bytes(self.value()?).beside(expiry.into()))
+            }
         }
     }
 

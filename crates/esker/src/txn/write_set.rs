@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::cursor::Kind;
+use crate::cursor::{Expiry, Kind};
 use crate::error::{Error, Result};
-use crate::operators::MergeOperators;
+use crate::operators::{Below, MergeOperators};
 use crate::ranges::KeyRange;
 use crate::tree::Tree;
 use crate::value::{PutOptions, Value};
@@ -66,7 +66,8 @@ impl KeyChange {
         while let [.., before, last] = self.operands.as_slice()
             && before.len() <= last.len()
         {
-            let two = operators.combine(&[(0, last.to_vec()), (0, before.to_vec())]);
+            // They get one time when the transaction commits.
+            let two = operators.combine(&[(0, last.to_vec()), (0, before.to_vec())], Below::Lasts);
             let [(_, both)] = two.as_slice() else { return };
             let both = Arc::from(both.as_slice());
             self.operands.truncate(self.operands.len() - 2);
@@ -113,15 +114,26 @@ impl KeyChange {
         operators.apply(key, below.as_deref(), &newest_first).map(Some)
     }
 
+    /// When what the operands make expires, where the store's value expires at `stored`.
+    pub(super) fn merged_expiry(&self, stored: Option<Expiry>) -> Option<Expiry> {
+        match &self.base {
+            Base::Store => stored,
+            Base::Absent => None,
+            Base::Value(_, options) | Base::Stored(_, options) => options.beside().parts().0,
+        }
+    }
+
     /// The value of `key`, where the store has `stored`.
     pub(super) fn value(
         &self,
         key: &[u8],
-        stored: Option<&[u8]>,
+        stored: Option<Value>,
         operators: &MergeOperators,
     ) -> Result<Option<Value>> {
-        if let Some(merged) = self.merged(key, stored, operators)? {
-            return Ok(Some(Value::of_bytes(&merged)));
+        let expiry = self.merged_expiry(stored.as_ref().and_then(Value::expires_us));
+        let stored = stored.map(Value::into_vec).transpose()?;
+        if let Some(merged) = self.merged(key, stored.as_deref(), operators)? {
+            return Ok(Some(Value::of_bytes(&merged).beside(expiry.into())));
         }
         Ok(self.put_value())
     }
@@ -135,7 +147,11 @@ impl KeyChange {
             }
             Base::Stored(value, options) => batch.put_again(tree, key, value, options.beside())?,
         }
-        self.operands.iter().try_for_each(|operand| batch.add(tree.inner(), Kind::Merge, key, operand))
+        self.operands.iter().try_for_each(|operand| {
+            batch.add(tree.inner(), Kind::Merge, key, operand)?;
+            batch.happen_at(tree.inner(), tree.given_us());
+            Ok(())
+        })
     }
 }
 

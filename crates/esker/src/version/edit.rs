@@ -97,6 +97,10 @@ pub(crate) enum Edit {
     Identity {
         identity: u64,
     },
+    /// Operands of the tree have the times at which they were written.
+    OperandTimes {
+        tree: TreeId,
+    },
 }
 
 const CREATE_TREE: u8 = 1;
@@ -116,6 +120,7 @@ const KEY_BOUNDS: u8 = 14;
 const SET_OPTIONS: u8 = 15;
 const IDENTITY: u8 = 16;
 const CLOCK_AHEAD: u8 = 17;
+const OPERAND_TIMES: u8 = 18;
 
 /// The greatest clock time that is accepted, some 140,000 years from now.
 pub(crate) const CLOCK_MAX: u64 = 1 << 62;
@@ -167,7 +172,8 @@ impl Edit {
             | Edit::Flushed { tree, .. }
             | Edit::DeleteRange { tree, .. }
             | Edit::ForgetRange { tree, .. }
-            | Edit::KeyBounds { tree, .. } => Some(*tree),
+            | Edit::KeyBounds { tree, .. }
+            | Edit::OperandTimes { tree } => Some(*tree),
             Edit::Floor(_)
             | Edit::LogSynced { .. }
             | Edit::Counters { .. }
@@ -223,6 +229,7 @@ impl Edit {
                 put(out, KEY_BOUNDS, &[id(tree), id(lineage)]);
                 range.encode(out);
             }
+            Edit::OperandTimes { tree } => put(out, OPERAND_TIMES, &[id(tree)]),
             // Older programs read this form alone.
             Edit::Clock(Reached { us, offset }) if offset.us() == 0 && *us <= CLOCK_MAX => {
                 put(out, CLOCK, &[*us]);
@@ -271,6 +278,7 @@ impl Edit {
                 Edit::Clock(Reached { us, offset: Offset::new(offset, earlier) })
             }
             IDENTITY => Edit::Identity { identity: from.u64()? },
+            OPERAND_TIMES => Edit::OperandTimes { tree: tree_id(from)? },
             DELETE_RANGE => Edit::DeleteRange {
                 tree: tree_id(from)?,
                 seq: seq(from)?,
@@ -376,6 +384,7 @@ impl ManifestState {
                 let record = self.tree(*tree)?;
                 (record.lineage, record.range) = (*lineage, range.clone());
             }
+            Edit::OperandTimes { tree } => self.tree(*tree)?.operand_times = true,
             Edit::Clock(reached) if reached.us < self.clock.us => {}
             Edit::Clock(reached) => self.clock = reached.clone(),
             Edit::Identity { identity } => self.identity = *identity,
@@ -421,6 +430,9 @@ impl ManifestState {
             edits.push(Edit::KeyBounds { tree, lineage: record.lineage, range: record.range.clone() });
         }
         edits.extend(record.tag.iter().map(|tag| Edit::SetTag { tree, tag: tag.clone() }));
+        if record.operand_times {
+            edits.push(Edit::OperandTimes { tree });
+        }
         if record.flushed > 0 {
             edits.push(Edit::Flushed { tree, seq: record.flushed, time_us: record.time_us });
         }

@@ -19,13 +19,25 @@ pub(crate) struct TreeRecord {
     pub(crate) lineage: TreeId,
     pub(crate) range: KeyRange,
     pub(crate) deleted_ranges: BTreeMap<SeqNo, KeyRange>,
+    /// Whether operands have the times at which they were written.
+    pub(crate) operand_times: bool,
 }
 
 impl TreeRecord {
     pub(super) fn new(tree: TreeId, name: &str, options: &TreeOptions) -> Self {
         let (name, options, deleted_ranges) = (name.to_owned(), options.clone(), BTreeMap::new());
         let (lineage, range) = (tree, KeyRange::default());
-        TreeRecord { name, options, tag: None, flushed: 0, time_us: 0, lineage, range, deleted_ranges }
+        TreeRecord {
+            name,
+            options,
+            tag: None,
+            flushed: 0,
+            time_us: 0,
+            lineage,
+            range,
+            deleted_ranges,
+            operand_times: false,
+        }
     }
 
     /// Its range tombstones, by sequence number.

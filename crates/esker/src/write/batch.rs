@@ -182,9 +182,19 @@ pub(crate) struct TreePart {
     pub(crate) has_entries: bool,
     /// The greatest time that the batch carries for it; 0: none.
     time_us: u64,
+    /// Whether it has operands.
+    pub(crate) merges: bool,
+    /// Whether it has values that expire.
+    pub(crate) expires: bool,
 }
 
 impl TreePart {
+    /// The time of operands that are written when the store's clock shows `now_us`.
+    pub(crate) fn operand_time_us(&self, now_us: impl FnOnce() -> u64) -> u64 {
+        let now_us = self.tree.own_time.as_ref().map_or_else(now_us, |own| own.carried());
+        now_us.max(self.time_us)
+    }
+
     /// The tree has the time that the batch carries for it.
     pub(crate) fn carry(&self) {
         if let Some(own) = self.tree.own_time.as_ref().filter(|_| self.time_us > 0) {
@@ -203,10 +213,26 @@ pub(crate) struct Op<'a> {
 }
 
 impl Op<'_> {
+    /// Whether it is a put of a value that expires.
+    #[inline]
+    pub(crate) fn expires(&self) -> bool {
+        expires(self.kind, self.value)
+    }
+
     /// The time that the op has its write carry, in microseconds since 1970.
     pub(crate) fn time_us(&self) -> Option<u64> {
         let stored = (self.kind == Kind::Time).then_some(self.value)?;
         stored.try_into().ok().map(u64::from_le_bytes).filter(|&time_us| time_us <= CLOCK_MAX)
+    }
+}
+
+/// Whether an entry of `kind` that holds `stored` is a value that expires.
+#[inline]
+fn expires(kind: Kind, stored: &[u8]) -> bool {
+    match kind {
+        Kind::PutUntil | Kind::BlobUntil => true,
+        Kind::PutWith | Kind::BlobWith => Content::open(kind, stored).expiry.is_some(),
+        _ => false,
     }
 }
 
@@ -294,6 +320,7 @@ impl Batch {
         }
         if let Some(part) = self.parts.first_mut() {
             (part.memory, part.has_entries, part.time_us) = (0, false, 0);
+            (part.merges, part.expires) = (false, false);
         }
     }
 
@@ -367,6 +394,14 @@ impl Batch {
         Ok(())
     }
 
+    /// The operands for `tree` are written at `time_us`, if that is later than when the batch is.
+    pub(crate) fn happen_at(&mut self, tree: &Arc<TreeInner>, time_us: Option<u64>) {
+        let part = self.part_of(tree);
+        if tree.own_time.is_none() {
+            self.parts[part].time_us = self.parts[part].time_us.max(time_us.unwrap_or(0));
+        }
+    }
+
     /// Adds an op that stores `stored`, given in two parts, in a memtable node of `height`.
     fn push(
         &mut self,
@@ -394,6 +429,8 @@ impl Batch {
             _ => Memtable::entry_size(height, key.len(), stored_len),
         };
         self.parts[part].has_entries |= kind.is_entry();
+        self.parts[part].merges |= kind == Kind::Merge;
+        self.parts[part].expires |= expires(kind, if stored[0].is_empty() { stored[1] } else { stored[0] });
         self.has_ranges |= kind == Kind::DeleteRange;
         self.ops.push(OpPlan { part: part as u32, height, hash: hash_key(key) });
         self.payload.push(kind as u8);
@@ -488,6 +525,27 @@ impl Batch {
         Ok(separated)
     }
 
+    /// The batch, which has no huge values, with times in its operands: `times` has one for each of its parts whose
+    /// operands get one.
+    pub(crate) fn timed(&self, times: &[Option<u64>]) -> Result<Batch> {
+        let mut timed = Batch { payload: Vec::with_capacity(self.payload.len()), ..Batch::default() };
+        for (plan, op) in self.planned_ops() {
+            let tree = &self.parts[plan.part()].tree;
+            match times.get(plan.part()).copied().flatten().filter(|_| op.kind == Kind::Merge) {
+                Some(time_us) => {
+                    let stored = operators::with_time(op.value, time_us);
+                    timed.push(tree, op.kind, op.key, [&stored, &[]], plan.height)?;
+                }
+                None => timed.push(tree, op.kind, op.key, [op.value, &[]], plan.height)?,
+            }
+        }
+        for part in &self.parts {
+            let same = timed.part_of(&part.tree);
+            timed.parts[same].time_us = part.time_us;
+        }
+        Ok(timed)
+    }
+
     /// The huge values that have to be attached before the batch can be written. Each comes once. An id comes
     /// twice only if two values were staged under it, one after the other.
     pub fn awaited(&self) -> Vec<AwaitedValue> {
@@ -546,7 +604,14 @@ impl Batch {
             self.parts.clear();
         }
         self.parts.iter().position(|part| Arc::ptr_eq(&part.tree, tree)).unwrap_or_else(|| {
-            self.parts.push(TreePart { tree: Arc::clone(tree), memory: 0, has_entries: false, time_us: 0 });
+            self.parts.push(TreePart {
+                tree: Arc::clone(tree),
+                memory: 0,
+                has_entries: false,
+                time_us: 0,
+                merges: false,
+                expires: false,
+            });
             self.parts.len() - 1
         })
     }

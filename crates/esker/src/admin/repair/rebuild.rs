@@ -15,6 +15,7 @@ use crate::cursor::{Content, Kind, SeqNo};
 use crate::error::{Error, Result};
 use crate::log::salvage::Salvaged;
 use crate::open::DEFAULT_TREE;
+use crate::operators::is_timed;
 use crate::options::TreeOptions;
 use crate::ranges::RangeTombstone;
 use crate::table::{Owner, Salvage};
@@ -280,15 +281,17 @@ impl Repair<'_> {
         for run in &mut runs {
             run.advance(self, &mut done)?;
         }
-        let mut newest = Newest::default();
+        let (mut newest, mut has_times) = (Newest::default(), false);
         loop {
             let next = runs.iter().enumerate().filter_map(|(i, run)| run.key().map(|key| (key, i))).min();
             let is_other = next.is_none_or(|(key, _)| key != newest.key);
             for (seq, operand) in newest.take_operands(is_other) {
+                has_times |= is_timed(&operand);
                 output.add(&newest.key, seq, Kind::Merge, &operand)?;
             }
             if is_other && let Some((seq, _, kind, value)) = newest.found.take() {
                 let pointer = Pointer::of_entry(kind, &value);
+                let is_mark = Content::open(kind, &value).ended_us().is_some();
                 let is_logged = pointer.is_some_and(|pointer| logged.contains(&pointer));
                 let lost = pointer.map_or(Ok(None), |pointer| self.unreadable(&pointer))?;
                 if let Some(error) = lost {
@@ -296,7 +299,8 @@ impl Repair<'_> {
                     if !is_logged && lives && !settled.has(tree, &newest.key) {
                         self.lose(&error, Some(tree), Some((newest.key.clone(), newest.key.clone())));
                     }
-                } else if kind != Kind::Delete && !is_logged {
+                } else if (kind != Kind::Delete || is_mark) && !is_logged {
+                    has_times |= is_mark;
                     output.add(&newest.key, seq, kind, &value)?;
                     self.pointers.extend(pointer.map(|pointer| (tree, newest.key.clone(), pointer)));
                 }
@@ -309,6 +313,9 @@ impl Repair<'_> {
             runs[i].advance(self, &mut done)?;
         }
         let tables = output.finish()?;
+        if has_times {
+            self.apply(&Edit::OperandTimes { tree })?;
+        }
         let look_again = self.look_again_of(tree);
         for table in tables {
             let table = TableInfo { look_again: look_again.clone(), ..table };

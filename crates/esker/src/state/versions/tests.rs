@@ -1,9 +1,11 @@
 use std::path::Path;
+use std::time::Duration;
 
 use super::*;
 use crate::db::Db;
 use crate::env::{Env, JobKind, Reached, StepExecutor};
 use crate::fs::sim::SimFs;
+use crate::keys;
 use crate::options::{CompactionStyle, ExpiryClock, Options, TreeOptions};
 use crate::ranges::{KeyRange, RangeTombstone};
 use crate::rng::Rng;
@@ -16,6 +18,7 @@ struct Described {
     lineage: TreeId,
     options: TreeOptions,
     tag: Option<String>,
+    operand_times: bool,
     /// The greatest time that flushed writes have carried, if it has one of its own.
     time_us: Option<u64>,
     range: KeyRange,
@@ -36,6 +39,7 @@ fn in_memory(versions: &Versions, known: &ManifestState) -> AllDescribed {
             lineage: tree.lineage,
             options: tree.options(),
             tag: tree.tag.lock().clone(),
+            operand_times: tree.operand_times.are_noted(),
             time_us: tree.own_time.as_ref().map(|own| own.flushed()),
             range: state.key_bounds.range.clone(),
             ranges: state.ranges.list().into_iter().filter(|one| one.seq <= flushed).collect(),
@@ -59,6 +63,7 @@ fn on_disk(known: &ManifestState) -> AllDescribed {
             lineage: record.lineage,
             options: record.options.clone(),
             tag: record.tag.clone(),
+            operand_times: record.operand_times,
             time_us: (record.options.expiry_clock == ExpiryClock::Writes).then_some(record.time_us),
             range: record.range.clone(),
             ranges: record.ranges().collect(),
@@ -142,7 +147,11 @@ impl History {
 
     fn set(&mut self, tree: &Tree) {
         let styles = [CompactionStyle::Leveled, CompactionStyle::Tiered, CompactionStyle::LazyLeveled];
-        if self.rng.index(2) == 0 {
+        if self.rng.index(4) == 0 {
+            // Keys that the tree does not have are refused.
+            let _refused = tree.put_for("bb", keys::i64(0), Duration::from_secs(1000));
+            let _refused = tree.add("bb", 1);
+        } else if self.rng.index(2) == 0 {
             tree.set_tag(&format!("tag {}", self.rng.index(9))).unwrap();
         } else {
             tree.set_options(tree.options().compaction(styles[self.rng.index(3)])).unwrap();

@@ -13,6 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::alone::{Inputs, is_alone};
+use super::around::Around;
 use super::at_work::AtWork;
 use super::installer::{RunningMerge, Unmerged};
 use super::survivors::{LeftOut, Sink, Survivors};
@@ -672,6 +673,7 @@ impl Compactor {
         };
         let context = RuleContext::new(&tree.name, snapshots.time_us, false, &alone);
         let mut rule = rule.zip(scope).map(|(begun, scope)| RunningRule::new(begun, &context, scope));
+        let around = Around::begin(&self.log, tree, Inputs::Tables(inputs), &snapshots);
         let certain = self.installer.flushed_up_to(tree.id);
         let retention = Retention::new(snapshots, &tree.state.load().ranges, certain);
         // Tables of the target level that are not inputs lie between the keys of the merge. No output table may span one.
@@ -716,9 +718,15 @@ impl Compactor {
             if is_turn || is_held_up { self.merge_meanwhile(under_way) } else { Ok(()) }
         };
         let operators = &self.core.options.merge_operators;
-        let mut written =
-            Survivors { operators, retention, nothing_below, left_out: &mut *left_out, rule: rule.as_mut() }
-                .write_all(&mut merge, &goes_on, &mut sink);
+        let mut written = Survivors {
+            operators,
+            retention,
+            nothing_below,
+            around: &around,
+            left_out: &mut *left_out,
+            rule: rule.as_mut(),
+        }
+        .write_all(&mut merge, &goes_on, &mut sink);
         if let Some(mut rule) = rule {
             let look_again = written.and_then(|()| rule.look_again());
             written = look_again.map(|look_again| sink.output.look_again_at(look_again));

@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicUsize;
 use parking_lot::Mutex;
 
 use super::alone::{Inputs, is_alone};
+use super::around::Around;
 use super::at_work::AtWork;
 use super::installer::Unmerged;
 use super::survivors::{LeftOut, Sink, Survivors};
@@ -387,6 +388,7 @@ impl Flusher {
         let bottom = level == LEVELS - 1;
         let rule = self.begin_rule(tree, by_rules);
         let snapshots = self.log.read_points().of(tree);
+        let around = Around::begin(&self.log, tree, Inputs::Memtables(mems), &snapshots);
         let retention = Retention::new(snapshots.clone(), &tree.state.load().ranges, last_seq(mems));
         let mut output = Output::new(
             &self.core.tables,
@@ -404,11 +406,8 @@ impl Flusher {
         let operators = &self.core.options.merge_operators;
         let mut merge = merged(mems)?;
         let look_again = self.ask_rule(tree, mems, rule, &snapshots, left_out, |rule, left_out| {
-            Survivors { operators, retention, nothing_below: bottom, left_out, rule }.write_all(
-                &mut merge,
-                &|| Ok(()),
-                &mut output,
-            )
+            Survivors { operators, retention, nothing_below: bottom, around: &around, left_out, rule }
+                .write_all(&mut merge, &|| Ok(()), &mut output)
         })?;
         output.look_again_at(look_again);
         let tables = output.finish()?;
@@ -488,17 +487,15 @@ impl Flusher {
         let mut parts = Vec::new();
         for ((tree, mems), rule) in groups.iter().zip(rules) {
             let snapshots = snapshots.clone().of(tree);
+            let around = Around::begin(&self.log, tree, Inputs::Memtables(mems), &snapshots);
             let retention = Retention::new(snapshots.clone(), &tree.state.load().ranges, last_seq(mems));
             let operators = &self.core.options.merge_operators;
             let mut part = TablePart::new(tree.id);
             let mut merge = merged(mems)?;
             let look_again = self.ask_rule(tree, mems, rule, &snapshots, left_out, |rule, left_out| {
                 let mut sink = SharedSink { tree: tree.id, part: &mut part, output: &mut output };
-                Survivors { operators, retention, nothing_below: false, left_out, rule }.write_all(
-                    &mut merge,
-                    &|| Ok(()),
-                    &mut sink,
-                )
+                Survivors { operators, retention, nothing_below: false, around: &around, left_out, rule }
+                    .write_all(&mut merge, &|| Ok(()), &mut sink)
             })?;
             part.look_again_at(look_again);
             parts.push(part);

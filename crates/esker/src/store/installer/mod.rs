@@ -98,6 +98,18 @@ impl Installer {
         Ok(())
     }
 
+    /// Makes it durable that operands of `tree` have times from now on.
+    pub(super) fn note_operand_times(&self, tree: &TreeInner) -> Result<()> {
+        let mut versions = self.versions.lock();
+        if tree.is_dropped() {
+            return Err(tree.dropped_error());
+        }
+        if tree.operand_times.are_noted() {
+            return Ok(());
+        }
+        self.apply(&mut versions, &VersionEdit::of(vec![Edit::OperandTimes { tree: tree.id }]))
+    }
+
     /// Writes `edits` to the manifest and notes in the log how far it is synced.
     fn commit_edits(&self, manifest: &mut Manifest, edits: &[Edit]) -> Result<()> {
         let result = self.disk.space().with_reserve(|| manifest.commit(edits));

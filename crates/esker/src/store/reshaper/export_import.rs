@@ -303,6 +303,7 @@ fn creating(
         edits.push(Edit::CreateTree { tree, name, options });
         edits.push(Edit::KeyBounds { tree, lineage, range: record.range.clone() });
         edits.extend(record.tag.iter().map(|tag| Edit::SetTag { tree, tag: tag.clone() }));
+        edits.extend(record.operand_times.then_some(Edit::OperandTimes { tree }));
         next = tree + 1;
     }
     if lineage.saturating_sub(first) > LINEAGES_MAX {

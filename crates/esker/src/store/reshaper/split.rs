@@ -42,7 +42,9 @@ fn share_of(count: u64, (part, whole): (u64, u64)) -> u64 {
 /// The part `smallest..=largest` of a table, which is about `share` of it.
 fn part_of(info: &TableInfo, share: (u64, u64), smallest: Vec<u8>, largest: Vec<u8>) -> TableInfo {
     let tombstones = share_of(info.tombstones, share);
-    let expiring = Expiring { count: share_of(info.expiring.count, share), ..info.expiring };
+    // Not 0 if it may have some: whether operands need times follows from it.
+    let count = share_of(info.expiring.count, share).max(info.expiring.count.min(1));
+    let expiring = Expiring { count, ..info.expiring };
     TableInfo {
         clipped: true,
         size: share_of(info.size, share).max(1),
@@ -148,6 +150,7 @@ impl SplitAt<'_> {
             Edit::Flushed { tree: from, seq, time_us },
         ];
         edits.extend(tag.map(|tag| Edit::SetTag { tree: to, tag }));
+        edits.extend(tree.operand_times.are_noted().then_some(Edit::OperandTimes { tree: to }));
         edits.extend(table_edits);
         edits.extend(range_edits);
         Ok(edits)

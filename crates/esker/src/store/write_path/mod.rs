@@ -21,6 +21,7 @@ use crate::write::commit::{Committed, NewRecord};
 mod new_blobs;
 #[cfg(test)]
 mod tests;
+mod times;
 
 /// Refuses a batch with keys outside of their trees' present bounds.
 fn check_key_bounds(batch: &Batch) -> Result<()> {
@@ -233,7 +234,10 @@ impl WritePath {
         condition: Option<&dyn Fn() -> Result<bool>>,
         waits: Waits,
     ) -> Result<Option<Placed>> {
-        let header = batch.is_logged()?.then(|| record::header_for(batch.payload()));
+        let is_logged = batch.is_logged()?;
+        let header_of = |batch: &Batch| is_logged.then(|| record::header_for(batch.payload()));
+        let mut timed = self.timed(batch, waits)?;
+        let mut header = header_of(timed.batch());
         let mut seen = self.core.blobs.filter.additions();
         let mut lookups = self.lookups_of(batch);
         if self.core.throttle.is_slowing() {
@@ -276,6 +280,13 @@ impl WritePath {
                 splits = self.installer.splits().load(Ordering::Acquire);
                 check_key_bounds(batch)?;
             }
+            if !timed.is_right() {
+                drop(state);
+                timed = self.timed(batch, waits)?;
+                header = header_of(timed.batch());
+                continue;
+            }
+            let batch = timed.batch();
             let record =
                 NewRecord { batch, blobs: &mut *blobs, header, unmarked: durability == Durability::Power };
             match self.log.commit().commit(state, self.log.wal(), record, &mut lookups) {
@@ -317,7 +328,8 @@ impl WritePath {
             };
             perf_context::waiting(&*self.core.env().clock, Cause::Sync, make_durable)?;
         }
-        perf_context::step(|| Step::Write { bytes: (record::HEADER_LEN + batch.payload().len()) as u64 });
+        let written = timed.batch().payload().len();
+        perf_context::step(|| Step::Write { bytes: (record::HEADER_LEN + written) as u64 });
         let unlogged = || batch.parts().first().map(|part| (Arc::clone(&part.tree), last_seq));
         Ok(Some(Placed { end, unlogged: if header.is_some() { None } else { unlogged() } }))
     }

@@ -52,6 +52,7 @@ fn sample() -> Vec<Edit> {
         Edit::Clock(Reached { us: 1 << 60, offset: Offset::default() }),
         Edit::Clock(Reached { us: 1 << 61, offset: Offset::new(1 << 59, vec![5, 1 << 58]) }),
         Edit::Identity { identity: u64::MAX - 1 },
+        Edit::OperandTimes { tree: 3 },
         Edit::Flushed { tree: 3, seq: 9, time_us: 4 },
         Edit::DeleteRange { tree: 3, seq: 8, range: KeyRange { lower: Vec::new(), upper: None } },
         Edit::DeleteRange {
