@@ -53,6 +53,7 @@ fn dispatch(words: &[String]) -> Result<()> {
         "budgets" => design::budgets::run(&Args::parse(rest, 3_000_000, &[])?),
         "styles" => design::styles::run(&Args::parse(rest, 5_000_000, &[])?),
         "settle" => design::settle::run(&Args::parse(rest, 4_000_000, &[])?),
+        "churn" => design::churn::run(&Args::parse(rest, 100_000, &[])?),
         "cursor" => design::cursor::run(&Args::parse(rest, 2_000_000, &[])?),
         "query-cache" => design::query_cache::run(&Args::parse(rest, 200_000, &[])?),
         "table-growth" => design::table_growth::run(&Args::parse(rest, 1_000_000, &[])?),

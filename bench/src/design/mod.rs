@@ -11,6 +11,7 @@ pub(crate) mod budgets;
 mod cache;
 #[cfg(esker_measure)]
 mod chunks;
+pub(crate) mod churn;
 pub(crate) mod cursor;
 pub(crate) mod event_loop;
 pub(crate) mod huge_reads;
