@@ -64,7 +64,10 @@ struct EskerMutation {
   2: optional string family,
   3: optional binary qualifier,
   4: optional binary value,
-  /** In milliseconds since 1970. Not given: the time of the call. */
+  /**
+   * In milliseconds since 1970. Not given: the time of the call. Of several such puts of one column, the last one has this time, and
+   * each earlier one a millisecond less: the call waits until these have come. A call has at most 1,000 of one column.
+   */
   5: optional i64 timestamp,
   6: optional i64 by,
 }

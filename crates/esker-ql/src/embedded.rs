@@ -60,12 +60,12 @@ impl Tables for esker_table::Tables {
     }
 
     fn insert(&self, table: &str, cells: &CellBatch) -> Result<()> {
-        Ok(self.table(table)?.put_cells(cells)?)
+        Ok(self.table(table)?.distinct_times().put_cells(cells)?)
     }
 
     fn begin_long(&self, table: &str, cell: PutCell<'_>) -> Result<Option<Box<dyn LongCell>>> {
         cell.check()?;
-        let table = self.table(table)?;
+        let table = self.table(table)?.distinct_times();
         let writer = table.writer(cell.family)?;
         let PutCell { row, family, qualifier, timestamp, .. } = cell;
         let (row, family, qualifier) = (row.to_vec(), family.to_owned(), qualifier.to_vec());
@@ -95,7 +95,7 @@ impl Tables for esker_table::Tables {
             Action::Increment { column, by } => Ok(mutation.increment(&column.family, column.qualifier, by)),
             Action::Append { column, value } => Ok(mutation.append(&column.family, column.qualifier, value)),
         })?;
-        Ok(self.table(table)?.check_and_mutate(&checks, &mutation)?)
+        Ok(self.table(table)?.distinct_times().check_and_mutate(&checks, &mutation)?)
     }
 
     fn select(&self, table: &str, select: &Select) -> Result<Box<dyn Cells>> {

@@ -4,20 +4,21 @@
 //! SELECT ──> rows to scan, columns, what a filter of the server leaves out      (request)
 //!            rows ──> what is shown of each                                     (rows)
 //! INSERT, DELETE, CHECK ──> changes of rows, by Esker's own methods              (changes)
+//! INSERT ──> calls to an HBase cluster                                           (puts)
 //! ```
 //! The interface knows less than the language: scans show the latest version of a column, there are no access groups, and a
 //! table cannot be altered. Such a statement is `Impossible`, and says why. What the interface does not filter is filtered
 //! here. An Esker server has methods of its own that can do all of this: each connection asks once whether the server has them.
 
 mod changes;
+mod puts;
 mod request;
 mod rows;
 
 use core::time::Duration;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use esker_table::{AccessGroup, CellBatch, Comparison, Family, PutCell, Schema};
+use esker_table::{AccessGroup, CellBatch, Comparison, Family, Schema};
 use esker_thrift::{
     CallError, CallResult, Change, Client, FamilyDescription, RowChanges, RowMutations, Thrown,
 };
@@ -28,6 +29,7 @@ use crate::statement::{
     Action, Column, Columns, Condition, DEFAULT_NAMESPACE, Delete, DeleteTime, Qualifiers, Select,
 };
 use crate::tables::{Cells, Tables};
+use puts::{APART, Calls, Recent};
 use request::Request;
 use rows::RemoteCells;
 
@@ -60,6 +62,8 @@ struct Connection {
     is_eskers: Option<bool>,
     /// How many connections there were before. A scanner belongs to one of them.
     number: u64,
+    /// What calls to an HBase cluster have put without a timestamp.
+    recent: Recent,
 }
 
 impl Connection {
@@ -152,8 +156,8 @@ impl Remote {
     /// `Remote` when no address of the host accepts the connection, or `patience` is zero.
     pub fn connect(host: &str, port: u16, patience: Option<Duration>) -> Result<Remote> {
         let client = connected(host, port, patience)?;
-        let connection =
-            Connection { host: host.to_owned(), port, client, patience, is_eskers: None, number: 0 };
+        let (host, recent) = (host.to_owned(), Recent::default());
+        let connection = Connection { host, port, client, patience, is_eskers: None, number: 0, recent };
         Ok(Remote { connection: Arc::new(Mutex::new(connection)) })
     }
 
@@ -339,29 +343,24 @@ impl Tables for Remote {
         self.is_eskers()
     }
 
-    /// All cells count at once on an Esker server. On HBase it is one call for each timestamp, and the cells of a row count at once
-    /// for each call.
+    /// All cells count together on an Esker server. On HBase it takes a call for each timestamp, and one for each put of a column
+    /// without a timestamp; the cells of a row count together for each call.
     fn insert(&self, table: &str, cells: &CellBatch) -> Result<()> {
         if self.is_eskers()? {
             return self.own(table, |client| client.put_cells(table, cells));
         }
-        let mut calls: BTreeMap<Option<i64>, Vec<RowChanges>> = BTreeMap::new();
-        for PutCell { row, family, qualifier, timestamp, value } in cells.iter() {
-            let rows = calls.entry(timestamp).or_default();
-            let column = [family.as_bytes(), b":", qualifier].concat();
-            let change = Change { column, value: Some(value.to_vec()) };
-            match rows.last_mut() {
-                Some(last) if last.row == row => last.changes.push(change),
-                _ => rows.push(RowChanges { row: row.to_vec(), changes: vec![change] }),
-            }
+        let Calls { in_turn, timed } = Calls::of(cells);
+        for rows in &in_turn {
+            let needs_pause = locked(&self.connection).recent.needs_pause(table, rows);
+            self.about(table, |client| {
+                if needs_pause {
+                    client.wait_since_reply(APART);
+                }
+                client.mutate_rows(table.as_bytes(), rows, None)
+            })?;
         }
-        if let Some(rows) = calls.remove(&None) {
-            self.about(table, |client| client.mutate_rows(table.as_bytes(), &rows, None))?;
-        }
-        let calls: Vec<(i64, Vec<RowChanges>)> =
-            calls.into_iter().filter_map(|(timestamp, rows)| Some((timestamp?, rows))).collect();
-        let mut others = if calls.len() > CALLS_AT_A_TIME { self.more_clients() } else { Vec::new() };
-        self.about(table, |client| client.mutate_rows_of_each(&mut others, table.as_bytes(), &calls))
+        let mut others = if timed.len() > CALLS_AT_A_TIME { self.more_clients() } else { Vec::new() };
+        self.about(table, |client| client.mutate_rows_of_each(&mut others, table.as_bytes(), &timed))
     }
 
     fn delete(&self, table: &str, delete: &Delete) -> Result<()> {

@@ -6,6 +6,8 @@ use std::collections::HashMap;
 
 use crate::cell::{check_key, check_row};
 use crate::error::Result;
+use crate::rising::Put;
+use crate::schema::Schema;
 use crate::write::RowMutation;
 
 /// A cell that is put.
@@ -17,7 +19,7 @@ pub struct PutCell<'a> {
     pub family: &'a str,
     /// What names the column in its family.
     pub qualifier: &'a [u8],
-    /// Milliseconds since 1970. `None`: the time of the write.
+    /// Milliseconds since 1970. `None`: the time of the write, or one of its own ([`Table::distinct_times`](crate::Table::distinct_times)).
     pub timestamp: Option<i64>,
     /// Its value.
     pub value: &'a [u8],
@@ -80,6 +82,15 @@ impl CellBatch {
         CellBatch::default()
     }
 
+    /// No cells, with memory for so many, whose rows, qualifiers and values have so many bytes.
+    pub fn with_capacity(cells: usize, bytes: usize) -> CellBatch {
+        CellBatch {
+            bytes: Vec::with_capacity(bytes),
+            cells: Vec::with_capacity(cells),
+            ..CellBatch::default()
+        }
+    }
+
     /// Adds a cell. Its parts are copied.
     pub fn push(&mut self, cell: PutCell<'_>) {
         let PutCell { row, family, qualifier, timestamp, value } = cell;
@@ -129,7 +140,7 @@ impl CellBatch {
     }
 
     /// The cells, in the order in which they were added.
-    pub fn iter(&self) -> impl Iterator<Item = PutCell<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = PutCell<'_>> + Clone {
         self.cells.iter().map(|place| PutCell {
             row: &self.bytes[place.row.clone()],
             family: &self.families[place.family],
@@ -165,6 +176,22 @@ impl CellBatch {
             });
         }
         mutations
+    }
+
+    /// The puts without a timestamp, to a table with this schema.
+    pub(crate) fn puts<'c>(&'c self, schema: &'c Schema) -> impl Iterator<Item = Put<'c>> + Clone {
+        let kept = self
+            .families
+            .iter()
+            .map(|name| schema.family(name).and_then(|(_, family)| family.kept_versions()));
+        let kept: Vec<Option<u32>> = kept.collect();
+        let untimed = self.cells.iter().zip(self.iter()).filter(|(place, _)| place.timestamp.is_none());
+        untimed.map(move |(place, PutCell { row, family, qualifier, .. })| Put {
+            row,
+            family,
+            qualifier,
+            kept: kept[place.family],
+        })
     }
 
     /// The rows, without those that are the same as the one before.

@@ -7,6 +7,7 @@
 //! ```text
 //! RowMutation --mutate--> entries of the groups' trees, one batch       (write)
 //! CellBatch   --put_cells-->  the same, for many cells                  (batch, write)
+//! puts without timestamps --> times of their own                        (rising)
 //! cursor of each group, over its parts --> row, family, column          (parts, read)
 //! entries of a column --> which puts count                              (versions)
 //! cells that count --> which of them are shown                          (filter, read)
@@ -26,6 +27,7 @@ mod index;
 mod parts;
 mod query_cache;
 mod read;
+mod rising;
 mod rule;
 mod schema;
 mod sequences;
@@ -40,6 +42,7 @@ pub use error::{Error, Result};
 pub use filter::{Beginning, Comparator, Comparison, Filter};
 pub use query_cache::QueryCacheStats;
 pub use read::{Cell, CellValue, DeleteKind, IndexCounts, Read, Scan, ScanCounts, TreeCounts};
+pub use rising::PUTS_OF_A_COLUMN_MAX;
 pub use schema::{AccessGroup, Family, NAME_LEN_MAX, Schema, VERSIONS_DEFAULT};
 pub use span::Span;
 pub use tables::{CellWriter, Table, Tables};

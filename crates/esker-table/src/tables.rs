@@ -30,6 +30,7 @@ use crate::index::{self, Before, Old};
 use crate::parts::{Division, Parts, part_name};
 use crate::query_cache::{QueryCache, QueryCacheStats};
 use crate::read::{Cell, Counted, Live, Read, Scan};
+use crate::rising::{Puts, Rising};
 use crate::rule::{Families, RULE, TableRule};
 use crate::schema::{Family, Moment, Rules, Schema, check_name};
 use crate::sequences::Sequences;
@@ -99,6 +100,8 @@ pub struct Tables {
 pub struct Table {
     tables: Arc<Inner>,
     state: Arc<State>,
+    /// Whether each put without a timestamp is a version of its own.
+    has_distinct_times: bool,
 }
 
 /// What the handles of one opening share.
@@ -121,6 +124,7 @@ struct Inner {
     /// order. All are held while a table changes: every write is by the shape of its table that is in force.
     rows: Vec<Mutex<()>>,
     hasher: std::hash::RandomState,
+    rising: Rising,
 }
 
 /// A table that is open.
@@ -356,6 +360,7 @@ impl Tables {
             changing: Mutex::new(()),
             rows: (0..ROW_LOCKS).map(|_| Mutex::new(())).collect(),
             hasher: std::hash::RandomState::new(),
+            rising: Rising::new(),
         };
         Ok(Tables { inner: Arc::new(inner) })
     }
@@ -502,7 +507,7 @@ impl Tables {
         let state = Arc::new(State::new(shape));
         let mut tables = self.inner.tables.write().unwrap_or_else(PoisonError::into_inner);
         tables.insert(name.to_owned(), Arc::clone(&state));
-        Ok(Table { tables: Arc::clone(&self.inner), state })
+        Ok(Table { tables: Arc::clone(&self.inner), state, has_distinct_times: false })
     }
 
     /// Gives a table another schema: one that was made for it, or that of [`Table::schema`], changed. Reads and writes of the
@@ -625,7 +630,7 @@ impl Tables {
     /// `NoTable`.
     pub fn table(&self, name: &str) -> Result<Table> {
         let state = self.inner.find(name)?;
-        Ok(Table { tables: Arc::clone(&self.inner), state })
+        Ok(Table { tables: Arc::clone(&self.inner), state, has_distinct_times: false })
     }
 
     /// Drops a table with all that is in it. Calls on its handles fail from then on, and power loss does not bring it back.
@@ -1083,7 +1088,45 @@ impl Table {
     /// # Errors
     /// As [`Table::mutate`].
     pub fn put_cells(&self, cells: &CellBatch) -> Result<()> {
-        self.with_rows(cells.rows(), |shape| self.put_cells_to(shape, cells))
+        let puts = self.needed(|rising, schema| rising.puts(schema.table, cells.puts(schema)))?;
+        self.with_rows(cells.rows(), &puts, true, |shape, now_ms| {
+            self.put_cells_to(shape, cells, &puts, now_ms)
+        })
+    }
+
+    /// A handle of the table by which each put without a timestamp is a version of its own, also if several are in one call, or two
+    /// calls in one millisecond. Their times rise by a millisecond for each put of the same column, and are never ahead of the clock:
+    /// a call waits until they have come, for as many milliseconds as a column is put to in it, or as its family keeps versions. A
+    /// call has at most [`PUTS_OF_A_COLUMN_MAX`](crate::PUTS_OF_A_COLUMN_MAX) such puts of one column; more are `Invalid`, unless the
+    /// family keeps fewer versions.
+    ///
+    /// Of other handles, all puts of a call have the time of the write, and the last one of a column replaces the others, as in HBase.
+    ///
+    /// # Example
+    /// ```
+    /// use esker_table::{Family, Read, RowMutation, Schema, Tables};
+    ///
+    /// # fn main() -> esker_table::Result<()> {
+    /// # let tables = Tables::open_in_memory(esker::Options::default())?;
+    /// let doors = tables.create("doors", Schema::new().group("g", [Family::new("seen")]))?.distinct_times();
+    /// doors.mutate(&RowMutation::new("north").put("seen", "", "open").put("seen", "", "shut"))?;
+    /// doors.mutate(&RowMutation::new("north").put("seen", "", "open"))?;
+    /// let all = doors.get("north", &Read::family("seen").versions(u32::MAX))?;
+    /// assert_eq!(all.len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn distinct_times(&self) -> Table {
+        Table { has_distinct_times: true, ..self.clone() }
+    }
+
+    /// What the puts of a call need, which `find` looks for.
+    fn needed(&self, find: impl FnOnce(&Rising, &Schema) -> Result<Puts>) -> Result<Puts> {
+        if !self.has_distinct_times {
+            return Ok(Puts::default());
+        }
+        find(&self.tables.rising, &self.schema())
     }
 
     /// Changes a row, and returns the cells that the increments and appends of the mutation have written, in their order.
@@ -1207,21 +1250,28 @@ impl Table {
     /// Does `mutations` if their rows meet `checks`, which are then of the first one's row. Returns the cells that increments
     /// and appends have written, or `None` if a check did not hold.
     fn commit(&self, checks: &[Check], mutations: &[RowMutation]) -> Result<Option<Vec<Cell>>> {
-        self.with_rows(mutations.iter().map(RowMutation::row), |shape| {
-            self.commit_to(shape, checks, mutations)
+        let puts = self.needed(|rising, schema| {
+            rising.puts(schema.table, mutations.iter().flat_map(|mutation| mutation.puts(schema)))
+        })?;
+        let are_puts = checks.is_empty() && mutations.iter().all(RowMutation::is_puts);
+        self.with_rows(mutations.iter().map(RowMutation::row), &puts, are_puts, |shape, now_ms| {
+            self.commit_to(shape, checks, mutations, &puts, now_ms)
         })
     }
 
-    /// Runs `write` while the rows are locked, on the shape that the table has.
+    /// Runs `write` while the rows are locked, on the shape that the table has, with the time of the write. `are_all`: it does nothing but
+    /// `puts`, and puts that have timestamps.
     fn with_rows<'r, T>(
         &self,
         rows: impl Iterator<Item = &'r [u8]>,
-        write: impl Fn(&Shape) -> Result<T>,
+        puts: &Puts,
+        are_all: bool,
+        write: impl Fn(&Shape, i64) -> Result<T>,
     ) -> Result<T> {
-        let _rows = self.tables.lock_rows(rows);
+        let (_rows, now_ms) = self.lock_in_time(rows, puts, are_all);
         loop {
             let shape = self.state.shape();
-            match write(&shape) {
+            match write(&shape, now_ms) {
                 // A tree was split in between: nothing was written.
                 Err(error) if self.state.has_lost_tree(&shape, &error) => {}
                 done => return done,
@@ -1229,17 +1279,38 @@ impl Table {
         }
     }
 
+    /// Locks rows, and returns also the time of the write. If puts need times of their own, it waits for them first, while others may
+    /// write to the rows.
+    fn lock_in_time<'r>(
+        &self,
+        rows: impl Iterator<Item = &'r [u8]>,
+        puts: &Puts,
+        are_all: bool,
+    ) -> (Vec<MutexGuard<'_, ()>>, i64) {
+        let shape = self.state.shape();
+        // A table without families has no clock, and no put to it succeeds.
+        let waits = !puts.is_empty() && shape.all_trees().next().is_some();
+        if !waits {
+            let locked = self.tables.lock_rows(rows);
+            return (locked, shape.now_ms());
+        }
+        let rising = &self.tables.rising;
+        let reserved_ms = rising.reserve(puts, || shape.now_ms());
+        let locked = self.tables.lock_rows(rows);
+        (locked, if are_all { reserved_ms } else { rising.note(puts, || shape.now_ms()) })
+    }
+
     /// As [`Table::put_cells`], to a table of this shape. The rows are locked.
-    fn put_cells_to(&self, shape: &Shape, cells: &CellBatch) -> Result<()> {
+    fn put_cells_to(&self, shape: &Shape, cells: &CellBatch, puts: &Puts, now_ms: i64) -> Result<()> {
         if shape.index.is_some() {
-            return self.commit_to(shape, &[], &cells.mutations()).map(drop);
+            return self.commit_to(shape, &[], &cells.mutations(), puts, now_ms).map(drop);
         }
         shape.check_enabled()?;
         let Inner { db, catalog, sequences, .. } = &*self.tables;
         let sequence = sequences.take(db, catalog, cells.len() as u64)?;
-        let stamp = Stamp { now_ms: shape.now_ms(), sequence };
+        let (stamp, times) = (Stamp { now_ms, sequence }, &mut puts.times(now_ms));
         let mut batch = Batch::new();
-        put_cells(&shape.name, &shape.schema, cells, stamp, |group, key, value| {
+        put_cells(&shape.name, &shape.schema, cells, stamp, times, |group, key, value| {
             Ok(batch.put(shape.groups[group].tree_of(key), key, value)?)
         })?;
         self.write(shape, &batch, cells.rows())
@@ -1251,6 +1322,8 @@ impl Table {
         shape: &Shape,
         checks: &[Check],
         mutations: &[RowMutation],
+        puts: &Puts,
+        now_ms: i64,
     ) -> Result<Option<Vec<Cell>>> {
         let Inner { db, catalog, sequences, .. } = &*self.tables;
         shape.check_enabled()?;
@@ -1269,13 +1342,13 @@ impl Table {
         check_row_deletes(schema, mutations)?;
         let steps = mutations.iter().map(RowMutation::steps).sum();
         let first = sequences.take(db, catalog, steps)?;
-        let mut stamp = Stamp { now_ms: shape.now_ms(), sequence: first };
+        let (mut stamp, mut times) = (Stamp { now_ms, sequence: first }, puts.times(now_ms));
         let (mut batch, mut cells) = (Batch::new(), Vec::new());
         let is_alone =
             shape.index.is_some() && (find_twice(mutations).is_none() || canary::broken("index-twice"));
         for mutation in mutations {
             let view = Row { db, state: &self.state, row: mutation.row() };
-            let outcome = mutate(&shape.name, schema, mutation, stamp, &view)?;
+            let outcome = mutate(&shape.name, schema, mutation, stamp, &mut times, &view)?;
             if let Some(tree) = shape.index.as_ref().map(Parts::first) {
                 let before = is_alone.then_some(&view);
                 let mut keys = Vec::new();

@@ -10,6 +10,7 @@ use crate::cell::{self, Kind, NO_FAMILY, TIMESTAMP_MAX, Version};
 use crate::error::{Error, Result};
 use crate::filter::Comparison;
 use crate::read::Cell;
+use crate::rising::Put;
 use crate::schema::{Family, Schema};
 
 /// What a command would otherwise have to ask the world for.
@@ -237,6 +238,24 @@ impl RowMutation {
         self.steps.iter().any(|step| matches!(step, Step::Increment { .. } | Step::Append { .. }))
     }
 
+    /// Whether all of its steps are puts.
+    pub(crate) fn is_puts(&self) -> bool {
+        self.steps.iter().all(|step| matches!(step, Step::Put { .. }))
+    }
+
+    /// Its puts without a timestamp, to a table with this schema.
+    pub(crate) fn puts<'c>(&'c self, schema: &'c Schema) -> impl Iterator<Item = Put<'c>> + Clone {
+        self.steps.iter().filter_map(move |step| match step {
+            Step::Put { family, qualifier, timestamp: None, .. } => Some(Put {
+                row: &self.row,
+                family,
+                qualifier,
+                kept: schema.family(family).and_then(|(_, family)| family.kept_versions()),
+            }),
+            _ => None,
+        })
+    }
+
     /// The families of which it deletes single versions, as far as `schema` has them.
     pub(crate) fn deletes_versions_of<'s>(&'s self, schema: &'s Schema) -> impl Iterator<Item = &'s Family> {
         self.steps.iter().filter_map(|step| match step {
@@ -410,7 +429,7 @@ impl<'m> Touched<'m> {
     }
 }
 
-/// What `mutation` writes to the table `name`.
+/// What `mutation` writes to the table `name`. Its puts without a timestamp get the next ones of `times`.
 ///
 /// # Errors
 /// `Invalid` or `NoFamily` when the table cannot have such a row, family or timestamp, or when a cell is no number that can be
@@ -420,6 +439,7 @@ pub(crate) fn mutate<'m>(
     schema: &Schema,
     mutation: &'m RowMutation,
     stamp: Stamp,
+    times: &mut impl Iterator<Item = i64>,
     view: &impl View,
 ) -> Result<Outcome<'m>> {
     cell::check_row(&mutation.row)?;
@@ -442,7 +462,8 @@ pub(crate) fn mutate<'m>(
                     family(of)?.1,
                     matches!(value, PutValue::Bytes(bytes) if bytes.len() == COUNTER_LEN),
                 )?;
-                entry(of, qualifier, Kind::Put, version(*timestamp)?, WriteValue::Put(value))?;
+                let timestamp = timestamp.or_else(|| times.next());
+                entry(of, qualifier, Kind::Put, version(timestamp)?, WriteValue::Put(value))?;
             }
             Step::Increment { family, qualifier, .. } | Step::Append { family, qualifier, .. } => {
                 touched.read(family, qualifier)?;
@@ -504,7 +525,7 @@ pub(crate) fn mutate<'m>(
 }
 
 /// Calls `write` for each of `cells` with the place of its group in the schema, its key and its value. They are put to the table
-/// `name`.
+/// `name`. Cells without a timestamp get the next ones of `times`.
 ///
 /// # Errors
 /// As [`mutate`], and those of `write`.
@@ -513,6 +534,7 @@ pub(crate) fn put_cells(
     schema: &Schema,
     cells: &CellBatch,
     stamp: Stamp,
+    times: &mut impl Iterator<Item = i64>,
     mut write: impl FnMut(usize, &[u8], &[u8]) -> Result<()>,
 ) -> Result<()> {
     let families = cells.families().iter().map(|family| family_of(name, schema, family));
@@ -528,7 +550,8 @@ pub(crate) fn put_cells(
         cell::check_key(cell.row, cell.qualifier)?;
         let (group, family) = families[family];
         check_value(family, cell.value.len() == COUNTER_LEN)?;
-        let version = version(cell.timestamp.unwrap_or(stamp.now_ms), sequence)?;
+        let timestamp = cell.timestamp.or_else(|| times.next()).unwrap_or(stamp.now_ms);
+        let version = version(timestamp, sequence)?;
         key.truncate(row_len);
         cell::push_put(&mut key, family.id, cell.qualifier, version);
         write(group, &key, cell.value)?;

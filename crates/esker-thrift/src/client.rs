@@ -7,12 +7,13 @@
 use std::fmt;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use esker_table::DeleteKind;
 
 pub use crate::fail::Thrown;
 use crate::fail::UNKNOWN_METHOD;
+use crate::memory::ELEMENT_LEN;
 use crate::wire::{Fault, Kind, Measure, Protocol, Purpose, Sink, Source};
 
 mod link;
@@ -187,6 +188,8 @@ struct Sent {
 #[derive(Debug)]
 pub struct Client {
     link: Link,
+    /// When the last reply came, or the connection was made.
+    replied: Instant,
 }
 
 #[allow(clippy::redundant_closure_for_method_calls, reason = "a method of `Source` is of one lifetime only")]
@@ -203,7 +206,7 @@ impl Client {
                     stream.set_nodelay(true)?;
                     rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
                     rustix::net::sockopt::set_tcp_keepidle(&stream, KEEPALIVE)?;
-                    return Ok(Client { link: Link::new(stream) });
+                    return Ok(Client { link: Link::new(stream), replied: Instant::now() });
                 }
                 Err(error) => last = error,
             }
@@ -219,6 +222,17 @@ impl Client {
     /// When the time is zero, or the connection is closed.
     pub fn set_patience(&mut self, patience: Option<Duration>) -> io::Result<()> {
         self.link.set_patience(patience)
+    }
+
+    /// Waits until the last reply, or the beginning of the connection, was `time` ago. The server executes the next call that much later
+    /// than the last one.
+    pub fn wait_since_reply(&self, time: Duration) {
+        while let left = time.saturating_sub(self.replied.elapsed())
+            && !left.is_zero()
+        {
+            // It may return earlier.
+            std::thread::park_timeout(left);
+        }
     }
 
     /// Whether an earlier call has left the connection of no use.
@@ -602,6 +616,7 @@ impl Client {
     ) -> CallResult<Option<T>> {
         let mut measure = Measure::default();
         let len = self.link.receive(|bytes| measure.len(Protocol::Binary, bytes))?;
+        self.replied = Instant::now();
         let answer = answer(self.link.reply(len), name, sequence, read);
         self.link.pass(answer, len)
     }
@@ -692,7 +707,7 @@ fn list<T>(
     source: &mut Source<'_>,
     mut read: impl FnMut(&mut Source<'_>) -> Result<T, Fault>,
 ) -> Result<Vec<T>, Fault> {
-    let (_, count) = source.list()?;
+    let (_, count) = source.list(ELEMENT_LEN)?;
     (0..count).map(|_| read(source)).collect()
 }
 

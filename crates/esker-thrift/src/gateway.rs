@@ -8,13 +8,13 @@ mod own;
 use std::time::Duration;
 
 use esker_table::{
-    APPEND_LEN_MAX, AccessGroup, Check, Comparison, Family, Filter, ROW_DELETE_LEN, ROW_LEN_MAX, Read,
-    RowMutation, Schema, Table, Tables,
+    APPEND_LEN_MAX, AccessGroup, CellBatch, Check, Comparison, Family, Filter, PutCell, ROW_DELETE_LEN,
+    ROW_LEN_MAX, Read, RowMutation, Schema, Table, Tables,
 };
 
 use crate::access::{Access, Action};
 use crate::fail::{Fail, Outcome, Thrown, shown};
-use crate::idl::{Append, BatchMutation, Call, ColumnDescriptor, Increment, Mutation, Scan};
+use crate::idl::{Append, BatchMutation, CHANGE_LEN, Call, ColumnDescriptor, Increment, Mutation, Scan};
 use crate::rows::{CELL_LEN, Rows, write_cells};
 use crate::scanners::{ReplyLimits, Scanners, no_scanner, scanner_len};
 use crate::server::Counters;
@@ -28,6 +28,9 @@ const GROUP: &str = "default";
 
 /// What the keys of the changes of a call may have together, in bytes.
 const KEYS_LEN_MAX: usize = 256 << 20;
+
+/// How many changes a call has that are not all puts: they take more memory.
+const CHANGES_MAX: usize = 1 << 20;
 
 /// What `TRegionInfo` says about the layout of regions, as HBase 2 does.
 const REGION_VERSION: u8 = 1;
@@ -55,20 +58,19 @@ struct Span<'c> {
     timestamp: i64,
 }
 
-fn text(what: &str, bytes: &[u8]) -> Outcome<String> {
-    let text = std::str::from_utf8(bytes).map(str::to_owned);
-    text.map_err(|_| Fail::argument(format!("{what} {} is not UTF-8", shown(bytes))))
+fn text<'b>(what: &str, bytes: &'b [u8]) -> Outcome<&'b str> {
+    std::str::from_utf8(bytes).map_err(|_| Fail::argument(format!("{what} {} is not UTF-8", shown(bytes))))
 }
 
-/// A family, and a qualifier if there is a colon. What stands behind a colon may be empty.
-fn parse_column(column: &[u8]) -> Outcome<(String, Option<&[u8]>)> {
+/// A family, and a qualifier if there is a colon. The qualifier may be empty.
+fn parse_column(column: &[u8]) -> Outcome<(&str, Option<&[u8]>)> {
     let mut parts = column.splitn(2, |byte| *byte == b':');
     let family = text("the column family", parts.next().unwrap_or_default())?;
     Ok((family, parts.next()))
 }
 
 /// A family and a qualifier.
-fn whole_column(column: &[u8]) -> Outcome<(String, &[u8])> {
+fn whole_column(column: &[u8]) -> Outcome<(&str, &[u8])> {
     match parse_column(column)? {
         (family, Some(qualifier)) => Ok((family, qualifier)),
         (family, None) => Err(Fail::argument(format!(
@@ -86,17 +88,22 @@ fn check_row(row: &[u8]) -> Outcome<&[u8]> {
     Ok(row)
 }
 
-/// What a read of `columns` before `timestamp` reads. No columns are all.
-fn read_of(columns: Option<&[&[u8]]>, timestamp: i64) -> Outcome<Read> {
+fn check_time(timestamp: i64) -> Outcome<()> {
     if timestamp < 0 {
         return Err(Fail::argument(format!("a timestamp is not negative; this one is {timestamp}")));
     }
+    Ok(())
+}
+
+/// What a read of `columns` before `timestamp` reads. No columns are all.
+fn read_of(columns: Option<&[&[u8]]>, timestamp: i64) -> Outcome<Read> {
+    check_time(timestamp)?;
     let mut read = Read::all().time(0..timestamp);
     for column in columns.unwrap_or_default() {
         let (family, qualifier) = parse_column(column)?;
         read = match qualifier {
-            Some(qualifier) => read.column_too(&family, qualifier),
-            None => read.family_too(&family),
+            Some(qualifier) => read.column_too(family, qualifier),
+            None => read.family_too(family),
         };
     }
     Ok(read)
@@ -122,10 +129,10 @@ fn scan_between(
 fn delete(row: RowMutation, column: &[u8], timestamp: i64) -> Outcome<RowMutation> {
     let (family, qualifier) = parse_column(column)?;
     Ok(match (qualifier, timestamp) {
-        (Some(qualifier), LATEST) => row.delete_column(&family, qualifier),
-        (Some(qualifier), _) => row.delete_column_up_to(&family, qualifier, timestamp),
-        (None, LATEST) => row.delete_family(&family),
-        (None, _) => row.delete_family_up_to(&family, timestamp),
+        (Some(qualifier), LATEST) => row.delete_column(family, qualifier),
+        (Some(qualifier), _) => row.delete_column_up_to(family, qualifier, timestamp),
+        (None, LATEST) => row.delete_family(family),
+        (None, _) => row.delete_family_up_to(family, timestamp),
     })
 }
 
@@ -142,12 +149,33 @@ fn add(
         } else {
             let (family, qualifier) = whole_column(mutation.column)?;
             match timestamp {
-                LATEST => row.put(&family, qualifier, mutation.value),
-                _ => row.put_at(&family, qualifier, timestamp, mutation.value),
+                LATEST => row.put(family, qualifier, mutation.value),
+                _ => row.put_at(family, qualifier, timestamp, mutation.value),
             }
         };
     }
     Ok(row)
+}
+
+/// The cells of changes that are puts alone, which tables take with less memory than other changes. `None`: there are others.
+fn cells_of(batches: &[BatchMutation<'_>], timestamp: i64) -> Outcome<Option<CellBatch>> {
+    let (mut cells, mut bytes) = (0, 0);
+    for BatchMutation { row, mutations } in batches {
+        if mutations.iter().any(|mutation| mutation.is_delete) {
+            return Ok(None);
+        }
+        cells += mutations.len();
+        bytes += row.len() + mutations.iter().map(|put| put.column.len() + put.value.len()).sum::<usize>();
+    }
+    let mut batch = CellBatch::with_capacity(cells, bytes);
+    let timestamp = Some(timestamp).filter(|timestamp| *timestamp != LATEST);
+    for BatchMutation { row, mutations } in batches {
+        for Mutation { column, value, .. } in mutations {
+            let (family, qualifier) = whole_column(column)?;
+            batch.push(PutCell { row, family, qualifier, timestamp, value });
+        }
+    }
+    Ok(Some(batch))
 }
 
 /// The error of an increment whose row is all right: the cell, which the client does not give, is not a number, or too large a one.
@@ -293,17 +321,17 @@ impl Gateway<'_> {
             Call::GetRowsWithColumnsTs { table, rows, columns, timestamp } => {
                 self.rows(table, &rows, columns.as_deref(), timestamp, sink)
             }
-            Call::MutateRow { table, row, mutations } => self.mutate_row(table, row, &mutations, LATEST),
+            Call::MutateRow { table, row, mutations } => self.mutate_row(table, row, mutations, LATEST),
             Call::MutateRowTs { table, row, mutations, timestamp } => {
-                self.mutate_row(table, row, &mutations, timestamp)
+                self.mutate_row(table, row, mutations, timestamp)
             }
-            Call::MutateRows { table, batches } => self.mutate_rows(table, &batches, LATEST),
-            Call::MutateRowsTs { table, batches, timestamp } => self.mutate_rows(table, &batches, timestamp),
+            Call::MutateRows { table, batches } => self.mutate_rows(table, batches, LATEST),
+            Call::MutateRowsTs { table, batches, timestamp } => self.mutate_rows(table, batches, timestamp),
             Call::AtomicIncrement { table, row, column, amount } => {
                 let (family, qualifier) = parse_column(column)?;
                 let qualifier = qualifier.unwrap_or_default();
                 let table = self.table(Action::Update, table)?;
-                let sum = table.increment(check_row(row)?, &family, qualifier, amount).map_err(of_sum)?;
+                let sum = table.increment(check_row(row)?, family, qualifier, amount).map_err(of_sum)?;
                 sink.field(0, 0, Kind::I64);
                 sink.i64(sum);
                 Ok(())
@@ -316,8 +344,8 @@ impl Gateway<'_> {
                 let (family, qualifier) = whole_column(column)?;
                 // Many languages cannot send a missing value.
                 let check = match value.unwrap_or_default() {
-                    b"" => Check::empty(&family, qualifier),
-                    value => Check::value(&family, qualifier, Comparison::Equal, value),
+                    b"" => Check::empty(family, qualifier),
+                    value => Check::value(family, qualifier, Comparison::Equal, value),
                 };
                 let put = add(RowMutation::new(row), &[Mutation { is_delete: false, ..put }], false, LATEST)?;
                 sink.field_bool(0, 0, self.table(Action::Update, table)?.check_and_mutate(&[check], &put)?);
@@ -462,7 +490,7 @@ impl Gateway<'_> {
     }
 
     fn create(&self, table: &[u8], descriptors: &[ColumnDescriptor<'_>]) -> Outcome<()> {
-        let name = Tables::full_name(&text("the table's name", table)?)?;
+        let name = Tables::full_name(text("the table's name", table)?)?;
         self.check(Action::Admin, &name)?;
         if self.tables.table(&name).is_ok() {
             return Err(Fail::new(Thrown::Exists, "table name already in use"));
@@ -563,25 +591,51 @@ impl Gateway<'_> {
         Ok(table.mutate(&row)?)
     }
 
+    /// Counts the memory that changes take which are not all puts.
+    fn count_changes(&self, changes: usize) -> Outcome<()> {
+        if changes > CHANGES_MAX {
+            return Err(Fail::argument(format!(
+                "of changes that are not all puts, a call has {CHANGES_MAX} at most, and this one {changes}: send fewer in one call"
+            )));
+        }
+        self.limits.share.count_call(changes * CHANGE_LEN)
+    }
+
     /// Of one row, the deletes come first.
     fn mutate_row(
         &self,
         table: &[u8],
         row: &[u8],
-        mutations: &[Mutation<'_>],
+        mutations: Vec<Mutation<'_>>,
         timestamp: i64,
     ) -> Outcome<()> {
+        check_time(timestamp)?;
         self.count_keys(std::iter::once((row.len(), mutations.len())))?;
+        let batch = [BatchMutation { row, mutations }];
+        let [BatchMutation { mutations, .. }] = &batch;
+        if let Some(cells) = cells_of(&batch, timestamp)?.filter(|cells| !cells.is_empty()) {
+            drop(batch);
+            return Ok(self.table(Action::Write, table)?.put_cells(&cells)?);
+        }
+        self.count_changes(mutations.len())?;
         let deletes = add(RowMutation::new(row), mutations, true, timestamp)?;
         Ok(self.table(Action::Write, table)?.mutate(&add(deletes, mutations, false, timestamp)?)?)
     }
 
     /// Of several rows, the puts come first.
-    fn mutate_rows(&self, table: &[u8], batches: &[BatchMutation<'_>], timestamp: i64) -> Outcome<()> {
+    fn mutate_rows(&self, table: &[u8], batches: Vec<BatchMutation<'_>>, timestamp: i64) -> Outcome<()> {
+        check_time(timestamp)?;
+        // Also one without changes.
+        batches.iter().try_for_each(|batch| check_row(batch.row).map(drop))?;
         self.count_keys(batches.iter().map(|batch| (batch.row.len(), batch.mutations.len())))?;
+        if let Some(cells) = cells_of(&batches, timestamp)? {
+            drop(batches);
+            return Ok(self.table(Action::Write, table)?.put_cells(&cells)?);
+        }
+        self.count_changes(batches.iter().map(|batch| batch.mutations.len()).sum())?;
         let mut rows = Vec::with_capacity(batches.len());
         for deletes in [false, true] {
-            for batch in batches {
+            for batch in &batches {
                 if batch.mutations.iter().any(|mutation| mutation.is_delete == deletes) {
                     rows.push(add(RowMutation::new(batch.row), &batch.mutations, deletes, timestamp)?);
                 }
@@ -596,7 +650,7 @@ impl Gateway<'_> {
             tables.push((self.table(Action::Update, increment.table)?, whole_column(increment.column)?));
         }
         for (increment, (table, (family, qualifier))) in increments.iter().zip(tables) {
-            table.increment(increment.row, &family, qualifier, increment.amount)?;
+            table.increment(increment.row, family, qualifier, increment.amount)?;
         }
         Ok(())
     }
@@ -611,8 +665,8 @@ impl Gateway<'_> {
         let mut row = RowMutation::new(append.row);
         for (column, value) in append.columns.iter().zip(&append.values) {
             let (family, qualifier) = whole_column(column)?;
-            self.count_append(&table, append.row, &family, qualifier, value)?;
-            row = row.append(&family, qualifier, *value);
+            self.count_append(&table, append.row, family, qualifier, value)?;
+            row = row.append(family, qualifier, *value);
         }
         if append.columns.is_empty() {
             return Err(Fail::argument("there are no columns to append to"));
@@ -672,10 +726,12 @@ impl Gateway<'_> {
     fn next_rows(&mut self, id: i32, rows: i32, sink: &mut Sink) -> Outcome<()> {
         let rows = u32::try_from(rows)
             .map_err(|_| Fail::argument(format!("{rows} rows are asked for, which is negative")))?;
-        if self.access.is_some() {
-            // The client's rights may have changed since it was opened.
-            let table = self.scanners.table(id).ok_or_else(|| no_scanner(id))?.name();
-            self.check(Action::Read, &table)?;
+        let table = self.scanners.table(id).ok_or_else(|| no_scanner(id))?;
+        // The client's rights, and the table, may have changed since the scanner was opened.
+        let (name, is_enabled) = (table.name(), table.is_enabled());
+        self.check(Action::Read, &name)?;
+        if !is_enabled {
+            return Err(esker_table::Error::Disabled(name).into());
         }
         self.scanners.write_next(id, rows, self.limits, sink)
     }

@@ -7,10 +7,25 @@ mod attributes;
 mod second;
 
 use crate::fail::Fail;
+use crate::memory::ELEMENT_LEN;
 use crate::wire::{Fault, Kind, Source};
+
+/// About what a put takes while its call runs, in bytes: the put as it is read, its place among the cells of the call, and the entry
+/// that is written. The key of its row counts apart. There may be very many in one call.
+const PUT_LEN: usize = 320;
+
+/// About what the beginning of a list of changes takes, in bytes.
+const ROW_LEN: usize = 64;
+
+/// What a change that is not a put takes beyond [`PUT_LEN`], in bytes. A call that also has such changes is executed in another way, and
+/// this counts for each of its changes.
+pub(crate) const CHANGE_LEN: usize = ELEMENT_LEN - PUT_LEN;
 
 /// A value of a call.
 trait Decode<'a>: Sized {
+    /// About what a value takes as an element of a list while its call runs, in bytes.
+    const LEN: usize = ELEMENT_LEN;
+
     /// Whether values of this type are meant.
     fn fits(kind: Kind) -> bool;
 
@@ -73,17 +88,22 @@ impl<'a, T: Decode<'a>> Decode<'a> for Vec<T> {
     }
 
     fn decode(source: &mut Source<'a>) -> Result<Vec<T>, Fault> {
-        let (kind, count) = source.list()?;
+        let (kind, count) = source.list(T::LEN)?;
         if count > 0 && !T::fits(kind) {
             return Err(Fault::Bad("a list has elements of another type than the method's"));
         }
-        (0..count).map(|_| T::decode(source)).collect()
+        // The memory is counted, and the message has a byte for each at least.
+        let mut list = Vec::with_capacity(count);
+        for _ in 0..count {
+            list.push(T::decode(source)?);
+        }
+        Ok(list)
     }
 }
 
-/// A structure: `number name: type = what it is if it is not sent`.
+/// A structure: `number name: type = what it is if it is not sent`. `takes`: about what it takes as an element of a list, in bytes.
 macro_rules! record {
-    ($(#[$doc:meta])* $name:ident { $($id:literal $field:ident: $type:ty = $default:expr,)* }) => {
+    ($(#[$doc:meta])* $name:ident $(takes $len:ident)? { $($id:literal $field:ident: $type:ty = $default:expr,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq)]
         pub(crate) struct $name<'a> {
@@ -91,6 +111,8 @@ macro_rules! record {
         }
 
         impl<'a> Decode<'a> for $name<'a> {
+            $(const LEN: usize = $len;)?
+
             fn fits(kind: Kind) -> bool {
                 kind == Kind::Struct
             }
@@ -123,7 +145,7 @@ record! {
 
 record! {
     /// A put or a delete of a column.
-    Mutation {
+    Mutation takes PUT_LEN {
         1 is_delete: bool = false,
         2 column: &'a [u8] = b"",
         3 value: &'a [u8] = b"",
@@ -132,7 +154,7 @@ record! {
 
 record! {
     /// Puts and deletes of a row.
-    BatchMutation {
+    BatchMutation takes ROW_LEN {
         1 row: &'a [u8] = b"",
         2 mutations: Vec<Mutation<'a>> = Vec::new(),
     }

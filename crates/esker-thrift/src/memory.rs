@@ -20,8 +20,9 @@ const OWN: usize = 512 << 10;
 /// How many bytes a second a client reads at least that holds memory for which others wait.
 const LEAST_SPEED: u64 = 1 << 20;
 
-/// An element of a list takes about so many bytes while its call runs, with those of the change that it becomes.
-const ELEMENT_LEN: usize = 512;
+/// About what an element of a list takes while its call runs, in bytes, unless its type says otherwise: with what it becomes, a column
+/// that is read or a change of a row.
+pub(crate) const ELEMENT_LEN: usize = 512;
 
 /// What a call takes is counted in steps of so many bytes: it may have many lists.
 const STEP: usize = 256 << 10;
@@ -141,14 +142,6 @@ impl<'s> Share<'s> {
             begun: Cell::new(Instant::now()),
             sent: Cell::new(0),
         }
-    }
-
-    /// Counts elements of a list of the call's message.
-    ///
-    /// # Errors
-    /// As [`Share::make_room`].
-    pub(crate) fn count_elements(&self, elements: usize) -> Outcome<()> {
-        self.count_call(elements.saturating_mul(ELEMENT_LEN))
     }
 
     /// Counts bytes that the call takes until it has ended.

@@ -12,9 +12,8 @@ use crate::memory::{NO_MEMORY, Share};
 /// How deep values may be nested in fields that no method has. The methods' own go three deep.
 const DEPTH_MAX: usize = 64;
 
-/// How many elements the lists of one message have at most. Each takes some hundred bytes while the call
-/// runs, and the delete of a row takes them for each access group.
-pub(crate) const ELEMENTS_MAX: usize = 1 << 20;
+/// What the elements of the lists of one message may take while the call runs, in bytes. An element may have one byte in the message.
+pub(crate) const ELEMENTS_LEN_MAX: usize = 512 << 20;
 
 /// A message that cannot be read to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,8 +149,8 @@ pub(crate) struct Source<'a> {
     at: usize,
     /// Compact: a field's boolean is in the byte before the value.
     told: Option<bool>,
-    /// How many elements lists may still have.
-    elements: usize,
+    /// What elements of lists may still take, in bytes.
+    room: usize,
     /// What counts the memory that they take.
     share: Option<&'a Share<'a>>,
 }
@@ -163,7 +162,7 @@ impl<'a> Source<'a> {
 
     /// Goes on at a byte where an earlier source has been between two values.
     pub(crate) fn resumed(protocol: Protocol, bytes: &'a [u8], at: usize) -> Source<'a> {
-        Source { protocol, bytes, at, told: None, elements: ELEMENTS_MAX, share: None }
+        Source { protocol, bytes, at, told: None, room: ELEMENTS_LEN_MAX, share: None }
     }
 
     /// With `share` counting the memory that elements of lists take.
@@ -342,14 +341,18 @@ impl<'a> Source<'a> {
         if values > left { Err(Fault::Missing(values - left)) } else { Ok(()) }
     }
 
-    /// As [`Source::elements`], for a list that is kept in memory.
-    pub(crate) fn list(&mut self) -> Read<(Kind, usize)> {
+    /// As [`Source::elements`], for a list that is kept in memory, of which each element takes about `element_len` bytes while the call
+    /// runs.
+    pub(crate) fn list(&mut self, element_len: usize) -> Read<(Kind, usize)> {
         let (kind, count) = self.elements()?;
         self.need(count)?;
-        let room = self.elements.checked_sub(count);
-        self.elements = room.ok_or(Fault::Bad("a message has more than 1,048,576 elements of lists"))?;
+        let len = count.saturating_mul(element_len);
+        let room = self.room.checked_sub(len);
+        self.room = room.ok_or(Fault::Bad(
+            "the lists of a message take more than 512 MiB of memory: send less in one call",
+        ))?;
         if let Some(share) = self.share
-            && share.count_elements(count).is_err()
+            && share.count_call(len).is_err()
         {
             return Err(Fault::Bad(NO_MEMORY));
         }

@@ -17,7 +17,7 @@ use std::io::Read;
 use std::ops::RangeInclusive;
 
 use esker_ql::{Column, LoadData, LongCell, Tables, counter};
-use esker_table::{CellBatch, PutCell, Schema};
+use esker_table::{CellBatch, PUTS_OF_A_COLUMN_MAX, PutCell, Schema};
 
 use super::files::path;
 use super::runner::failure;
@@ -31,9 +31,11 @@ use crate::lines::{Input, check_packed, line_max};
 use crate::summary::Summary;
 use crate::writes::Refused;
 
-/// A batch is written when it has so many bytes or cells.
+/// Size at which a batch is written, in bytes and in cells. Cells without timestamps have a limit of their own: all of them may be of
+/// one column.
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_CELLS: usize = 10_000;
+const BATCH_CELLS_WITHOUT_TIME: usize = PUTS_OF_A_COLUMN_MAX;
 
 /// How many of the wrong lines that are left out a message tells.
 const SKIPPED_TOLD: u64 = 10;
@@ -256,7 +258,8 @@ impl Loading<'_> {
         self.cells = cells;
         taken.map_err(Refused::Malformed)?;
         self.lines_taken = self.line;
-        if self.cells.bytes() >= BATCH_BYTES || self.cells.len() >= BATCH_CELLS {
+        let cells_max = if self.has_timestamps() { BATCH_CELLS } else { BATCH_CELLS_WITHOUT_TIME };
+        if self.cells.bytes() >= BATCH_BYTES || self.cells.len() >= cells_max {
             self.write().map_err(Refused::Failed)?;
         }
         Ok(())
@@ -324,6 +327,16 @@ impl Loading<'_> {
             None => {}
         }
         Ok(())
+    }
+
+    /// Whether each cell has a timestamp: its own, or that of the statement.
+    fn has_timestamps(&self) -> bool {
+        let has_own = match &self.layout {
+            Some(Layout::Cell { has_timestamp }) => *has_timestamp,
+            Some(Layout::Row { timestamp, .. }) => timestamp.is_some(),
+            None => false,
+        };
+        has_own || self.load.timestamp.is_some()
     }
 
     /// The timestamp that a cell gets: its own, or that of the statement.

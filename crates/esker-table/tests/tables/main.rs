@@ -16,6 +16,7 @@ mod indexes;
 mod java;
 mod query_cache;
 mod threads;
+mod times;
 mod twins;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -9,7 +9,7 @@ use esker_table::DeleteKind;
 
 use super::{CallResult, CellRef, answer, cell, no_result};
 use crate::idl::own::DELETE_KINDS;
-use crate::wire::{ELEMENTS_MAX, Fault, Kind, Measure, Protocol, Purpose, Source};
+use crate::wire::{Fault, Kind, Measure, Protocol, Purpose, Source};
 
 /// A reply that is a list of `TRowResult`, as far as it was read.
 pub(super) struct Rows {
@@ -30,6 +30,9 @@ pub(super) struct Rows {
     /// Finds the end of the reply, once there were too many of these.
     whole: Option<Measure>,
 }
+
+/// How many rows and cells a reply has at most.
+const ELEMENTS_MAX: usize = 1 << 20;
 
 /// How often a value is read again.
 const TRIES_MAX: u32 = 16;

@@ -109,7 +109,10 @@ fn cells_of(rows: &[own::Row<'_>]) -> Outcome<Option<CellBatch>> {
     if !rows.iter().all(are_puts) {
         return Ok(None);
     }
-    let mut cells = CellBatch::new();
+    let bytes = |put: &Mutation<'_>| put.qualifier.map_or(0, <[u8]>::len) + put.value.map_or(0, <[u8]>::len);
+    let len = |row: &own::Row<'_>| row.row.len() + row.mutations.iter().map(bytes).sum::<usize>();
+    let count = rows.iter().map(|row| row.mutations.len()).sum();
+    let mut cells = CellBatch::with_capacity(count, rows.iter().map(len).sum());
     for own::Row { row, mutations } in rows {
         for Mutation { family, qualifier, value, timestamp, .. } in mutations {
             cells.push(PutCell {
@@ -181,19 +184,23 @@ impl Gateway<'_> {
             Call::MutateRows { table, rows } => {
                 let mut changes = rows.iter().flat_map(|row| &row.mutations);
                 let action = if changes.any(reads) { Action::Update } else { Action::Write };
-                let table = self.table(action, table)?;
+                let table = self.table(action, table)?.distinct_times();
                 self.count_keys(rows.iter().map(|row| (row.row.len(), row.mutations.len())))?;
                 rows.iter().try_for_each(|row| self.count_row(&table, row.row, &row.mutations))?;
                 match cells_of(&rows)? {
-                    Some(cells) => Ok(table.put_cells(&cells)?),
+                    Some(cells) => {
+                        drop(rows);
+                        Ok(table.put_cells(&cells)?)
+                    }
                     None => {
+                        self.count_changes(rows.iter().map(|row| row.mutations.len()).sum())?;
                         let rows = rows.iter().map(|row| mutation_of(row.row, &row.mutations));
                         Ok(table.mutate_rows(&rows.collect::<Outcome<Vec<_>>>()?)?)
                     }
                 }
             }
             Call::CheckAndMutate { table, row, conditions, mutations } => {
-                let table = self.table(Action::Update, table)?;
+                let table = self.table(Action::Update, table)?.distinct_times();
                 if conditions.len() > CONDITIONS_MAX {
                     let count = conditions.len();
                     return Err(Fail::argument(format!(
@@ -202,6 +209,7 @@ impl Gateway<'_> {
                 }
                 self.count_keys(std::iter::once((row.len(), mutations.len())))?;
                 self.count_row(&table, row, &mutations)?;
+                self.count_changes(mutations.len())?;
                 let checks = conditions.iter().map(check_of).collect::<Outcome<Vec<_>>>()?;
                 let is_done = table.check_and_mutate(&checks, &mutation_of(row, &mutations)?)?;
                 sink.field_bool(0, 0, is_done);
@@ -257,7 +265,7 @@ impl Gateway<'_> {
 
     /// The one name of a table that the client may change, whether there is one or not.
     fn name(&self, table: &[u8]) -> Outcome<String> {
-        let name = Tables::full_name(&text("the table's name", table)?)?;
+        let name = Tables::full_name(text("the table's name", table)?)?;
         self.check(Action::Admin, &name)?;
         Ok(name)
     }
@@ -270,8 +278,8 @@ impl Gateway<'_> {
             return Err(Fail::argument(message));
         }
         let name = text("the namespace's name", name)?;
-        self.check(Action::Admin, &key_of(&name))?;
-        Ok(name)
+        self.check(Action::Admin, &key_of(name))?;
+        Ok(name.to_owned())
     }
 
     fn namespaces(&self, sink: &mut Sink) -> Outcome<()> {

@@ -2,7 +2,7 @@
 
 use esker_table::DeleteKind;
 
-use super::{Decode, second};
+use super::{Decode, PUT_LEN, ROW_LEN, second};
 use crate::fail::Fail;
 use crate::wire::{Fault, Kind, Source};
 
@@ -27,7 +27,7 @@ pub(crate) const GREATER_OR_EQUAL: i32 = 7;
 
 record! {
     /// A change of a row.
-    Mutation {
+    Mutation takes PUT_LEN {
         1 kind: i32 = PUT,
         2 family: Option<&'a [u8]> = None,
         3 qualifier: Option<&'a [u8]> = None,
@@ -39,7 +39,7 @@ record! {
 
 record! {
     /// Changes of a row, in their order.
-    Row {
+    Row takes ROW_LEN {
         1 row: &'a [u8] = b"",
         2 mutations: Vec<Mutation<'a>> = Vec::new(),
     }

@@ -51,7 +51,7 @@ fn structures_are_read() {
 #[test]
 fn lists_take_no_more_memory_than_the_limit() {
     let mut list = vec![15, 0, 2, 12];
-    let count = crate::wire::ELEMENTS_MAX + 1;
+    let count = crate::wire::ELEMENTS_LEN_MAX / ROW_LEN + 1;
     list.extend((count as u32).to_be_bytes());
     list.resize(list.len() + count + 1, 0);
     let call = Call::decode("mutateRows", &mut Source::new(Protocol::Binary, &list), &mut None);

@@ -45,9 +45,9 @@ fn an_answer_counts_as_much_memory_as_it_has() {
 fn elements_count_until_the_call_has_ended() {
     let memory = Memory::new(10 << 20, 4 << 20, MINUTE);
     let share = Share::new(&memory);
-    share.count_elements(OWN / ELEMENT_LEN).unwrap();
+    share.count_call(OWN).unwrap();
     assert_eq!(memory.taken(), 0);
-    (0..10_000).for_each(|_| share.count_elements(1).unwrap());
+    (0..10_000).for_each(|_| share.count_call(ELEMENT_LEN).unwrap());
     let call = (10_000 * ELEMENT_LEN).next_multiple_of(STEP);
     assert_eq!(memory.taken() as usize, call);
     let mut answer = Vec::new();

@@ -51,7 +51,7 @@ fn what_is_written_is_read() {
         assert_eq!(next(&mut source), Some((301, Kind::Map)));
         source.skip(Kind::Map).unwrap();
         assert_eq!(next(&mut source), Some((302, Kind::List)));
-        assert_eq!(source.list(), Ok((Kind::Bool, 2)));
+        assert_eq!(source.list(1), Ok((Kind::Bool, 2)));
         assert_eq!((source.bool(), source.bool()), (Ok(true), Ok(false)));
         assert_eq!(next(&mut source), Some((303, Kind::Map)));
         source.skip(Kind::Map).unwrap();
@@ -100,5 +100,5 @@ fn lengths_and_depths_that_lie_are_refused() {
         assert_eq!(skip(protocol, &shallow, Kind::Struct), Ok(()));
     }
     // An element of a list takes a byte at least, so a number of them needs as many.
-    assert!(missing(Source::new(Protocol::Binary, &[12, 0, 0, 1, 0]).list().map(drop)));
+    assert!(missing(Source::new(Protocol::Binary, &[12, 0, 0, 1, 0]).list(1).map(drop)));
 }

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 
 use esker_thrift::Config;
 
-use crate::calls::{ARGUMENT, FORM, IO, cells, put, put_row, thrown, with_table};
+use crate::calls::{ARGUMENT, FORM, IO, cells, put, put_row, rows, thrown, with_table};
 use crate::client::{Client, FORMS, Value, message, text, texts};
 use crate::{serve, serve_with};
 
@@ -159,5 +159,50 @@ fn an_error_says_whether_it_may_pass() {
         stream.read_to_end(&mut got).unwrap();
         // A boolean with the number 2, and the ends of the exception and of the result.
         assert!(got.ends_with(&[2, 0, 2, may_pass, 0, 0]), "{}", got.escape_ascii());
+    }
+}
+
+/// A batch whose row or timestamp cannot be is refused, also if it changes nothing.
+#[test]
+fn batches_without_changes_are_looked_at() {
+    let serving = serve();
+    let client = &mut Client::new(serving.address, FORM);
+    with_table(client);
+    let none = || Value::List(vec![]);
+    let batch = |row: &str| Value::List(vec![Value::Struct(vec![(1, text(row)), (2, none())])]);
+    let of_table = |more: Vec<(i16, Value)>| [vec![(1, text("t"))], more].concat();
+    for (method, arguments, part) in [
+        ("mutateRow", vec![(2, text("")), (3, none())], "a row has 1 to"),
+        ("mutateRows", vec![(2, batch(""))], "a row has 1 to"),
+        ("mutateRows", vec![(2, batch(&"r".repeat(40_000)))], "a row has 1 to"),
+        ("mutateRowTs", vec![(2, text("r")), (3, none()), (4, Value::I64(-1))], "not negative"),
+        ("mutateRowsTs", vec![(2, batch("r")), (3, Value::I64(i64::MIN))], "not negative"),
+    ] {
+        thrown(client.call(method, &of_table(arguments)), ARGUMENT, part);
+    }
+    assert_eq!(client.call("mutateRows", &of_table(vec![(2, batch("r"))])), Ok(None));
+}
+
+/// As in HBase, an open scanner does not read a table that was disabled.
+#[test]
+fn a_scanner_of_a_disabled_table_fails_until_it_is_enabled() {
+    for form in FORMS {
+        let serving = serve();
+        let (client, other) =
+            (&mut Client::new(serving.address, form), &mut Client::new(serving.address, form));
+        with_table(client);
+        for row in ["a", "b", "c"] {
+            put_row(client, row, 1, &[("f:q", "1")]);
+        }
+        let Ok(Some(id)) = client.call("scannerOpen", &[(1, text("t"))]) else { panic!() };
+        let get = [(1, id), (2, Value::I32(1))];
+        assert_eq!(rows(client.call("scannerGetList", &get)), ["a f:q=1@1"]);
+        assert_eq!(rows(client.call("scannerGetList", &get)), ["b f:q=1@1"]);
+        assert_eq!(other.call("disableTable", &[(1, text("t"))]), Ok(None));
+        thrown(client.call("scannerGetList", &get), IO, "is disabled");
+        thrown(client.call("scannerGet", &get[..1]), IO, "is disabled");
+        assert_eq!(other.call("enableTable", &[(1, text("t"))]), Ok(None));
+        assert_eq!(rows(client.call("scannerGetList", &get)), ["c f:q=1@1"]);
+        assert_eq!(client.call("scannerClose", &get[..1]), Ok(None));
     }
 }

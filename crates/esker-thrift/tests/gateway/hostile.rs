@@ -9,7 +9,7 @@ use esker_table::Tables;
 use esker_thrift::{Config, Server};
 
 use crate::client::{Client, FORMS, Form, Value, message, text};
-use crate::{Serving, randomness, serve, serve_with};
+use crate::{Serving, randomness, serve, serve_tables, serve_with};
 
 const FORM: Form = FORMS[0];
 
@@ -424,6 +424,59 @@ fn what_takes_far_more_than_its_message_is_refused() {
         assert!(client.call("scannerOpen", &arguments(36_000)).is_ok());
     }
     assert!(client.call("scannerOpen", &arguments(36_000)).is_err());
+}
+
+/// A call `mutateRows` with so many puts, each of a row of its own, as happybase sends them.
+fn batch_of_puts(puts: u32) -> Vec<u8> {
+    let mut bytes = message(FORM, "mutateRows", 1, &[(1, text("t"))]);
+    assert_eq!(bytes.pop(), Some(0), "the end of the arguments");
+    bytes.extend([15, 0, 2, 12]);
+    bytes.extend(puts.to_be_bytes());
+    for put in 0..puts {
+        bytes.extend(b"\x0b\0\x01\0\0\0\x07");
+        bytes.extend(format!("{put:07}").as_bytes());
+        bytes.extend(b"\x0f\0\x02\x0c\0\0\0\x01");
+        bytes.extend(b"\x02\0\x01\0\x0b\0\x02\0\0\0\x03f:q\x0b\0\x03\0\0\0\x05value\x02\0\x04\x01\0\0");
+    }
+    bytes.push(0);
+    bytes
+}
+
+/// What limits a batch is its memory, not the number of its elements.
+#[test]
+fn a_batch_may_have_very_many_small_puts() {
+    const PUTS: u32 = 600_000;
+    let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
+    let serving = serve_tables(tables.clone(), &Config::default());
+    let mut client = Client::new(serving.address, FORM);
+    fill(&mut client, 0, 0);
+    client.stream.set_read_timeout(None).unwrap();
+    client.stream.write_all(&batch_of_puts(PUTS)).unwrap();
+    assert_eq!(client.reply("mutateRows", 1), Ok(None));
+    assert_eq!(serving.stopper.figures().calls_len, 0);
+    let mut scan = tables.table("t").unwrap().scan("", "", &esker_table::Read::all()).unwrap();
+    let mut found = 0;
+    while scan.advance().unwrap() {
+        found += 1;
+    }
+    assert_eq!(found, PUTS);
+    is_served(&serving);
+}
+
+/// Elements that have a byte in the message are refused before they take their memory.
+#[test]
+fn lists_of_empty_elements_are_refused_early() {
+    const ELEMENTS: u32 = 2 << 20;
+    let serving = serve();
+    fill(&mut Client::new(serving.address, FORM), 0, 0);
+    let mut bytes = message(FORM, "mutateRow", 1, &[(1, text("t"))]);
+    assert_eq!(bytes.pop(), Some(0), "the end of the arguments");
+    bytes.extend([15, 0, 3, 12]);
+    bytes.extend(ELEMENTS.to_be_bytes());
+    bytes.resize(bytes.len() + ELEMENTS as usize + 1, 0);
+    let got = sent(&serving, &bytes);
+    assert!(contains(&got, "more than 512 MiB of memory: send less"), "{:?}", got.escape_ascii().to_string());
+    is_served(&serving);
 }
 
 /// A list's element may have a byte or a few, and takes far more while its call runs.

@@ -168,9 +168,9 @@ fn kinds_have_the_numbers_of_the_interfaces_file() {
 }
 
 #[test]
-fn the_lists_of_a_call_have_no_more_elements_than_the_limit() {
-    // Two rows: each has a list of half the limit, and the rows count too.
-    let half = crate::wire::ELEMENTS_MAX / 2;
+fn the_lists_of_a_call_take_no_more_memory_than_the_limit() {
+    // Two rows: each has a list of about half the limit, and the rows count too.
+    let most = (crate::wire::ELEMENTS_LEN_MAX - 2 * ROW_LEN) / PUT_LEN;
     let call = |mutations: [usize; 2]| {
         let mut sink = Sink::new(Protocol::Compact, Vec::new());
         sink.field(0, 2, Kind::List);
@@ -190,6 +190,7 @@ fn the_lists_of_a_call_have_no_more_elements_than_the_limit() {
             Err(fault) => Err(fault),
         }
     };
-    assert_eq!(call([half, half - 2]), Ok(2 * half - 2));
-    assert!(matches!(call([half, half - 1]), Err(Fault::Bad(_))));
+    assert!(size_of::<Mutation<'_>>() < PUT_LEN && size_of::<Row<'_>>() < ROW_LEN);
+    assert_eq!(call([most / 2, most - most / 2]), Ok(most));
+    assert!(matches!(call([most / 2, most - most / 2 + 1]), Err(Fault::Bad(_))));
 }
