@@ -8,6 +8,7 @@
 //! | u64 u32 | decimal digits, leading zeros allowed | big-endian | decimal without padding |
 //! | i64 i32 | the same, `-` allowed | order-preserving | decimal without padding |
 //! | f64 | as `-0.5`, `3e8`, `inf`, `NaN` | order-preserving | the shortest that gives the same number |
+//! | json (values only) | a JSON value | its text without blanks between its parts | the same |
 //! | text,u64 and the like | elements with commas between them (`tuple`) | order-preserving | the same |
 //!
 //! A key has at least one byte. A value may be empty, except for a number. A value has one element. `hex` and `escaped`
@@ -19,6 +20,8 @@ mod number;
 mod tuple;
 
 use std::fmt;
+
+use esker::{Error, ErrorKind};
 
 use crate::escapes;
 use crate::exit::{Failure, Outcome};
@@ -32,6 +35,8 @@ pub(crate) enum DataType {
     Text,
     Escaped,
     Hex,
+    /// Any JSON value. Only values have this type.
+    Json,
     Number(Number),
     Tuple(Tuple),
 }
@@ -64,7 +69,8 @@ impl Types {
     /// The types in a tag from [`Types::tag`].
     pub(crate) fn of_tag(tag: &str) -> Option<Self> {
         let (keys, values) = parts(tag);
-        Some(Types { keys: DataType::named(keys)?, values: DataType::named(values)? })
+        let keys = DataType::named(keys).filter(|keys| *keys != DataType::Json)?;
+        Some(Types { keys, values: DataType::named(values)? })
     }
 
     /// The type of the keys of a tree with this tag; `None` if it is text or unknown.
@@ -85,6 +91,7 @@ impl fmt::Display for DataType {
             DataType::Text => f.write_str("text"),
             DataType::Escaped => f.write_str("escaped"),
             DataType::Hex => f.write_str("hex"),
+            DataType::Json => f.write_str("json"),
             DataType::Number(number) => f.write_str(number.name()),
             DataType::Tuple(tuple) => tuple.fmt(f),
         }
@@ -100,9 +107,14 @@ impl DataType {
         others.into_iter().chain(Number::ALL.iter().copied().map(DataType::Number))
     }
 
+    /// All types of values.
+    pub(crate) fn of_values() -> impl Iterator<Item = DataType> {
+        Self::single().chain([DataType::Json])
+    }
+
     /// The type of that name.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        let single = Self::single().find(|data| data.to_string() == name);
+        let single = Self::of_values().find(|data| data.to_string() == name);
         single.or_else(|| Tuple::named(name).map(DataType::Tuple))
     }
 
@@ -148,6 +160,7 @@ impl DataType {
             DataType::Number(number) => number.encode(typed, scratch)?,
             DataType::Escaped => escapes::decode(typed, scratch)?,
             DataType::Hex | DataType::Text => hex::decode(typed, scratch)?,
+            DataType::Json => crate::json::compact(typed, scratch).map_err(DataError::NotJson)?,
             DataType::Tuple(tuple) => tuple.encode(typed, false, scratch)?,
         }
         Ok(scratch)
@@ -217,6 +230,13 @@ impl DataType {
     fn append(self, bytes: &[u8], out: &mut Vec<u8>) -> esker::Result<()> {
         match self {
             DataType::Text => out.extend_from_slice(bytes),
+            DataType::Json => {
+                let start = out.len();
+                let compact = crate::json::compact(bytes, out);
+                if compact.is_err() || out.get(start..) != Some(bytes) {
+                    return Err(Error::new(ErrorKind::InvalidInput, "it is not JSON as it is stored"));
+                }
+            }
             DataType::Escaped => escapes::append(out, bytes),
             DataType::Hex => hex::append(bytes, out),
             DataType::Number(number) => number.print(bytes, out)?,

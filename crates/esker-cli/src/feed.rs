@@ -113,3 +113,16 @@ fn feed_lines(input: Input, keep_going: bool, sink: &mut impl Sink) -> Outcome<u
     }
     Ok(malformed)
 }
+
+/// Refuses input that has carriage returns in place of line feeds: all of it would be one line. `block` is the first
+/// block, which is the whole input if it has no line feed.
+pub(crate) fn check_line_ends(block: &[u8]) -> Outcome {
+    let inner = block.trim_ascii_end();
+    if memchr::memchr(b'\n', block).is_some() || memchr::memchr(b'\r', inner).is_none() {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        "the input has no line feed, but carriage returns, which do not end lines here: `tr '\\r' '\\n' < FILE` turns \
+         them into lines. If they are parts of one line, end it with a line feed",
+    ))
+}

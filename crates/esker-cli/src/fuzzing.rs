@@ -11,11 +11,14 @@ use crate::commands::{escape, run};
 use crate::datatype::{DataType, Types};
 use crate::formats::Format;
 use crate::formats::columns::{Choice, Column};
-use crate::formats::reader::Reader;
+use crate::formats::reader::{Reader, Text};
 use crate::formats::values;
 use crate::formats::writer::{self, Writer};
 use crate::ranges::{ByteRange, KeyBounds};
 use crate::{escapes, json, kind, shell};
+
+/// Text about which the user says only the format.
+const TEXT: Text = Text { is_named: true, encoding: None, separator: None, row_max: 1 << 20 };
 
 /// A file of rows in any format, and then its rows in any format and back.
 pub fn rows(data: &[u8]) {
@@ -28,13 +31,15 @@ pub fn rows(data: &[u8]) {
         expires: name(8),
         header: (choice & 16 != 0).then_some(choice & 32 != 0),
     };
-    let Ok(mut reader) = Reader::new(format, choice) else { return };
+    let Ok(mut reader) = Reader::new(format, choice, TEXT) else { return };
     let keeps_ends = reader.keeps_ends();
     for line in file.split_inclusive(|&byte| byte == b'\n') {
         let line = if keeps_ends { line } else { line.strip_suffix(b"\n").unwrap_or(line) };
         let Ok(row) = reader.line(line) else { break };
         if let Some(row) = row {
-            let (key, value, expires_us) = (row.key.into_owned(), row.value.into_owned(), row.expires_us);
+            let (key, expires_us) = (row.key.into_owned(), row.expires_us);
+            let Ok(value) = row.value.typed(DataType::Text) else { continue };
+            let value = value.into_owned();
             there_and_back(&key, &value, expires_us);
         }
         reader.held();
@@ -57,14 +62,15 @@ fn there_and_back(key: &[u8], value: &[u8], expires_us: Option<u64>) {
             expires: (format != Format::Jsonl).then(|| Column::Expires.name().to_owned()),
             ..Choice::default()
         };
-        let Ok(mut reader) = Reader::new(format, choice) else { panic!("a reader") };
+        let Ok(mut reader) = Reader::new(format, choice, TEXT) else { panic!("a reader") };
         let keeps_ends = reader.keeps_ends();
         let mut rows = 0;
         for line in out.split_inclusive(|&byte| byte == b'\n') {
             let line = if keeps_ends { line } else { line.strip_suffix(b"\n").unwrap_or(line) };
             match reader.line(line) {
                 Ok(Some(row)) => {
-                    assert_eq!((&*row.key, &*row.value, row.expires_us), (key, value, expires_us));
+                    let read = row.value.typed(DataType::Text);
+                    assert_eq!((&*row.key, read.as_deref(), row.expires_us), (key, Ok(value), expires_us));
                     rows += 1;
                 }
                 Ok(None) => {}

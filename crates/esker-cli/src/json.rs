@@ -6,15 +6,19 @@
 //! {"key":"/w==","value":"x","key_encoding":"base64"}      the key is not UTF-8
 //! {"key":42,"value":-1}                                   numbers are numbers
 //! {"key":"00ff","value":""}                               what is typed in hex is printed so
+//! {"key":"d","value":{"a":[1.50,null]}}                   values of the type json are any JSON values
 //! {"key":"c","value":"","expires_us":1800000000000000}    the value expires then, in microseconds since 1970
 //! ```
 
 use std::borrow::Cow;
+use std::fmt;
 use std::io::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::datatype::{DataType, Types};
 use crate::exit::Outcome;
@@ -22,8 +26,47 @@ use crate::exit::Outcome;
 /// What a key has: the value, and when it expires, in microseconds since 1970.
 pub(crate) type Held<'a> = (&'a [u8], Option<u64>);
 
-/// A key and a value as typed, and when it expires, in microseconds since 1970.
-pub(crate) type Parsed = (Vec<u8>, Vec<u8>, Option<u64>);
+/// A key as typed, a value, and when it expires, in microseconds since 1970.
+pub(crate) type Parsed = (Vec<u8>, Given<'static>, Option<u64>);
+
+/// A value as a file has it.
+#[derive(Debug)]
+pub(crate) enum Given<'a> {
+    Typed(Cow<'a, [u8]>),
+    Json(Box<RawValue>),
+}
+
+impl Given<'_> {
+    /// The value as typed, for values of this type.
+    pub(crate) fn typed(&self, values: DataType) -> Result<Cow<'_, [u8]>, Cow<'static, str>> {
+        match self {
+            Given::Typed(typed) => Ok(Cow::Borrowed(typed)),
+            Given::Json(raw) if values == DataType::Json => Ok(raw.get().as_bytes().into()),
+            Given::Json(raw) => scalar("the value", raw)
+                .map(Cow::Owned)
+                .map_err(|reason| format!("{reason}; --values json keeps any JSON value as it is").into()),
+        }
+    }
+}
+
+/// Appends a JSON value without the blanks between its parts. What is within a string stays, and so do numbers as they
+/// are written.
+pub(crate) fn compact(typed: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    let raw: &RawValue = serde_json::from_slice(typed).map_err(|error| error.to_string())?;
+    let (mut in_string, mut is_escaped) = (false, false);
+    for &byte in raw.get().as_bytes() {
+        if in_string || !b" \t\r\n".contains(&byte) {
+            out.push(byte);
+        }
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_string,
+            b'"' => in_string = !in_string,
+            _ => {}
+        }
+    }
+    Ok(())
+}
 
 /// Appends the object of one row and a line feed. `held` is `None` if only the key is requested.
 pub(crate) fn row(out: &mut Vec<u8>, types: Types, key: &[u8], held: Option<Held<'_>>) -> Outcome {
@@ -36,6 +79,10 @@ pub(crate) fn row(out: &mut Vec<u8>, types: Types, key: &[u8], held: Option<Held
         out.extend_from_slice(b",\"value\":");
         let encoded = match types.values {
             DataType::Text => text(out, value),
+            DataType::Json => {
+                DataType::Json.print_value(value, out)?;
+                false
+            }
             values => printed(out, values, |out| values.print_value(value, out))?,
         };
         if encoded {
@@ -128,71 +175,143 @@ impl Default for Fields {
 }
 
 impl Fields {
-    /// The key and the value, as typed, and the expiry of a line that [`row`] wrote, or of any object with these
-    /// fields; or the reason why it has none. Only the fields that [`row`] writes can be marked as base64: the value by
-    /// `encoding`, the key by `key_encoding`.
+    /// The key and the value, and the expiry of a line that [`row`] wrote, or of any object with these fields; or the
+    /// reason why it has none. Only the fields that [`row`] writes can be marked as base64: the value by `encoding`, the
+    /// key by `key_encoding`.
     pub(crate) fn parse(&self, line: &[u8]) -> Result<Parsed, Cow<'static, str>> {
-        let object = serde_json::from_slice(line).map_err(|error| format!("not a JSON object: {error}"))?;
-        self.of_object(&object)
+        let mut chosen = Chosen::of(self);
+        let mut json = serde_json::Deserializer::from_slice(line);
+        let read = json.deserialize_map(&mut chosen).and_then(|()| json.end());
+        read.map_err(|error| format!("not a JSON object: {error}"))?;
+        chosen.row()
     }
 
     /// The same for an object, or for an array with a key and a value.
-    pub(crate) fn of(&self, row: &Value) -> Result<Parsed, Cow<'static, str>> {
-        match row {
-            Value::Object(object) => self.of_object(object),
-            Value::Array(pair) => match pair.as_slice() {
-                [key, value] => Ok((scalar("the key", key)?, scalar("the value", value)?, None)),
-                _ => Err(format!("an array of length {} is not a pair of key and value", pair.len()).into()),
-            },
+    pub(crate) fn of(&self, row: &RawValue) -> Result<Parsed, Cow<'static, str>> {
+        match row.get().as_bytes().first() {
+            Some(b'{') => self.parse(row.get().as_bytes()),
+            Some(b'[') => {
+                let pair: Vec<Box<RawValue>> =
+                    serde_json::from_str(row.get()).map_err(|error| error.to_string())?;
+                let len = pair.len();
+                let mut pair = pair.into_iter();
+                match (pair.next(), pair.next(), pair.next()) {
+                    (Some(key), Some(value), None) => {
+                        Ok((scalar("the key", &key)?, Given::Json(value), None))
+                    }
+                    _ => Err(format!("an array of length {len} is not a pair of key and value").into()),
+                }
+            }
             _ => Err("it is neither an object nor a pair of key and value".into()),
         }
     }
+}
 
-    fn of_object(&self, object: &serde_json::Map<String, Value>) -> Result<Parsed, Cow<'static, str>> {
-        Ok((field(object, &self.key)?, field(object, &self.value)?, moment(object, &self.expires)?))
+/// The fields of an object that make a row, as they are written.
+pub(crate) struct Chosen<'a> {
+    /// The names of the fields, and what they have.
+    fields: [(&'a str, Option<Box<RawValue>>); 5],
+    /// The first of them that the object has twice.
+    twice: Option<&'a str>,
+}
+
+impl<'a> Chosen<'a> {
+    pub(crate) fn of(fields: &'a Fields) -> Self {
+        let names = [&fields.key, &fields.value, &fields.expires, "encoding", "key_encoding"];
+        Chosen { fields: names.map(|name: &str| (name, None)), twice: None }
+    }
+
+    /// Takes a field, if it is one of them.
+    fn take<'de, A: MapAccess<'de>>(&mut self, name: &str, members: &mut A) -> Result<(), A::Error> {
+        if !self.fields.iter().any(|(wanted, _)| *wanted == name) {
+            return members.next_value::<IgnoredAny>().map(drop);
+        }
+        let raw: Box<RawValue> = members.next_value()?;
+        for (wanted, found) in &mut self.fields {
+            if *wanted == name && found.replace(raw.clone()).is_some() {
+                self.twice.get_or_insert(*wanted);
+            }
+        }
+        Ok(())
+    }
+
+    /// The row of the object.
+    pub(crate) fn row(self) -> Result<Parsed, Cow<'static, str>> {
+        if let Some(name) = self.twice {
+            return Err(format!("there are two fields {name:?}").into());
+        }
+        let [(key_name, key), (value_name, value), (expires_name, expires), encoding, key_encoding] =
+            self.fields;
+        let none = |name: &str| Cow::from(format!("there is no field {name:?}"));
+        let key = key.ok_or_else(|| none(key_name))?;
+        let value = value.ok_or_else(|| none(value_name))?;
+        let key = match is_base64(key_name, [encoding.1.as_deref(), key_encoding.1.as_deref()])? {
+            true => base64(key_name, &key)?,
+            false => scalar(&format!("{key_name:?}"), &key)?,
+        };
+        let value = match is_base64(value_name, [encoding.1.as_deref(), key_encoding.1.as_deref()])? {
+            true => Given::Typed(base64(value_name, &value)?.into()),
+            false => Given::Json(value),
+        };
+        Ok((key, value, moment(expires_name, expires.as_deref())?))
     }
 }
 
+impl<'de> Visitor<'de> for &mut Chosen<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        while let Some(name) = members.next_key::<Cow<'_, str>>()? {
+            self.take(&name, &mut members)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the field `name` is in base64, by the fields `encoding` and `key_encoding`.
+fn is_base64(name: &str, [of_value, of_key]: [Option<&RawValue>; 2]) -> Result<bool, Cow<'static, str>> {
+    let encoding = match name {
+        "key" => of_key,
+        "value" => of_value,
+        _ => None,
+    };
+    match encoding.map(RawValue::get) {
+        None | Some("null") => Ok(false),
+        Some("\"base64\"") => Ok(true),
+        Some(other) => Err(format!("the encoding of {name:?} is {other}; only \"base64\" is known").into()),
+    }
+}
+
+fn base64(name: &str, raw: &RawValue) -> Result<Vec<u8>, Cow<'static, str>> {
+    let text = scalar(&format!("{name:?}"), raw)?;
+    Ok(STANDARD.decode(text).map_err(|error| format!("{name:?} is not base64: {error}"))?)
+}
+
 /// The bytes of a string, or of a number as it is written.
-fn scalar(what: &str, value: &Value) -> Result<Vec<u8>, Cow<'static, str>> {
-    match value {
-        Value::String(text) => Ok(text.clone().into_bytes()),
-        Value::Number(number) => Ok(number.to_string().into_bytes()),
+fn scalar(what: &str, raw: &RawValue) -> Result<Vec<u8>, Cow<'static, str>> {
+    let text = raw.get();
+    match text.as_bytes().first() {
+        Some(b'"') => match serde_json::from_str::<String>(text) {
+            Ok(text) => Ok(text.into_bytes()),
+            Err(error) => Err(format!("{what} is not a valid string: {error}").into()),
+        },
+        Some(b'-' | b'0'..=b'9') => Ok(text.as_bytes().to_vec()),
         _ => Err(format!("{what} is neither a string nor a number").into()),
     }
 }
 
 /// When the value expires, if it does.
-fn moment(object: &serde_json::Map<String, Value>, name: &str) -> Result<Option<u64>, Cow<'static, str>> {
-    match object.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(moment) => match moment.as_u64() {
-            Some(us) => Ok(Some(us)),
-            None => Err(format!("{name:?} is not a number of microseconds since 1970").into()),
+fn moment(name: &str, raw: Option<&RawValue>) -> Result<Option<u64>, Cow<'static, str>> {
+    match raw.map(RawValue::get) {
+        None | Some("null") => Ok(None),
+        Some(text) => match text.parse() {
+            Ok(us) => Ok(Some(us)),
+            Err(_) => Err(format!("{name:?} is not a number of microseconds since 1970").into()),
         },
-    }
-}
-
-/// The bytes of a field: those of a string, or a number as it is written.
-fn field(object: &serde_json::Map<String, Value>, name: &str) -> Result<Vec<u8>, Cow<'static, str>> {
-    let encoding = match name {
-        "key" => object.get("key_encoding"),
-        "value" => object.get("encoding"),
-        _ => None,
-    };
-    let encoded = match encoding {
-        None | Some(Value::Null) => false,
-        Some(Value::String(name)) if name == "base64" => true,
-        Some(other) => {
-            return Err(format!("the encoding of {name:?} is {other}; only \"base64\" is known").into());
-        }
-    };
-    match object.get(name) {
-        Some(Value::String(text)) if encoded => {
-            Ok(STANDARD.decode(text).map_err(|error| format!("{name:?} is not base64: {error}"))?)
-        }
-        Some(value) => scalar(&format!("{name:?}"), value),
-        None => Err(format!("there is no field {name:?}").into()),
     }
 }
 
@@ -201,9 +320,12 @@ mod tests {
     use super::*;
     use crate::datatype::Number;
 
-    fn parse_row(line: &[u8], key: &str, value: &str, expires: &str) -> Result<Parsed, Cow<'static, str>> {
+    type Row = (Vec<u8>, Vec<u8>, Option<u64>);
+
+    fn parse_row(line: &[u8], key: &str, value: &str, expires: &str) -> Result<Row, Cow<'static, str>> {
         let [key, value, expires] = [key, value, expires].map(str::to_owned);
-        Fields { key, value, expires }.parse(line)
+        let (key, value, expires_us) = Fields { key, value, expires }.parse(line)?;
+        Ok((key, value.typed(DataType::Text)?.into_owned(), expires_us))
     }
 
     #[track_caller]
@@ -277,9 +399,39 @@ mod tests {
     }
 
     #[test]
+    fn values_of_the_type_json_are_any_and_come_back_as_they_were() {
+        for (given, stored) in [
+            ("null", "null"),
+            ("true", "true"),
+            (" \"a \\\" b\\\\\" ", "\"a \\\" b\\\\\""),
+            ("1E5", "1E5"),
+            ("[ 1.50 ,\n{\"b\" : \"x  y\", \"a\":[ ]} ]", "[1.50,{\"b\":\"x  y\",\"a\":[]}]"),
+        ] {
+            let row_of = format!("{{\"key\":\"k\",\"value\":{given}}}");
+            let (_, value, _) = Fields::default().parse(row_of.as_bytes()).unwrap();
+            let mut scratch = Vec::new();
+            let typed = value.typed(DataType::Json).unwrap();
+            let bytes = DataType::Json.encode_value(&typed, &mut scratch).unwrap();
+            assert_eq!(bytes, stored.as_bytes());
+            let mut out = Vec::new();
+            row(&mut out, Types { values: DataType::Json, ..Types::TEXT }, b"k", Some((bytes, None)))
+                .unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), format!("{{\"key\":\"k\",\"value\":{stored}}}\n"));
+            let is_scalar = given.contains(['"', '5']) && !given.contains('[');
+            assert_eq!(value.typed(DataType::Text).is_ok(), is_scalar, "{given}");
+        }
+        for wrong in ["", "{", "nul", "1 2", "NaN", "'a'", "[1,]"] {
+            assert!(DataType::Json.to_bytes(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+        assert!(!DataType::Json.has(b"[1, 2]") && DataType::Json.has(b"[1,2]"));
+    }
+
+    #[test]
     fn numbers_keep_their_digits() {
         let value = |line: &str| parse_row(line.as_bytes(), "key", "value", "expires_us").unwrap().1;
-        for digits in ["1.50", "-0", "123456789012345678901234567890", "1.5e+400", "0.1"] {
+        for digits in
+            ["1.50", "-0", "123456789012345678901234567890", "1.5e+400", "0.1", "1E5", "1e05", "-0.0E-0"]
+        {
             assert_eq!(value(&format!("{{\"key\":1,\"value\":{digits}}}")), digits.as_bytes());
         }
     }
@@ -296,6 +448,12 @@ mod tests {
             "{\"key\":\"a\",\"value\":[]}",
             "{\"key\":\"a\",\"value\":\"!\",\"encoding\":\"base64\"}",
             "{\"key\":\"a\",\"value\":\"\",\"encoding\":\"hex\"}",
+            "{\"key\":\"a\",\"key\":\"b\",\"value\":\"\"}",
+            "{\"key\":\"a\",\"value\":\"1\",\"value\":\"2\"}",
+            "{\"key\":\"a\",\"value\":\"\\ud800\"}",
+            "{\"key\":\"a\",\"value\":NaN}",
+            "{\"key\":\"a\",\"value\":01}",
+            "{\"key\":\"a\",\"value\":\"\"} {}",
         ] {
             assert!(parse_row(line.as_bytes(), "key", "value", "expires_us").is_err(), "{line}");
         }

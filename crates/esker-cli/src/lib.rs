@@ -19,6 +19,7 @@ mod commands;
 mod config;
 mod datatype;
 mod draws;
+mod encoding;
 mod escapes;
 mod exit;
 mod feed;

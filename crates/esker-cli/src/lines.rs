@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 
+use crate::encoding::{Encoding, decoded};
 use crate::exit::{Failure, Outcome};
 use crate::interrupt;
 use crate::steady::ToItsEnd;
@@ -41,6 +42,10 @@ pub(crate) struct Input {
     /// The compression that its name says.
     packed: Option<Packed>,
     len: Option<u64>,
+    /// `None`: bytes. Otherwise it is text, and this is its encoding, if the user names one.
+    text: Option<Option<Encoding>>,
+    /// The most bytes of a line.
+    line_max: usize,
 }
 
 impl Input {
@@ -51,7 +56,7 @@ impl Input {
             let fd = io::stdin().as_fd().try_clone_to_owned();
             let file = fd.and_then(|fd| ToItsEnd::new(fd.into()));
             let file = file.map_err(|error| Failure::io("read", &path, &error))?;
-            return Ok(Input { file, path, packed: None, len: None });
+            return Ok(Input { file, path, packed: None, len: None, text: None, line_max: line_max(None) });
         }
         let failed = |error: io::Error| Failure::io("read", path, &error);
         let file = File::open(path).map_err(failed)?;
@@ -63,7 +68,17 @@ impl Input {
         // The unpacked length of compressed input is unknown.
         let len = (meta.is_file() && packed.is_none()).then_some(meta.len());
         let file = ToItsEnd::new(file).map_err(failed)?;
-        Ok(Input { file, path: path.to_path_buf(), packed, len })
+        Ok(Input { file, path: path.to_path_buf(), packed, len, text: None, line_max: line_max(None) })
+    }
+
+    /// Reads it as text in this encoding, or in that of its byte order mark.
+    pub(crate) fn text(self, encoding: Option<Encoding>) -> Self {
+        Input { text: Some(encoding), ..self }
+    }
+
+    /// Refuses lines with more bytes.
+    pub(crate) fn lines_at_most(self, line_max: usize) -> Self {
+        Input { line_max, ..self }
     }
 
     /// The name to use in messages.
@@ -93,23 +108,36 @@ impl Input {
 
     /// The whole input as a stream of bytes.
     pub(crate) fn stream(self) -> Outcome<Box<dyn Read + Send>> {
-        unpacked(self.file, self.packed).map_err(|error| failed(&self.path, &error))
+        let Input { file, path, packed, text, .. } = self;
+        read(file, packed, text).map_err(|error| failed(&path, &error))
     }
 
     /// Starts to read ahead. `takes_parts`: blocks may end within a line that is long.
     pub(crate) fn blocks(self, takes_parts: bool) -> Outcome<Blocks> {
         let (full_in, full) = sync_channel(QUEUE);
         let (empty, empty_out) = sync_channel(QUEUE + 2);
-        let Input { file, path, packed, .. } = self;
+        let Input { file, path, packed, text, line_max, .. } = self;
         // The thread is not joined: a command that stops early must not wait for a terminal or a pipe.
         thread::Builder::new()
             .name("reader".to_owned())
-            .spawn(move || match unpacked(file, packed) {
-                Ok(from) => read_ahead(from, takes_parts, &full_in, &empty_out),
+            .spawn(move || match read(file, packed, text) {
+                Ok(from) => read_ahead(from, takes_parts, line_max, &full_in, &empty_out),
                 Err(error) => drop(full_in.send(Err(error))),
             })
             .map_err(|error| Failure::store(format!("cannot start a thread: {error}")))?;
         Ok(Blocks { path, full, empty })
+    }
+}
+
+fn read(
+    file: ToItsEnd,
+    packed: Option<Packed>,
+    text: Option<Option<Encoding>>,
+) -> io::Result<Box<dyn Read + Send>> {
+    let bytes = unpacked(file, packed)?;
+    match text {
+        Some(encoding) => decoded(bytes, encoding),
+        None => Ok(bytes),
     }
 }
 
@@ -165,6 +193,10 @@ impl Blocks {
         }
     }
 }
+
+/// What to do about a row that is too long.
+pub(crate) const HOW_TO_TAKE_MORE: &str = "an eighth of the memory that the command may take (--memory SIZE allows more); \
+                                           `esker put KEY --file FILE` and `esker import DIR` take values of any length";
 
 /// Whole lines, or a part of a long one.
 pub(crate) struct Block {
@@ -234,6 +266,7 @@ pub(crate) fn failed(path: &Path, error: &io::Error) -> Failure {
 fn read_ahead(
     mut file: impl Read,
     takes_parts: bool,
+    line_max: usize,
     full: &SyncSender<io::Result<Block>>,
     empty: &Receiver<Vec<u8>>,
 ) {
@@ -241,7 +274,7 @@ fn read_ahead(
     let mut filled = 0;
     let mut is_within_line = false;
     loop {
-        let read = match read_some(&mut file, &mut buffer, filled) {
+        let read = match read_some(&mut file, &mut buffer, filled, line_max) {
             Ok(read) => read,
             Err(error) => {
                 let _ = full.send(Err(error));
@@ -277,8 +310,10 @@ fn read_ahead(
 }
 
 /// A longer line is not read. The line and its results must fit in memory, and a device may never end.
-pub(crate) fn line_max() -> usize {
-    line_max_in(esker::Options::available_memory())
+/// `budget` is the memory that the user allows (`--memory`).
+pub(crate) fn line_max(budget: Option<usize>) -> usize {
+    let available = line_max_in(esker::Options::available_memory());
+    budget.map_or(available, |budget| available.min((budget / 8).max(BLOCK)))
 }
 
 /// As [`line_max`], for a process that may use this much memory.
@@ -287,13 +322,16 @@ fn line_max_in(memory: Option<u64>) -> usize {
 }
 
 /// Reads once behind the first `filled` bytes of `buffer`, which doubles when it is full.
-fn read_some(file: &mut impl Read, buffer: &mut Vec<u8>, filled: usize) -> io::Result<usize> {
+fn read_some(
+    file: &mut impl Read,
+    buffer: &mut Vec<u8>,
+    filled: usize,
+    line_max: usize,
+) -> io::Result<usize> {
     if filled == buffer.len() {
-        let line_max = line_max();
         if filled >= line_max {
-            let message = format!(
-                "a line has more than {filled} bytes, too many for the available memory; is the file text?"
-            );
+            let message =
+                format!("a line has more than {filled} bytes, {HOW_TO_TAKE_MORE}; is the file text?");
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         let more = filled.min(line_max - filled);
@@ -392,7 +430,14 @@ mod tests {
         let (reader, mut writer) = io::pipe().unwrap();
         let fd: std::os::fd::OwnedFd = reader.into();
         let file = ToItsEnd::new(fd.into()).unwrap();
-        let input = Input { file, path: "pipe".into(), packed: None, len: None };
+        let input = Input {
+            file,
+            path: "pipe".into(),
+            packed: None,
+            len: None,
+            text: None,
+            line_max: line_max(None),
+        };
         let mut blocks = input.blocks(false).unwrap();
         writer.write_all(b"one\ntw").unwrap();
         let block = blocks.next(|| Ok(())).unwrap().unwrap();

@@ -9,9 +9,11 @@ use flate2::bufread::MultiGzDecoder;
 
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
+/// The rest of the number of a zstd frame to skip, with which some tools begin. Its first byte is 0x50 to 0x5f.
+const ZSTD_SKIPPED: &[u8] = b"\x2a\x4d\x18";
 
 /// First bytes of refused formats, each with its name and the tool that unpacks it. No row begins with them.
-const REFUSED: [(&[u8], &str, &str); 8] = [
+const REFUSED: [(&[u8], &str, &str); 11] = [
     (b"\xfd7zXZ\0", "xz", "xz -dc"),
     (b"BZh91AY&SY", "bzip2", "bzip2 -dc"),
     (b"PK\x03\x04", "zip", "unzip -p"),
@@ -20,10 +22,49 @@ const REFUSED: [(&[u8], &str, &str); 8] = [
     (b"7z\xbc\xaf\x27\x1c", "7-Zip", "7z x -so"),
     (b"LZIP\x01", "lzip", "lzip -dc"),
     (b"\x1f\x9d", "compress", "uncompress -c"),
+    (b"\x02\x21\x4c\x18", "lz4", "lz4 -dc"),
+    (b"\xff\x06\0\0sNaPpY", "snappy", "snzip -dc"),
+    (b"\x89LZO\0\r\n\x1a\n", "lzop", "lzop -dc"),
 ];
 
+/// First bytes of files that hold something other than text, each with what it is and how it becomes rows.
+const OTHERS: [(&[u8], &str, &str); 10] = [
+    (b"SQLite format 3\0", "a SQLite database", "`sqlite3 -json FILE 'SELECT ...'` prints rows as JSON"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Excel or Word file of the old format", "save it as CSV"),
+    (b"PAR1", "a Parquet file", "convert it to CSV or JSON Lines first"),
+    (b"ARROW1\0\0", "an Arrow file", "convert it to CSV or JSON Lines first"),
+    (b"FEA1", "a Feather file", "convert it to CSV or JSON Lines first"),
+    (b"Obj\x01", "an Avro file", "convert it to JSON Lines first"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file", "convert it to CSV or JSON Lines first"),
+    (b"%PDF-", "a PDF document", "`esker put KEY --file FILE` stores it as one value"),
+    (b"\x89PNG\r\n\x1a\n", "a PNG image", "`esker put KEY --file FILE` stores it as one value"),
+    (b"\x7fELF", "a program", "`esker put KEY --file FILE` stores it as one value"),
+];
+
+/// Where a tar archive says that it is one.
+const TAR_AT: usize = 257;
+
+/// Whether an input that begins with `first` is compressed, in a format that this program unpacks or refuses.
+pub(crate) fn is_special(first: &[u8]) -> bool {
+    first.starts_with(GZIP) || is_zstd(first) || REFUSED.iter().any(|(magic, ..)| first.starts_with(magic))
+}
+
+/// What an unpacked file is that begins with `first`, if it cannot be rows: a sentence.
+pub(crate) fn what_it_is(first: &[u8]) -> Option<String> {
+    if is_special(first) {
+        return Some("it is compressed twice; unpack it first".to_owned());
+    }
+    if first.get(TAR_AT..).is_some_and(|rest| rest.starts_with(b"ustar")) {
+        return Some(
+            "it is a tar archive; use `tar -xOf ARCHIVE FILE | esker import - --format FORMAT`".to_owned(),
+        );
+    }
+    let other = OTHERS.iter().find(|(magic, ..)| first.starts_with(magic));
+    other.map(|(_, what, advice)| format!("it is {what}; {advice}"))
+}
+
 /// Name endings of compressed formats that this program does not know, each with the tool that packs it.
-const OTHER_NAMES: [(&str, &str); 7] = [
+const OTHER_NAMES: [(&str, &str); 11] = [
     ("xz", "xz"),
     ("bz2", "bzip2"),
     ("lz4", "lz4"),
@@ -31,6 +72,10 @@ const OTHER_NAMES: [(&str, &str); 7] = [
     ("zip", "zip"),
     ("7z", "7z a -si"),
     ("z", "compress"),
+    ("br", "brotli"),
+    ("lzma", "lzma"),
+    ("lzo", "lzop"),
+    ("sz", "snzip"),
 ];
 
 /// The tool that packs in the format of the name `path`, if that is neither gzip nor zstd.
@@ -90,16 +135,17 @@ pub(crate) fn unpacked(
     let first = first_bytes(&mut from)?;
     let found = if first.starts_with(GZIP) {
         Some(Packed::Gzip)
-    } else if first.starts_with(ZSTD) {
+    } else if is_zstd(&first) {
         Some(Packed::Zstd)
     } else {
         None
     };
     let invalid = |message: String| Err(io::Error::new(io::ErrorKind::InvalidData, message));
     if let Some((_, name, tool)) = REFUSED.iter().find(|(magic, ..)| first.starts_with(magic)) {
+        let spreadsheet = if *name == "zip" { ", or save a spreadsheet as CSV" } else { "" };
         return invalid(format!(
             "this is compressed ({name}), and esker unpacks only gzip and zstd: use `{tool} FILE | esker \
-             import - --format FORMAT`"
+             import - --format FORMAT`{spreadsheet}"
         ));
     }
     if let Some(named) = named.filter(|named| found != Some(*named)) {
@@ -116,7 +162,12 @@ pub(crate) fn unpacked(
 /// Whether `from` begins as what [`unpacked`] unpacks.
 pub(crate) fn is_packed(from: &mut impl Read) -> io::Result<bool> {
     let first = first_bytes(from)?;
-    Ok(first.starts_with(GZIP) || first.starts_with(ZSTD))
+    Ok(first.starts_with(GZIP) || is_zstd(&first))
+}
+
+fn is_zstd(first: &[u8]) -> bool {
+    let is_skipped = matches!(first, [0x50..=0x5f, rest @ ..] if rest.starts_with(ZSTD_SKIPPED));
+    first.starts_with(ZSTD) || is_skipped
 }
 
 /// As many first bytes as are needed to tell the format. One or two are enough for text, so this does not wait for a
@@ -124,7 +175,11 @@ pub(crate) fn is_packed(from: &mut impl Read) -> io::Result<bool> {
 fn first_bytes(from: &mut impl Read) -> io::Result<Vec<u8>> {
     let may_be = |first: &[u8]| {
         let known = REFUSED.iter().map(|(magic, ..)| *magic).chain([GZIP, ZSTD]);
-        known.into_iter().any(|magic| first.len() < magic.len() && magic.starts_with(first))
+        let skipped = match first {
+            [0x50..=0x5f, rest @ ..] => rest.len() < ZSTD_SKIPPED.len() && ZSTD_SKIPPED.starts_with(rest),
+            _ => false,
+        };
+        skipped || known.into_iter().any(|magic| first.len() < magic.len() && magic.starts_with(first))
     };
     let mut first = Vec::with_capacity(FIRST_MAX);
     while may_be(&first) {

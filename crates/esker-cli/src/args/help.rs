@@ -5,15 +5,19 @@ The name of FILE (.csv, .tsv, .jsonl, .json) or --format selects the format:
 - lines (any other name, and standard input): `key<TAB or space>value`; a key alone has an empty value. With \
 --escapes, \\n and the like stand for bytes. A file that is not text (it has a zero byte near its beginning) needs \
 --format lines.
-- csv: rows as in RFC 4180; a field in quotes may contain line breaks. The column `base64` names the columns of its \
-row that are in base64.
+- csv: rows as in RFC 4180; a field in quotes may contain line breaks. --separator or a first line such as `sep=;` \
+names another separator than the comma. The column `base64` names the columns of its row that are in base64. Rows that \
+programs read differently, such as a,\"3.5\" disk\", are malformed.
 - tsv: one row a line; \\t \\n \\r \\\\ and \\xNN in a field stand for tab, line feed, carriage return, backslash and \
-any byte.
+any byte. Tables with tabs and quotes, as spreadsheets write them, are --format csv --separator '\\t'.
 - jsonl: objects as `scan --json` prints them. If `encoding` is \"base64\", the value is in base64; if `key_encoding` \
-is \"base64\", the key is. `expires_us` says when the value expires, in microseconds since 1970.
+is \"base64\", the key is. `expires_us` says when the value expires, in microseconds since 1970. A value is a string or \
+a number, which stays as it is written; --values json takes any value.
 - json: an array of such objects, or of [key, value] pairs; read row by row.
+A byte order mark says that a file is UTF-8 or UTF-16, and is not imported. Without one, csv, tsv, jsonl and json must \
+be UTF-8, unless --encoding says otherwise; lines may be any bytes.
 The import unpacks files that gzip or zstd has compressed, and refuses files compressed by xz, bzip2 and other \
-programs.
+programs, spreadsheets, databases and archives.
 In csv and tsv the column `expires_us`, or the column that --expires-column names, says when a value expires; an \
 empty field means never. Rows that have expired are not stored.
 Empty lines are skipped. The first row is a header if it has the names `key` and `value`, or if --key-column, \
@@ -23,7 +27,7 @@ Of two columns, the first has the keys unless an option says otherwise; of more,
 A malformed row ends the import with exit code 2 and a message that names file, line and reason; the rows before it \
 are stored. After Ctrl-C the store has whole rows only, and the same import stores the rest. If a file is changed, \
 replaced or removed while it is read, the import ends with exit code 3: import the file again. Give the same --keys \
-and --values as for the tree that was exported. A row may take at most an eighth of the memory.
+and --values as for the tree that was exported. A row may take at most an eighth of the memory, or of --memory.
 
 From a directory, every file becomes a row: the key is its path below the directory, byte for byte, and the value is \
 its content. The import compares values that the store already has, and does not write them again, so an interrupted \
@@ -40,6 +44,8 @@ Examples:
   esker import people.csv --key-column email --value-column name
   esker import ./photos/ --tree photos
   sort -u words.txt | esker import -
+  esker import people.csv --encoding windows-1252 --separator ';' --header
+  esker import objects.jsonl --values json
   xzcat rows.csv.xz | esker import - --format csv";
 
 pub(super) const EXPORT: &str = "\

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::encoding::Encoding;
 use crate::formats::Format;
 use crate::formats::columns::Column;
 
@@ -16,9 +17,25 @@ pub(crate) struct Import {
     pub(crate) format: Option<Format>,
     #[command(flatten)]
     pub(crate) columns: Columns,
+    /// The encoding of the file's text, such as utf-16le, windows-1252 or shift_jis; `bytes` keeps any bytes (default:
+    /// that of its byte order mark; CSV, TSV and JSON without one must be UTF-8)
+    #[arg(long, value_name = "ENCODING", value_parser = Encoding::named)]
+    pub(crate) encoding: Option<Encoding>,
+    /// The separator of the fields of CSV, such as ; or \t (default: a comma)
+    #[arg(long, value_name = "CHARACTER", value_parser = separator)]
+    pub(crate) separator: Option<u8>,
     /// Report malformed rows and file names, and go on (exit code 2 at the end)
     #[arg(long)]
     pub(crate) keep_going: bool,
+}
+
+/// Reads the separator of fields: a character of ASCII that is neither a quote nor the end of a line.
+fn separator(typed: &str) -> Result<u8, &'static str> {
+    match typed.as_bytes() {
+        b"\\t" => Ok(b'\t'),
+        [byte] if byte.is_ascii() && !b"\"\r\n\0".contains(byte) => Ok(*byte),
+        _ => Err("a separator is one ASCII character, such as ; or \\t, but not a quote or a line end"),
+    }
 }
 
 /// Which columns of a table, or fields of an object, are keys, values and times.

@@ -22,10 +22,11 @@ impl TypedValueParser for TypeParser {
         let name = typed.to_str().unwrap_or_default();
         match DataType::named(name) {
             Some(DataType::Tuple(_)) if !self.several => {}
+            Some(DataType::Json) if self.several => {}
             Some(data) => return Ok(data),
             None => {}
         }
-        let names: Vec<String> = DataType::single().map(|data| data.to_string()).collect();
+        let names: Vec<String> = self.single().iter().map(DataType::to_string).collect();
         let several =
             if self.several { ", or up to eight of them separated by commas, such as text,u64" } else { "" };
         let message = format!("{name:?} is not a type; the types are {}{several}\n", names.join(", "));
@@ -33,6 +34,13 @@ impl TypedValueParser for TypeParser {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(DataType::single().map(|data| PossibleValue::new(data.to_string()))))
+        Some(Box::new(self.single().into_iter().map(|data| PossibleValue::new(data.to_string()))))
+    }
+}
+
+impl TypeParser {
+    /// The types of one element. Only keys have several elements, and only values are JSON.
+    fn single(&self) -> Vec<DataType> {
+        if self.several { DataType::single().collect() } else { DataType::of_values().collect() }
     }
 }

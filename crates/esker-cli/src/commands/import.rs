@@ -1,28 +1,34 @@
 //! `esker import FILE`: reads rows from a file in one of the formats. `import_dir` imports a directory.
 
 use std::borrow::Cow;
+use std::io::{self, Cursor, Read};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use indicatif::HumanCount;
 
 use crate::args::{Global, Import};
 use crate::datatype::Types;
+use crate::encoding::{checked, unmarked_utf_16};
 use crate::exit::{Failure, Outcome, note};
-use crate::feed::{Sink, feed};
+use crate::feed::{Sink, check_line_ends, feed};
 use crate::formats::Format;
 use crate::formats::columns::Choice;
-use crate::formats::reader::{Reader, Row, fields};
+use crate::formats::reader::{Reader, Row, Text, fields};
 use crate::formats::values::{self, Ended};
 use crate::interrupt;
-use crate::json::{Fields, Parsed};
+use crate::json::{Fields, Given, Parsed};
 use crate::lines::{Input, failed, line_max};
 use crate::progress::Progress;
 use crate::store::Store;
 use crate::summary::Summary;
+use crate::unpack::what_it_is;
 use crate::writes::{Refused, Writes};
 
 /// This many first bytes tell text from archives, images and databases.
 const LOOKED_AT: usize = 8 << 10;
+
+/// The length of the longest mark of another kind of file.
+const LOOKED_AT_LEAST: usize = 16;
 
 pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     let columns = &args.columns;
@@ -33,16 +39,29 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
         header: (columns.header || columns.no_header).then_some(columns.header),
     };
     if args.source.is_dir() {
-        if args.format.is_some() || !choice.is_empty() {
-            let message =
-                format!("{} is a directory: formats and columns are for files", args.source.display());
+        if args.format.is_some() || !choice.is_empty() || args.encoding.is_some() || args.separator.is_some()
+        {
+            let message = format!(
+                "{} is a directory: formats, columns and encodings are for files",
+                args.source.display()
+            );
             return Err(Failure::usage(message));
         }
         return super::import_dir::run(global, args);
     }
     let format = Format::of(args.format, global.json, &args.source)?;
-    let reader = Reader::new(format, choice.clone())?;
-    let input = Input::open(&args.source)?;
+    let row_max = line_max(global.memory);
+    if args.separator.is_some() && format != Format::Csv {
+        return Err(Failure::usage("--separator is for CSV; pass --format csv"));
+    }
+    let text = Text {
+        is_named: args.format.is_some(),
+        encoding: args.encoding,
+        separator: args.separator,
+        row_max,
+    };
+    let reader = Reader::new(format, choice.clone(), text)?;
+    let input = Input::open(&args.source)?.text(args.encoding).lines_at_most(row_max);
     let is_standard_input = args.source.as_os_str() == "-";
     let summary = Summary::start();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -55,10 +74,11 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
         value: Vec::new(),
     };
     let done = match format {
-        Format::Json => values(input, args.keep_going, &fields(choice)?, &mut puts),
+        Format::Json => values(input, args.keep_going, &fields(choice)?, row_max, &mut puts),
         _ => {
+            let takes_all = args.format == Some(Format::Lines);
             let is_guessed = format == Format::Lines && args.format.is_none() && !is_standard_input;
-            feed(input, args.keep_going, &mut Lines { reader, is_guessed, puts: &mut puts })
+            feed(input, args.keep_going, &mut Lines { reader, format, takes_all, is_guessed, puts: &mut puts })
         }
     };
     if done.is_ok() && puts.store.is_none() {
@@ -81,7 +101,7 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
 
 /// Gives every row of a JSON file to `puts`. A refused row ends this with file, row number and reason, after all rows
 /// before it were settled. With `keep_going` it is reported and skipped.
-fn values(input: Input, keep_going: bool, fields: &Fields, puts: &mut Puts<'_>) -> Outcome {
+fn values(input: Input, keep_going: bool, fields: &Fields, row_max: usize, puts: &mut Puts<'_>) -> Outcome {
     let (name, path) = (input.name(), input.path().to_path_buf());
     let progress = if input.is_typed() { Progress::hidden() } else { Progress::count("rows") };
     let (mut number, mut malformed) = (0_u64, 0_u64);
@@ -107,7 +127,10 @@ fn values(input: Input, keep_going: bool, fields: &Fields, puts: &mut Puts<'_>) 
             }
         }
     };
-    let read = values::read(input.stream()?, fields, line_max(), &mut take);
+    let mut input = input.stream()?;
+    let start = first_bytes(&mut input).map_err(|error| failed(&path, &error))?;
+    refuse_others(&start, Format::Json)?;
+    let read = values::read(checked(Cursor::new(start).chain(input)), fields, row_max, &mut take);
     let settled = puts.settle();
     match read {
         Err(Ended::Taker(failure)) => return Err(failure),
@@ -117,6 +140,36 @@ fn values(input: Input, keep_going: bool, fields: &Fields, puts: &mut Puts<'_>) 
     }
     settled?;
     if malformed > 0 { Err(Failure::usage_reported()) } else { Ok(()) }
+}
+
+/// Some first bytes of `input`, enough to recognize a file of another kind. Does not wait for many.
+fn first_bytes(input: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut start = vec![0; LOOKED_AT];
+    let mut filled = 0;
+    while filled < LOOKED_AT_LEAST {
+        match input.read(&mut start[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    start.truncate(filled);
+    Ok(start)
+}
+
+/// Refuses a file that begins with `start` and is not of the format.
+fn refuse_others(start: &[u8], format: Format) -> Outcome {
+    if let Some(what) = what_it_is(start) {
+        let hint = if format == Format::Lines { "; --format lines imports it as lines anyway" } else { "" };
+        return Err(Failure::usage(format!("nothing was imported, because the file is not rows: {what}{hint}")));
+    }
+    match unmarked_utf_16(start).filter(|_| format != Format::Lines) {
+        Some(encoding) => Err(Failure::usage(format!(
+            "nothing was imported: this looks like UTF-16 without a byte order mark, which --encoding {encoding} reads"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Puts rows.
@@ -135,19 +188,26 @@ struct Puts<'a> {
 impl Puts<'_> {
     /// Puts a row in its typed form.
     #[inline]
-    fn put(&mut self, key: &[u8], value: &[u8], expires_us: Option<u64>) -> Result<(), Refused> {
+    fn put(&mut self, key: &[u8], value: &Given<'_>, expires_us: Option<u64>) -> Result<(), Refused> {
         let Puts { global, store, writes, key: of_key, value: of_value, .. } = self;
         let store = match store {
             Some(store) => store,
             none => {
                 let Types { keys, values } = global.types(Types::TEXT);
                 keys.encode(key, of_key)?;
-                values.encode_value(value, of_value).map_err(|error| Refused::value(&error))?;
+                // A store that exists knows the type of its values, if the user does not say it.
+                if global.values.is_some() || (global.url.is_none() && !global.db.exists()) {
+                    let value =
+                        value.typed(values).map_err(|reason| Refused::Malformed(reason.into_owned()))?;
+                    values.encode_value(&value, of_value).map_err(|error| Refused::value(&error))?;
+                }
                 none.insert(Store::create(global, Types::TEXT)?)
             }
         };
         let key = store.encode(key, of_key)?;
-        let value = store.encode_value(value, of_value).map_err(|error| Refused::value(&error))?;
+        let value =
+            value.typed(store.types.values).map_err(|reason| Refused::Malformed(reason.into_owned()))?;
+        let value = store.encode_value(&value, of_value).map_err(|error| Refused::value(&error))?;
         writes.put_until(store, key, value, expires_us, self.now_us)
     }
 
@@ -159,6 +219,9 @@ impl Puts<'_> {
 /// Takes lines and puts rows.
 struct Lines<'a, 'b> {
     reader: Reader,
+    format: Format,
+    /// Whether the user says that these are lines, which may be any bytes.
+    takes_all: bool,
     /// Whether neither the file's name nor the user says that these are lines.
     is_guessed: bool,
     puts: &'a mut Puts<'b>,
@@ -171,11 +234,20 @@ impl Sink for Lines<'_, '_> {
     }
 
     fn begin(&mut self, block: &[u8]) -> Outcome {
+        // CSV may have carriage returns within quotes.
+        if self.format != Format::Csv || memchr::memchr(b'"', block).is_none() {
+            check_line_ends(block)?;
+        }
+        if self.takes_all {
+            return Ok(());
+        }
         let start = &block[..block.len().min(LOOKED_AT)];
+        refuse_others(start, self.format)?;
         match memchr::memchr(0, start).filter(|_| self.is_guessed) {
             Some(at) => Err(Failure::usage(format!(
                 "this is not text (byte {at} is zero), so nothing was imported; --format lines imports it as \
-                 lines anyway, and `esker put KEY --file FILE` stores it as one value"
+                 lines anyway, --encoding utf-16le reads text of two bytes a character, and `esker put KEY --file FILE` \
+                 stores it as one value"
             ))),
             None => Ok(()),
         }

@@ -16,6 +16,8 @@ pub(crate) enum DataError {
     NotHex,
     OddHex,
     Escape(EscapeError),
+    /// Why.
+    NotJson(String),
     /// How many elements there are, and how many there should be.
     Elements(usize, usize),
     /// The element with this number, from 1, is invalid.
@@ -35,6 +37,7 @@ impl fmt::Display for DataError {
             DataError::NotHex => f.write_str("has a character that is not a hex digit"),
             DataError::OddHex => f.write_str("has an odd number of hex digits"),
             DataError::Escape(error) => write!(f, "has an invalid escape: {error}"),
+            DataError::NotJson(why) => write!(f, "is not JSON: {why}"),
             DataError::Elements(found, wanted) => {
                 let s = if *found == 1 { "" } else { "s" };
                 write!(f, "has {found} element{s} instead of {wanted}; elements are separated by commas")

@@ -64,6 +64,15 @@ impl Choice {
     }
 }
 
+impl Choice {
+    /// Whether columns of a table with the first row `first` are found by their names.
+    pub(super) fn names_columns(&self, first: &Fields) -> bool {
+        let has = |name: &str| first.iter().any(|other| other == name.as_bytes());
+        let mut chosen = [&self.key, &self.value].into_iter().flatten();
+        self.header != Some(false) && (chosen.any(|name| has(name)) || (has(KEY) && has(VALUE)))
+    }
+}
+
 /// A row of a table, as typed.
 pub(super) type TableRow<'a> = (&'a [u8], &'a [u8], Option<u64>);
 

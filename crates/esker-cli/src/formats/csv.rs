@@ -1,51 +1,132 @@
 //! CSV (RFC 4180), line by line. A row spans several lines if there is a line break in quotes.
 //!
-//! `csv-core` does the reading. It takes two liberties that are refused here: it accepts a missing closing quote at the
-//! end of the last row, and a carriage return in the middle of a line as the end of a row. Both are errors.
+//! What readers of CSV disagree about is refused, since a wrong guess would store something else than is meant:
+//!
+//! | input | some read | others read |
+//! |---|---|---|
+//! | `"3.5" disk"` | `3.5 disk"` | `3.5" disk` |
+//! | `a, "b"` | ` "b"` | `b` |
+//! | a quote that is not closed | the rest of the file | nothing |
+//! | a carriage return within a line | a part of the field | the end of the row |
+//!
+//! A quote within a field that has no quotes around it is a part of it (`5" pipe`), as for all readers.
 
 use std::borrow::Cow;
-
-use csv_core::{ReadRecordResult, Reader};
 
 use super::fields::Fields;
 
 const UNCLOSED: &str = "a quote is not closed before the end of the input";
-const STRAY_RETURN: &str = "a carriage return stands outside quotes and does not end a line";
+pub(super) const STRAY_RETURN: &str = "a carriage return is outside quotes and not at the end of a line";
+const STRAY_QUOTE: &str = "a field goes on after its closing quote: within quotes, write a quote twice";
+const LATE_QUOTE: &str = "a quote follows a blank at the start of a field: it may open the field, or be a part of it. \
+                          Remove the blank, or write the field in quotes and each quote in it twice";
+const OTHER_SEPARATOR: &str = "the first line names another separator than --separator";
 
 /// Takes lines with their ends and returns rows.
 pub(super) struct Csv {
-    reader: Reader,
-    /// The fields of the row so far.
-    bytes: usize,
+    /// `None` if the user has not named it: then it is a comma, unless the first line names it (`sep=;`, as Excel writes).
+    separator: Option<u8>,
     fields: Fields,
+    is_in_quotes: bool,
+    /// Whether a line was read.
+    has_begun: bool,
     /// How many lines of the row came before the current one.
     lines: u64,
-    /// Whether the row is complete: the next line begins another.
-    done: bool,
 }
 
 impl Csv {
-    pub(super) fn new() -> Self {
-        let mut fields = Fields::default();
-        fields.bytes.resize(1 << 12, 0);
-        fields.ends.resize(16, 0);
-        Csv { reader: Reader::new(), bytes: 0, fields, lines: 0, done: true }
+    pub(super) fn new(separator: Option<u8>) -> Self {
+        Csv { separator, fields: Fields::default(), is_in_quotes: false, has_begun: false, lines: 0 }
+    }
+
+    /// The separator that the user or the first line names.
+    pub(super) fn separator(&self) -> Option<u8> {
+        self.separator
     }
 
     /// Takes a line with its end, if it has one. Returns whether a row is complete.
     pub(super) fn line(&mut self, line: &[u8]) -> Result<bool, Cow<'static, str>> {
-        if self.done {
-            self.done = false;
-            (self.bytes, self.lines) = (0, 0);
-            self.fields.clear();
-        } else {
+        if self.is_in_quotes {
             self.lines += 1;
+        } else {
+            self.lines = 0;
+            self.fields.clear();
+            // A blank line is not a row.
+            if is_end(line) {
+                return Ok(false);
+            }
         }
-        // The last line may lack its end. Inside of quotes, the row does not end all the same.
-        let complete = self.push(line)? || (!line.ends_with(b"\n") && self.push(b"\n")?);
-        // A blank line begins no row.
-        self.done = complete || (self.bytes == 0 && self.fields.count == 0);
-        Ok(complete)
+        if !std::mem::replace(&mut self.has_begun, true)
+            && let Some([named, end @ ..]) = line.strip_prefix(b"sep=")
+            && *named != b'"'
+            && is_end(end)
+        {
+            return match self.separator.replace(*named) {
+                Some(other) if other != *named => Err(OTHER_SEPARATOR.into()),
+                _ => Ok(false),
+            };
+        }
+        let read = self.read(line);
+        if read.is_err() {
+            self.is_in_quotes = false;
+        }
+        read.map_err(Cow::Borrowed)
+    }
+
+    fn read(&mut self, mut rest: &[u8]) -> Result<bool, &'static str> {
+        loop {
+            if !self.is_in_quotes
+                && let Some(quoted) = rest.strip_prefix(b"\"")
+            {
+                (self.is_in_quotes, rest) = (true, quoted);
+            }
+            rest = if self.is_in_quotes {
+                match self.quoted(rest) {
+                    Some(rest) => rest,
+                    None => return Ok(false),
+                }
+            } else {
+                self.plain(rest)?
+            };
+            self.fields.end_field();
+            match rest.split_first() {
+                _ if is_end(rest) => return Ok(true),
+                Some((first, after)) if *first == self.separator.unwrap_or(b',') => rest = after,
+                Some((b'\r', _)) => return Err(STRAY_RETURN),
+                _ => return Err(STRAY_QUOTE),
+            }
+        }
+    }
+
+    /// Takes the rest of a field in quotes. Returns what follows it; `None` if it goes on in the next line.
+    fn quoted<'a>(&mut self, mut rest: &'a [u8]) -> Option<&'a [u8]> {
+        loop {
+            let Some(quote) = memchr::memchr(b'"', rest) else {
+                self.fields.add(rest);
+                return None;
+            };
+            self.fields.add(&rest[..quote]);
+            rest = &rest[quote + 1..];
+            let Some(after) = rest.strip_prefix(b"\"") else {
+                self.is_in_quotes = false;
+                return Some(rest);
+            };
+            self.fields.add(b"\"");
+            rest = after;
+        }
+    }
+
+    /// Takes a field without quotes around it. Returns what follows it.
+    fn plain<'a>(&mut self, rest: &'a [u8]) -> Result<&'a [u8], &'static str> {
+        let end = memchr::memchr3(self.separator.unwrap_or(b','), b'\n', b'\r', rest).unwrap_or(rest.len());
+        let (field, rest) = rest.split_at(end);
+        if field.first().is_some_and(|byte| b" \t".contains(byte))
+            && field.trim_ascii_start().starts_with(b"\"")
+        {
+            return Err(LATE_QUOTE);
+        }
+        self.fields.add(field);
+        Ok(rest)
     }
 
     /// The fields of the complete row.
@@ -60,41 +141,13 @@ impl Csv {
 
     /// Called at the end of the input.
     pub(super) fn end(&self) -> Result<(), Cow<'static, str>> {
-        if self.done { Ok(()) } else { Err(UNCLOSED.into()) }
+        if self.is_in_quotes { Err(UNCLOSED.into()) } else { Ok(()) }
     }
+}
 
-    fn push(&mut self, mut input: &[u8]) -> Result<bool, Cow<'static, str>> {
-        while !input.is_empty() {
-            let Fields { bytes, ends, count } = &mut self.fields;
-            let (result, read, written, ended) =
-                self.reader.read_record(input, &mut bytes[self.bytes..], &mut ends[*count..]);
-            input = &input[read..];
-            self.bytes += written;
-            *count += ended;
-            match result {
-                ReadRecordResult::InputEmpty => {}
-                ReadRecordResult::OutputFull => bytes.resize(bytes.len() * 2, 0),
-                ReadRecordResult::OutputEndsFull => ends.resize(ends.len() * 2, 0),
-                ReadRecordResult::Record | ReadRecordResult::End => return self.rest(input),
-            }
-        }
-        Ok(false)
-    }
-
-    /// Checks what follows a row on its last line: nothing, or a line feed after a carriage return.
-    fn rest(&mut self, input: &[u8]) -> Result<bool, Cow<'static, str>> {
-        match input {
-            [] => Ok(true),
-            b"\n" => {
-                let _ = self.reader.read_record(input, &mut [0; 1], &mut [0; 1]);
-                Ok(true)
-            }
-            _ => {
-                self.done = true;
-                Err(STRAY_RETURN.into())
-            }
-        }
-    }
+/// Whether `rest` is the end of a line. Only the last line of the input may lack its line feed.
+fn is_end(rest: &[u8]) -> bool {
+    matches!(rest, b"" | b"\n" | b"\r\n" | b"\r")
 }
 
 /// Appends `field`, in quotes if needed. CSV does not need them around blanks at either end, but programs that read CSV
@@ -124,7 +177,7 @@ mod tests {
 
     /// The rows of `text`, each with the number of its first line; or what is wrong in which line.
     fn rows(text: &str) -> Result<Rows, (u64, String)> {
-        let mut csv = Csv::new();
+        let mut csv = Csv::new(None);
         let (mut rows, mut number) = (Vec::new(), 0);
         for line in text.split_inclusive('\n') {
             number += 1;
@@ -160,7 +213,8 @@ mod tests {
         are("\"\n\",\"\"\"\"\r\n,\n", &[(1, &["\n", "\""]), (3, &["", ""])]);
         are("a,\"b\"", &[(1, &["a", "b"])]);
         are("a,5\" pipe\nb,c\n", &[(1, &["a", "5\" pipe"]), (2, &["b", "c"])]);
-        are("\u{feff}a,b\n\u{feff}c,d\n", &[(1, &["a", "b"]), (2, &["\u{feff}c", "d"])]);
+        are("\"\"\n", &[(1, &[""])]);
+        are("a,b\r", &[(1, &["a", "b"])]);
     }
 
     #[test]
@@ -182,14 +236,55 @@ mod tests {
                 "{text:?}"
             );
         }
-        assert_eq!(rows("a,1\rb,2\r\n"), Err((1, STRAY_RETURN.to_owned())));
+        for text in ["a,1\rb,2\r\n", "a,\"1\"\rb,2\n", "a,1\r\r\n"] {
+            assert_eq!(rows(text), Err((1, STRAY_RETURN.to_owned())), "{text:?}");
+        }
+        for text in ["a,\"3.5\" disk\"\n", "a,\"b\"c\n", "\"a\" ,b\n", "a,\"b\nc\"d\n", "a,\"\"b\"\"\n"] {
+            assert_eq!(rows(text), Err((1, STRAY_QUOTE.to_owned())), "{text:?}");
+        }
+        for text in ["a, \"b\"\n", " \"a\",b\n", "a,\t\"b,c\"\n"] {
+            assert_eq!(rows(text), Err((1, LATE_QUOTE.to_owned())), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_line_may_name_the_separator() {
+        are("sep=;\r\na;b,c\n", &[(2, &["a", "b,c"])]);
+        are("sep=\t\na\tb\nsep=;\tc\n", &[(2, &["a", "b"]), (3, &["sep=;", "c"])]);
+        are("sep=;;\n", &[(1, &["sep=;;"])]);
+        for (named, is_taken) in [(b';', true), (b',', false)] {
+            let mut csv = Csv::new(Some(named));
+            assert_eq!(csv.line(b"sep=;\n").is_ok(), is_taken);
+        }
+    }
+
+    #[test]
+    fn a_refused_row_does_not_change_the_next_one() {
+        let mut csv = Csv::new(Some(b';'));
+        for (line, is_row) in
+            [("a;\"b\nc\"d;\"\n", None), ("e;f,g\n", Some(["e", "f,g"])), ("\"h\"i\n", None)]
+        {
+            let mut last = Ok(false);
+            for line in line.split_inclusive('\n') {
+                last = csv.line(line.as_bytes());
+            }
+            match is_row {
+                Some(fields) => {
+                    assert_eq!(last, Ok(true));
+                    assert!(csv.fields().iter().eq(fields.map(str::as_bytes)));
+                }
+                None => assert!(last.is_err()),
+            }
+            assert_eq!(csv.end(), Ok(()));
+        }
     }
 
     #[test]
     fn fields_come_back() {
-        for field in
-            ["", "a", " a", "a ", "\t", "a,b", "\"", "\"\"", "a\"b", "\n", "\r", "\r\n", "é\0", "\u{feff}"]
-        {
+        for field in [
+            "", "a", " a", "a ", "\t", "a,b", "\"", "\"\"", "a\"b", " \"", "\n", "\r", "\r\n", "é\0",
+            "\u{feff}",
+        ] {
             let mut out = b"x,".to_vec();
             append(&mut out, field.as_bytes());
             for end in ["\n", "\r\n", ""] {

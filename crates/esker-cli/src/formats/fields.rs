@@ -3,31 +3,39 @@
 /// Fields, numbered from 0.
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
-    /// The fields' bytes. Bytes behind the end of the last field do not count.
+    /// The fields' bytes.
     pub(super) bytes: Vec<u8>,
-    /// Where each field ends in `bytes`; only the first `count` count.
-    pub(super) ends: Vec<usize>,
-    pub(super) count: usize,
+    /// Where each field ends in `bytes`.
+    ends: Vec<usize>,
 }
 
 impl Fields {
     pub(super) fn clear(&mut self) {
-        self.count = 0;
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Appends bytes to the field that is being read.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Ends the field that is being read.
+    pub(super) fn end_field(&mut self) {
+        self.ends.push(self.bytes.len());
     }
 
     /// Takes these fields in place of those that are there.
     pub(crate) fn set<'f>(&mut self, fields: impl Iterator<Item = &'f [u8]>) {
-        self.bytes.clear();
-        self.ends.clear();
+        self.clear();
         for field in fields {
-            self.bytes.extend_from_slice(field);
-            self.ends.push(self.bytes.len());
+            self.add(field);
+            self.end_field();
         }
-        self.count = self.ends.len();
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.count
+        self.ends.len()
     }
 
     /// The field `at`; empty if there are fewer fields.
@@ -37,7 +45,7 @@ impl Fields {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.count).map(|at| self.get(at))
+        (0..self.len()).map(|at| self.get(at))
     }
 
     fn end(&self, at: usize) -> usize {

@@ -8,7 +8,7 @@
 //! | jsonl | an object a line | base64, and fields that say so (`json.rs`) |
 //! | json | an array of such objects; pairs are read too | the same |
 //!
-//! Input may be compressed (`unpack.rs`). The expiry of a value is a field of JSON objects, and a column of CSV and TSV
+//! Input may be compressed (`unpack.rs`), and be in another encoding than UTF-8 (`encoding.rs`). The expiry of a value is a field of JSON objects, and a column of CSV and TSV
 //! on request. `import` reads whatever `export` writes, with the same types, as the same row. A row is in memory as a
 //! whole in both directions; a directory takes values of any length.
 
@@ -64,9 +64,6 @@ impl Format {
         }
     }
 }
-
-/// The mark at the beginning of a UTF-8 file that some programs write.
-pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 #[cfg(test)]
 mod tests {

@@ -3,17 +3,25 @@
 use std::borrow::Cow;
 
 use super::columns::{Choice, EXPIRES, KEY, Table, VALUE};
-use super::csv::Csv;
+use super::csv::{Csv, STRAY_RETURN};
 use super::fields::Fields;
-use super::{BYTE_ORDER_MARK, Format, tsv};
+use super::{Format, tsv};
+use crate::encoding::{Encoding, HOW_TO_NAME};
 use crate::exit::{Failure, Outcome};
-use crate::json;
+use crate::json::{self, Given};
+use crate::lines;
 use crate::writes::Refused;
 
-/// A key and a value as typed, and when it expires, in microseconds since 1970.
+/// Characters that separate fields in some files that are called CSV.
+const SEPARATORS: [u8; 2] = *b";\t";
+
+const QUOTED: &str = "fields of this line look quoted as in CSV, which this format does not have: pass --format csv \
+                      --separator '\\t' if the quotes enclose fields, or --format tsv if they are parts of them";
+
+/// A key as typed, a value, and when it expires, in microseconds since 1970.
 pub(crate) struct Row<'a> {
     pub(crate) key: Cow<'a, [u8]>,
-    pub(crate) value: Cow<'a, [u8]>,
+    pub(crate) value: Given<'a>,
     pub(crate) expires_us: Option<u64>,
 }
 
@@ -28,11 +36,24 @@ pub(crate) fn fields(choice: Choice) -> Outcome<json::Fields> {
     Ok(json::Fields { key: or(key, KEY), value: or(value, VALUE), expires: or(expires, EXPIRES) })
 }
 
+/// What the user says about the text of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Text {
+    /// Whether the user names the format, and not only the file's name.
+    pub(crate) is_named: bool,
+    pub(crate) encoding: Option<Encoding>,
+    /// The separator of the fields of CSV.
+    pub(crate) separator: Option<u8>,
+    /// The most bytes of a row.
+    pub(crate) row_max: usize,
+}
+
 /// Takes lines and returns rows.
 pub(crate) struct Reader {
     kind: Kind,
-    /// Nothing has been read yet.
-    first: bool,
+    text: Text,
+    /// What is wrong in an earlier line of the row.
+    wrong: Option<String>,
 }
 
 enum Kind {
@@ -49,12 +70,11 @@ struct Header {
 }
 
 impl Reader {
-    pub(crate) fn new(format: Format, choice: Choice) -> Outcome<Self> {
+    pub(crate) fn new(format: Format, choice: Choice, text: Text) -> Outcome<Self> {
         let header = |choice| Header { choice, table: None };
         let kind = match format {
-            Format::Csv => Kind::Csv(Box::new((Csv::new(), header(choice)))),
+            Format::Csv => Kind::Csv(Box::new((Csv::new(text.separator), header(choice)))),
             Format::Tsv => Kind::Tsv(Box::new((Fields::default(), header(choice)))),
-
             Format::Lines if !choice.is_empty() => {
                 return Err(Failure::usage(
                     "a line file has no columns to choose; for a file with columns, pass --format csv, tsv, \
@@ -64,7 +84,10 @@ impl Reader {
             Format::Lines => Kind::Lines,
             Format::Jsonl | Format::Json => Kind::Jsonl(fields(choice)?),
         };
-        Ok(Reader { kind, first: true })
+        if text.encoding == Some(Encoding::Bytes) && matches!(kind, Kind::Jsonl(_)) {
+            return Err(Failure::usage("JSON is text: --encoding bytes is for lines, CSV and TSV"));
+        }
+        Ok(Reader { kind, text, wrong: None })
     }
 
     /// Whether lines are passed with their ends.
@@ -80,34 +103,58 @@ impl Reader {
         }
     }
 
+    /// What is wrong if `line` has to be UTF-8 and is not.
+    fn undecodable(&self, line: &[u8]) -> Option<String> {
+        match (self.text.encoding, &self.kind) {
+            (Some(Encoding::Bytes), _) | (None, Kind::Lines) => None,
+            _ => std::str::from_utf8(line).err().map(|error| not_utf_8(line, error.valid_up_to())),
+        }
+    }
+
     /// Takes a line. Returns the row that ends with it, if one does.
     #[inline]
     pub(crate) fn line<'a>(&'a mut self, line: &'a [u8]) -> Result<Option<Row<'a>>, Refused> {
-        let first = std::mem::take(&mut self.first);
+        let wrong = self.undecodable(line);
+        let Text { is_named, row_max, .. } = self.text;
+        if !matches!(self.kind, Kind::Csv(_)) && wrong.is_some() {
+            return Err(refused(wrong));
+        }
         match &mut self.kind {
             Kind::Csv(csv) => {
                 let (csv, header) = csv.as_mut();
-                match csv.line(line).map_err(malformed)? {
-                    true => header.row(csv.fields(), true),
-                    false => Ok(None),
+                self.wrong = self.wrong.take().or(wrong);
+                match csv.line(line) {
+                    // A row with an invalid line is refused as a whole.
+                    Ok(true) if self.wrong.is_some() => Err(refused(self.wrong.take())),
+                    Ok(true) => {
+                        header.row(csv.fields(), csv.separator().is_none().then_some(&SEPARATORS), true)
+                    }
+                    Ok(false) if csv.fields().bytes.len() > row_max => Err(too_long(row_max).into()),
+                    Ok(false) => Ok(None),
+                    Err(reason) => Err(refused(self.wrong.take().or(Some(reason.into_owned())))),
                 }
             }
             _ if line.is_empty() => Ok(None),
             Kind::Lines => {
                 let end = memchr::memchr2(b'\t', b' ', line).unwrap_or(line.len());
                 let (key, value) = line.split_at(end);
-                let value = value.get(1..).unwrap_or_default().into();
+                let value = Given::Typed(value.get(1..).unwrap_or_default().into());
                 Ok(Some(Row { key: key.into(), value, expires_us: None }))
             }
             Kind::Tsv(table) => {
                 let (fields, header) = table.as_mut();
-                tsv::parse(without_mark(line, first), fields).map_err(malformed)?;
-                header.row(fields, false)
+                if memchr::memchr(b'\r', line).is_some() {
+                    return Err(malformed(STRAY_RETURN.into()));
+                }
+                if !is_named && has_quotes(line, header.table.is_none()) {
+                    return Err(malformed(QUOTED.into()));
+                }
+                tsv::parse(line, fields).map_err(malformed)?;
+                header.row(fields, None, false)
             }
             Kind::Jsonl(fields) => {
-                let row = fields.parse(without_mark(line, first));
-                let (key, value, expires_us) = row.map_err(malformed)?;
-                Ok(Some(Row { key: key.into(), value: value.into(), expires_us }))
+                let (key, value, expires_us) = fields.parse(line).map_err(malformed)?;
+                Ok(Some(Row { key: key.into(), value, expires_us }))
             }
         }
     }
@@ -121,10 +168,33 @@ impl Reader {
     }
 }
 
+/// Whether the fields of this line of TSV look as if they were in quotes, as CSV writes them. A first line does so if
+/// all of them have quotes around them.
+fn has_quotes(line: &[u8], is_first: bool) -> bool {
+    let fields = || line.split(|byte| *byte == b'\t');
+    memchr::memchr(b'"', line).is_some()
+        && (fields().any(tsv::is_quoted) || (is_first && fields().all(tsv::is_enclosed)))
+}
+
 impl Header {
     /// The row of `fields`; `None` if they are the header.
-    fn row<'a>(&'a mut self, fields: &'a Fields, with_base64: bool) -> Result<Option<Row<'a>>, Refused> {
+    /// A first row that has none of the known names and one of `separators` is refused.
+    fn row<'a>(
+        &'a mut self,
+        fields: &'a Fields,
+        separators: Option<&[u8]>,
+        with_base64: bool,
+    ) -> Result<Option<Row<'a>>, Refused> {
         if self.table.is_none() {
+            let other = separators.and_then(|others| fields.bytes.iter().find(|byte| others.contains(byte)));
+            if let Some(other) = other.filter(|_| !self.choice.names_columns(fields)) {
+                let shown = if *other == b'\t' { "\\t".to_owned() } else { char::from(*other).to_string() };
+                return Err(Failure::usage(format!(
+                    "the first row has the character {shown} within a field: pass --separator '{shown}' if it separates \
+                     fields, or --separator ',' if it does not"
+                ))
+                .into());
+            }
             let (table, is_header) = Table::begin(&self.choice, fields, with_base64)?;
             self.table = Some(table);
             if is_header {
@@ -133,13 +203,25 @@ impl Header {
         }
         let Some(table) = &mut self.table else { return Ok(None) };
         let (key, value, expires_us) = table.row(fields).map_err(malformed)?;
-        Ok(Some(Row { key: key.into(), value: value.into(), expires_us }))
+        Ok(Some(Row { key: key.into(), value: Given::Typed(value.into()), expires_us }))
     }
 }
 
-/// A line without the mark that some programs put before the first one.
-fn without_mark(line: &[u8], first: bool) -> &[u8] {
-    line.strip_prefix(BYTE_ORDER_MARK).filter(|_| first).unwrap_or(line)
+/// The failure if a row would take too much memory. The rest of the input cannot be read without it.
+pub(crate) fn too_long(row_max: usize) -> Failure {
+    Failure::usage(format!("a row has more than {row_max} bytes, {}", lines::HOW_TO_TAKE_MORE))
+}
+
+fn not_utf_8(line: &[u8], at: usize) -> String {
+    let byte = line.get(at).copied().unwrap_or_default();
+    format!(
+        "the line has the byte 0x{byte:02x}, which is not UTF-8: {HOW_TO_NAME}, and --encoding bytes keeps any bytes as \
+         they are"
+    )
+}
+
+fn refused(reason: Option<String>) -> Refused {
+    Refused::Malformed(reason.unwrap_or_default())
 }
 
 fn malformed(reason: Cow<'static, str>) -> Refused {

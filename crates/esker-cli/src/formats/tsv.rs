@@ -1,4 +1,7 @@
 //! TSV: one row per line, tabs between fields, and escapes for tabs and line ends in fields.
+//!
+//! Some programs write fields in quotes instead of escapes, as CSV has them. Where the two would be read differently, the
+//! reader asks which one it is ([`is_quoted`], [`is_enclosed`]).
 
 use std::borrow::Cow;
 
@@ -13,8 +16,6 @@ pub(crate) fn parse(line: &[u8], fields: &mut Fields) -> Result<(), Cow<'static,
 /// The same, with another separator of fields.
 pub(crate) fn parse_by(separator: u8, line: &[u8], fields: &mut Fields) -> Result<(), Cow<'static, str>> {
     fields.clear();
-    fields.bytes.clear();
-    fields.ends.clear();
     let has_escapes = memchr::memchr(b'\\', line).is_some();
     let mut from = 0;
     for to in memchr::memchr_iter(separator, line).chain([line.len()]) {
@@ -22,18 +23,41 @@ pub(crate) fn parse_by(separator: u8, line: &[u8], fields: &mut Fields) -> Resul
         if has_escapes {
             escapes::decode(field, &mut fields.bytes).map_err(|error| error.to_string())?;
         } else {
-            fields.bytes.extend_from_slice(field);
+            fields.add(field);
         }
-        fields.ends.push(fields.bytes.len());
+        fields.end_field();
         from = to + 1;
     }
-    fields.count = fields.ends.len();
     Ok(())
 }
 
 /// Appends `field` with escapes, so that no byte of it counts as a tab or the end of a line.
 pub(crate) fn append(out: &mut Vec<u8>, field: &[u8]) {
     escapes::append(out, field);
+}
+
+/// The same; the field does not look quoted either.
+pub(super) fn append_unquoted(out: &mut Vec<u8>, field: &[u8]) {
+    match field {
+        [b'"', rest @ ..] if is_quoted(field) => {
+            out.extend_from_slice(b"\\x22");
+            append(out, rest);
+        }
+        _ => append(out, field),
+    }
+}
+
+/// Whether the field is in quotes, and has quotes that are all written twice.
+pub(super) fn is_quoted(field: &[u8]) -> bool {
+    let [b'"', inner @ .., b'"'] = field else { return false };
+    let mut quotes =
+        inner.chunk_by(|a, b| (*a == b'"') == (*b == b'"')).filter(|part| part.starts_with(b"\""));
+    inner.contains(&b'"') && quotes.all(|part| part.len() % 2 == 0)
+}
+
+/// Whether the field is in quotes.
+pub(super) fn is_enclosed(field: &[u8]) -> bool {
+    matches!(field, [b'"', .., b'"'])
 }
 
 #[cfg(test)]
@@ -44,6 +68,19 @@ mod tests {
         let mut fields = Fields::default();
         parse(line, &mut fields)?;
         Ok(fields.iter().map(<[u8]>::to_vec).collect())
+    }
+
+    #[test]
+    fn what_looks_quoted_is_escaped() {
+        for quoted in ["\"a \"\"b\"\" c\"", "\"\"\"\"", "\"\"\"a\"\"\""] {
+            let mut line = Vec::new();
+            append_unquoted(&mut line, quoted.as_bytes());
+            assert!(is_quoted(quoted.as_bytes()) && !is_quoted(&line));
+            assert_eq!(fields(&line), Ok(vec![quoted.into()]));
+        }
+        for plain in ["", "\"", "\"\"", "\"a\"", "\"a\" b", "\"a \"b\" c\"", "a \"\"b\"\"", "\"\"\""] {
+            assert!(!is_quoted(plain.as_bytes()), "{plain}");
+        }
     }
 
     #[test]

@@ -10,15 +10,15 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::rc::Rc;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::BYTE_ORDER_MARK;
 use crate::exit::Outcome;
-use crate::json::{Fields, Parsed};
+use crate::json::{Chosen, Fields, Parsed};
+use crate::lines::HOW_TO_TAKE_MORE;
 
 /// How many bytes are read at once.
 const PIECE: usize = 1 << 16;
@@ -37,11 +37,7 @@ pub(crate) enum Ended {
 /// Reads all rows of `input`, each of at most `row_max` bytes, and passes them to `take`.
 pub(crate) fn read(input: impl Read, fields: &Fields, row_max: usize, take: Take<'_>) -> Result<(), Ended> {
     let left = Rc::new(Cell::new(row_max));
-    let mut input = BufReader::with_capacity(PIECE, Bounded { input, left: Rc::clone(&left) });
-    let first = input.fill_buf().map_err(|error| Ended::Input(serde_json::Error::io(error)))?;
-    if first.starts_with(BYTE_ORDER_MARK) {
-        input.consume(BYTE_ORDER_MARK.len());
-    }
+    let input = BufReader::with_capacity(PIECE, Bounded { input, left: Rc::clone(&left) });
     let mut json = serde_json::Deserializer::from_reader(input);
     let mut failure = None;
     while json.end().is_err() {
@@ -65,10 +61,8 @@ impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.input.read(buffer)?;
         let Some(left) = self.left.get().checked_sub(count) else {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "a row is too long for the available memory",
-            ));
+            let message = format!("a row is longer than {HOW_TO_TAKE_MORE}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         };
         self.left.set(left);
         Ok(count)
@@ -86,9 +80,9 @@ struct Rows<'a, 'b> {
 
 impl Rows<'_, '_> {
     /// Passes a row on. An error ends the reading; `failure` has the reason.
-    fn row<E: Error>(&mut self, row: &Value) -> Result<(), E> {
+    fn row<E: Error>(&mut self, row: Result<Parsed, Cow<'static, str>>) -> Result<(), E> {
         self.left.set(self.row_max);
-        (self.take)(self.fields.of(row)).map_err(|failure| {
+        (self.take)(row).map_err(|failure| {
             *self.failure = Some(failure);
             E::custom("stopped")
         })
@@ -111,24 +105,23 @@ impl<'de> Visitor<'de> for &mut Rows<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<(), A::Error> {
-        while let Some(row) = rows.next_element::<Value>()? {
-            self.row(&row)?;
+        while let Some(row) = rows.next_element::<Box<RawValue>>()? {
+            self.row(self.fields.of(&row))?;
         }
         Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let mut object = serde_json::Map::new();
-        while let Some((name, value)) = members.next_entry::<String, Value>()? {
-            object.insert(name, value);
-        }
-        self.row(&Value::Object(object))
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<(), A::Error> {
+        let mut chosen = Chosen::of(self.fields);
+        (&mut chosen).visit_map(members)?;
+        self.row(chosen.row())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datatype::DataType;
     use crate::exit::Failure;
 
     type Typed = Vec<Result<(String, String), String>>;
@@ -137,7 +130,10 @@ mod tests {
         let mut taken = Vec::new();
         let mut take = |row: Result<Parsed, Cow<'static, str>>| {
             let typed = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-            taken.push(row.map(|(key, value, _)| (typed(key), typed(value))).map_err(Cow::into_owned));
+            let row = row.and_then(|(key, value, _)| {
+                Ok((typed(key), typed(value.typed(DataType::Text)?.into_owned())))
+            });
+            taken.push(row.map_err(Cow::into_owned));
             Ok(())
         };
         let ended = match read(text.as_bytes(), &Fields::default(), row_max, &mut take) {
@@ -155,9 +151,7 @@ mod tests {
     #[test]
     fn arrays_and_rows_one_after_the_other() {
         let objects = r#"{"key":"a","value":"1"}, {"value":1.50,"key":7}"#;
-        for text in
-            [format!("[{objects}]"), format!("\u{feff} [\n{objects}\n]\n"), objects.replace("},", "}")]
-        {
+        for text in [format!("[{objects}]"), format!(" [\n{objects}\n]\n"), objects.replace("},", "}")] {
             assert_eq!(rows(&text, 1 << 20), (vec![row("a", "1"), row("7", "1.50")], None), "{text}");
         }
         assert_eq!(rows(r#"[["a","1"],["b",2]]"#, 1 << 20), (vec![row("a", "1"), row("b", "2")], None));
@@ -192,7 +186,7 @@ mod tests {
         assert_eq!(rows_of(4 << 20).0.len(), 3);
         let (taken, ended) = rows_of(2 << 20);
         assert_eq!(
-            (taken, ended.is_some_and(|error| error.contains("too long"))),
+            (taken, ended.is_some_and(|error| error.contains("a row is longer"))),
             (vec![row("a", "1")], true)
         );
         let many = format!("[{}[\"z\",1]]", "[\"a\",1],".repeat(1 << 19));

@@ -6,8 +6,10 @@ use base64::engine::general_purpose::STANDARD;
 use super::columns::{BASE64, Column, KEY, VALUE};
 use super::{Format, csv, tsv};
 use crate::datatype::{DataType, Types};
+use crate::encoding::{BYTE_ORDER_MARK, is_marked};
 use crate::exit::{Failure, Outcome};
 use crate::json;
+use crate::unpack::is_special;
 
 /// The columns if none were chosen.
 const COLUMNS: [Column; 2] = [Column::Key, Column::Value];
@@ -123,7 +125,7 @@ impl Writer {
                 Column::Value => self.print(|out| types.values.print_value(row.value, out))?,
                 Column::Expires => self.print(|out| moment(row.expires_us, out))?,
             };
-            tsv::append(out, field);
+            tsv::append_unquoted(out, field);
         }
         out.push(b'\n');
         Ok(())
@@ -204,7 +206,13 @@ impl Writer {
                 what.1
             )));
         }
+        let is_first = !std::mem::replace(&mut self.any, true);
+        let start = out.len();
         keys.print(key, out)?;
+        if is_first && (is_marked(&out[start..]) || is_special(&out[start..])) {
+            // The bytes are a part of the key, and not the mark of an encoding or of a compression.
+            out.splice(start..start, BYTE_ORDER_MARK.iter().copied());
+        }
         out.push(b'\t');
         values.print_value(value, out)?;
         out.push(b'\n');

@@ -81,7 +81,7 @@ pub(super) fn read_cell(
             }
         }
     }
-    let (mut value, max) = (Vec::new(), line_max());
+    let (mut value, max) = (Vec::new(), line_max(None));
     from.take(max as u64 + 1).read_to_end(&mut value).map_err(failed)?;
     if value.len() > max {
         let message = format!("{}: more than {max} bytes, too many for the available memory", name.display());

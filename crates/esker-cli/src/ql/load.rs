@@ -22,11 +22,12 @@ use esker_table::{CellBatch, PUTS_OF_A_COLUMN_MAX, PutCell, Schema};
 use super::files::path;
 use super::runner::failure;
 use super::times::{Stamp, Times};
+use crate::encoding::BYTE_ORDER_MARK;
 use crate::escapes;
 use crate::exit::{Failure, Outcome, note};
 use crate::feed::{Sink, feed};
 use crate::formats::fields::Fields;
-use crate::formats::{BYTE_ORDER_MARK, tsv};
+use crate::formats::tsv;
 use crate::lines::{Input, check_packed, line_max};
 use crate::summary::Summary;
 use crate::writes::Refused;
@@ -545,7 +546,7 @@ fn unknown(reason: &str) -> String {
 
 /// Appends to a line that is collected.
 fn append_within(line: &mut Vec<u8>, part: &[u8]) -> Result<(), Refused> {
-    if line.len() + part.len() > line_max() || line.try_reserve(part.len()).is_err() {
+    if line.len() + part.len() > line_max(None) || line.try_reserve(part.len()).is_err() {
         return Err(Refused::Malformed(format!(
             "the line has more than {} bytes, too many for the available memory",
             line.len()

@@ -12,9 +12,9 @@ use esker_thrift::CallError;
 use super::output::{Shown, cells, line_elements};
 use super::{files, load};
 use crate::args::{Global, QlFormat};
+use crate::encoding::BYTE_ORDER_MARK;
 use crate::escapes;
 use crate::exit::{Failure, Outcome, note};
-use crate::formats::BYTE_ORDER_MARK;
 use crate::interrupt;
 use crate::output::Out;
 

@@ -12,6 +12,7 @@ mod bench;
 mod configuration;
 mod failing_calls;
 mod figures;
+mod files;
 mod formats;
 mod harm;
 mod media;

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::parse::{Command, Malformed, parse};
 use crate::commands::scan::{print, say_collections};
 use crate::exit::Outcome;
-use crate::feed::Sink;
+use crate::feed::{Sink, check_line_ends};
 use crate::json;
 use crate::keyspace::Want;
 use crate::output::Out;
@@ -140,6 +140,10 @@ impl Sink for Runner {
             Some(Command::Scan { lo, hi }) => self.scan(lo, hi),
             None => Ok(()),
         }
+    }
+
+    fn begin(&mut self, block: &[u8]) -> Outcome {
+        check_line_ends(block)
     }
 
     fn settle(&mut self) -> Outcome {

@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use crate::args::{Global, Run};
 use crate::exit::{Failure, Outcome};
 use crate::feed::feed;
-use crate::lines::Input;
+use crate::lines::{Input, line_max};
 use crate::output::Out;
 use crate::store::{Store, check_outside};
 use crate::summary::Summary;
@@ -33,7 +33,7 @@ pub(crate) fn fuzz(line: &[u8]) {
 }
 
 pub(crate) fn run(global: &Global, args: &Run) -> Outcome {
-    let input = Input::open(&args.file)?;
+    let input = Input::open(&args.file)?.text(None).lines_at_most(line_max(global.memory));
     if let Some(output) = &args.output
         && is_same(input.file(), output)
     {

@@ -1,0 +1,387 @@
+//! The encoding of a text file: its bytes become UTF-8 while they are read.
+//!
+//! | input | read as |
+//! |---|---|
+//! | begins with the byte order mark of UTF-8 | UTF-8, without the mark |
+//! | begins with that of UTF-16 | UTF-16, without the mark |
+//! | begins with that of UTF-32 | refused |
+//! | has no mark | bytes, which a format may require to be UTF-8 |
+//!
+//! If the user names an encoding, it is the one, and a mark of another one is an error. No byte is replaced or dropped:
+//! input that is invalid in its encoding is an error with its place. The tables of the encodings are those of the WHATWG
+//! Encoding Standard, which browsers use.
+
+use std::io::{self, Cursor, Read};
+
+use encoding_rs::{DecoderResult, Encoding as Table, UTF_8};
+
+/// The mark at the beginning of a UTF-8 file that some programs write.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+const UTF_32_LE: &[u8] = b"\xff\xfe\0\0";
+const UTF_32_BE: &[u8] = b"\0\0\xfe\xff";
+/// Every mark.
+const MARKS: [&[u8]; 5] = [BYTE_ORDER_MARK, b"\xff\xfe", b"\xfe\xff", UTF_32_LE, UTF_32_BE];
+
+/// Size of one read.
+const PIECE: usize = 1 << 16;
+
+/// How the characters of a file are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// Any bytes, kept as they are.
+    Bytes,
+    /// ISO 8859-1: every byte is the character with its number. The standard's table of this name is windows-1252.
+    Latin1,
+    Of(&'static Table),
+}
+
+impl Encoding {
+    pub(crate) const UTF_8: Encoding = Encoding::Of(UTF_8);
+
+    /// The encoding with this name.
+    pub(crate) fn named(name: &str) -> Result<Self, String> {
+        match name.to_ascii_lowercase().as_str() {
+            "bytes" => Ok(Encoding::Bytes),
+            "latin-1" | "latin1" | "iso-8859-1" => Ok(Encoding::Latin1),
+            "ascii" | "us-ascii" => Ok(Encoding::UTF_8),
+            "utf-16" => {
+                Err("pass utf-16le or utf-16be; a file with a byte order mark needs neither".to_owned())
+            }
+            other => match Table::for_label_no_replacement(other.as_bytes()) {
+                Some(table) => Ok(Encoding::Of(table)),
+                None => Err(format!(
+                    "it must be bytes or the name of an encoding, such as windows-1252, latin-1, utf-16le, shift_jis or \
+                     gb18030; for others use `iconv -f {name} -t UTF-8 FILE | esker import - --format FORMAT`"
+                )),
+            },
+        }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Encoding::Bytes => "bytes".to_owned(),
+            Encoding::Latin1 => "latin-1".to_owned(),
+            Encoding::Of(table) => table.name().to_ascii_lowercase(),
+        }
+    }
+}
+
+/// The text of `from` as UTF-8, or as it is. `named` is the encoding that the user names.
+///
+/// # Errors
+/// `InvalidData` if its encoding is unsupported, or is not the one that the user names.
+pub(crate) fn decoded(
+    mut from: impl Read + Send + 'static,
+    named: Option<Encoding>,
+) -> io::Result<Box<dyn Read + Send>> {
+    if named == Some(Encoding::Bytes) {
+        return Ok(Box::new(from));
+    }
+    let mut first = first_bytes(&mut from)?;
+    if first.starts_with(UTF_32_LE) || first.starts_with(UTF_32_BE) {
+        return Err(invalid(
+            "this is UTF-32, which esker does not read: use `iconv -f UTF-32 -t UTF-8 FILE | esker import - --format \
+             FORMAT`"
+                .to_owned(),
+        ));
+    }
+    let (found, mark) = Table::for_bom(&first).map_or((None, 0), |(table, mark)| (Some(table), mark));
+    // In a file of single bytes a mark would be odd letters (`ï»¿`).
+    if let (Some(named), Some(found)) = (named, found)
+        && named != Encoding::Of(found)
+    {
+        return Err(invalid(format!(
+            "it begins with the byte order mark of {}, and --encoding says {}",
+            Encoding::Of(found).name(),
+            named.name()
+        )));
+    }
+    first.drain(..mark);
+    let whole = Cursor::new(first).chain(from);
+    match named.or(found.map(Encoding::Of)).filter(|encoding| *encoding != Encoding::UTF_8) {
+        None => Ok(Box::new(whole)),
+        Some(encoding) => Ok(Box::new(Decoder::new(whole, encoding, mark))),
+    }
+}
+
+/// `from`, which fails where it is not UTF-8.
+pub(crate) fn checked(from: impl Read) -> impl Read {
+    Decoder::new(from, Encoding::UTF_8, 0)
+}
+
+/// Whether an input that begins with `first` would not be taken for plain text.
+pub(crate) fn is_marked(first: &[u8]) -> bool {
+    MARKS.iter().any(|mark| first.starts_with(mark))
+}
+
+/// As many first bytes as are needed to recognize a mark, so that it does not wait for a line.
+fn first_bytes(from: &mut impl Read) -> io::Result<Vec<u8>> {
+    let may_be = |first: &[u8]| MARKS.iter().any(|mark| first.len() < mark.len() && mark.starts_with(first));
+    let mut first = Vec::new();
+    while may_be(&first) {
+        let mut byte = [0];
+        match from.read(&mut byte) {
+            Ok(0) => break,
+            Ok(_) => first.extend(byte),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(first)
+}
+
+/// The encoding, if `first` looks like ASCII text in UTF-16 without a mark: every second byte is zero.
+pub(crate) fn unmarked_utf_16(first: &[u8]) -> Option<&'static str> {
+    match first {
+        [a, 0, b, 0, ..] if *a != 0 && *b != 0 => Some("utf-16le"),
+        [0, a, 0, b, ..] if *a != 0 && *b != 0 => Some("utf-16be"),
+        _ => None,
+    }
+}
+
+/// How to name the encoding of text that is not UTF-8.
+pub(crate) const HOW_TO_NAME: &str =
+    "--encoding windows-1252 (or shift_jis, gb18030, ...) says how the text is encoded";
+
+/// Reads UTF-8 from another encoding.
+struct Decoder<R> {
+    from: R,
+    encoding: Encoding,
+    /// Holds the beginning of a character between reads. Unused for Latin-1.
+    decoder: encoding_rs::Decoder,
+    /// Bytes of the input; those from `next` on are not decoded yet.
+    piece: Vec<u8>,
+    next: usize,
+    /// How many bytes of the input were decoded.
+    at: u64,
+    is_last: bool,
+    out: Vec<u8>,
+    /// How many bytes of `out` were returned.
+    taken: usize,
+    /// How the text ends after `out`, once that is known.
+    end: Option<io::Result<()>>,
+}
+
+impl<R: Read> Decoder<R> {
+    /// `skipped` bytes came before `from`.
+    fn new(from: R, encoding: Encoding, skipped: usize) -> Self {
+        let table = if let Encoding::Of(table) = encoding { table } else { UTF_8 };
+        Decoder {
+            from,
+            encoding,
+            decoder: table.new_decoder_without_bom_handling(),
+            piece: Vec::new(),
+            next: 0,
+            at: skipped as u64,
+            is_last: false,
+            out: Vec::new(),
+            taken: 0,
+            end: None,
+        }
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        self.piece.resize(PIECE, 0);
+        let read = self.from.read(&mut self.piece);
+        self.piece.truncate(*read.as_ref().unwrap_or(&0));
+        self.next = 0;
+        self.is_last = read? == 0;
+        Ok(())
+    }
+
+    /// Decodes a part of `piece` into `out`.
+    fn decode(&mut self) {
+        let piece = &self.piece[self.next..];
+        self.taken = 0;
+        if self.encoding == Encoding::Latin1 {
+            self.out = piece.iter().copied().map(char::from).collect::<String>().into_bytes();
+            self.next = self.piece.len();
+            self.end = self.is_last.then_some(Ok(()));
+            return;
+        }
+        // A character in UTF-8 takes at most four bytes.
+        self.out.resize(PIECE + 4, 0);
+        let (result, read, written) =
+            self.decoder.decode_to_utf8_without_replacement(piece, &mut self.out, self.is_last);
+        self.out.truncate(written);
+        let start = self.at;
+        self.next += read;
+        self.at += read as u64;
+        match result {
+            DecoderResult::OutputFull => {}
+            DecoderResult::InputEmpty => self.end = self.is_last.then_some(Ok(())),
+            DecoderResult::Malformed(len, after) => {
+                let at = self.at - u64::from(len) - u64::from(after);
+                self.end = Some(Err(self.wrong(at)));
+            }
+        }
+        // Bytes to which windows-1252 and the like give no character.
+        if let Encoding::Of(table) = self.encoding
+            && table.is_single_byte()
+            && table.name().starts_with("windows-")
+            && let Some(unknown) = self.out.windows(2).position(|two| matches!(two, [0xc2, 0x80..=0x9f]))
+        {
+            let before = self.out[..unknown].iter().filter(|byte| !matches!(byte, 0x80..=0xbf)).count();
+            self.out.truncate(unknown);
+            self.end = Some(Err(self.wrong(start + before as u64)));
+        }
+    }
+
+    fn wrong(&self, at: u64) -> io::Error {
+        let hint = if self.encoding == Encoding::UTF_8 { format!(": {HOW_TO_NAME}") } else { String::new() };
+        invalid(format!("byte {at} of the text is not {}{hint}", self.encoding.name()))
+    }
+}
+
+impl<R: Read> Read for Decoder<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.taken == self.out.len() {
+            if let Some(end) = &mut self.end {
+                return std::mem::replace(end, Ok(())).map(|()| 0);
+            }
+            if self.next == self.piece.len() && !self.is_last {
+                self.fill()?;
+            }
+            self.decode();
+        }
+        let count = buffer.len().min(self.out.len() - self.taken);
+        buffer[..count].copy_from_slice(&self.out[self.taken..self.taken + count]);
+        self.taken += count;
+        Ok(count)
+    }
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns one byte at a time, so that characters are cut everywhere.
+    struct Slowly(Cursor<Vec<u8>>);
+
+    impl Read for Slowly {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let len = buffer.len().min(1);
+            self.0.read(&mut buffer[..len])
+        }
+    }
+
+    fn read(bytes: &[u8], named: Option<&str>) -> Result<Vec<u8>, String> {
+        let named = named.map(|name| Encoding::named(name).unwrap());
+        let all = |from: Box<dyn Read + Send>| {
+            let mut out = Vec::new();
+            decoded(from, named)
+                .and_then(|mut text| text.read_to_end(&mut out))
+                .map_err(|error| error.to_string())?;
+            Ok(out)
+        };
+        let whole = all(Box::new(Cursor::new(bytes.to_vec())));
+        assert_eq!(all(Box::new(Slowly(Cursor::new(bytes.to_vec())))), whole);
+        whole
+    }
+
+    fn utf_16(text: &str, unit: fn(u16) -> [u8; 2]) -> Vec<u8> {
+        text.encode_utf16().flat_map(unit).collect()
+    }
+
+    #[test]
+    fn marks_are_read_and_not_kept() {
+        let text = "key,valüe\r\na,🦀\n".repeat(9_000);
+        let marked = format!("\u{feff}{text}");
+        for bytes in [
+            text.clone().into_bytes(),
+            marked.clone().into_bytes(),
+            utf_16(&marked, u16::to_le_bytes),
+            utf_16(&marked, u16::to_be_bytes),
+        ] {
+            assert_eq!(read(&bytes, None), Ok(text.clone().into_bytes()));
+        }
+        assert_eq!(read(&utf_16(&text, u16::to_le_bytes), Some("utf-16le")), Ok(text.clone().into_bytes()));
+        assert_eq!(read(&utf_16(&text, u16::to_be_bytes), Some("UTF-16BE")), Ok(text.into_bytes()));
+        // Only one mark is a mark, and only at the beginning.
+        assert_eq!(read("\u{feff}\u{feff}a\u{feff}".as_bytes(), None), Ok("\u{feff}a\u{feff}".into()));
+        for plain in [&b""[..], b"\xef", b"\xef\xbb", b"\xff", b"\xfe", b"\0", b"\0\0\xfe", b"a\xff"] {
+            assert_eq!(read(plain, None), Ok(plain.to_vec()));
+            assert_eq!(read(plain, Some("bytes")), Ok(plain.to_vec()));
+        }
+        let marked = "\u{feff}a".as_bytes();
+        assert_eq!(read(marked, Some("bytes")), Ok(marked.to_vec()));
+    }
+
+    #[test]
+    fn encodings_have_the_names_that_people_use() {
+        let latin: Vec<u8> = (0..=255).collect();
+        let text: String = (0..=255_u8).map(char::from).collect();
+        for name in ["latin-1", "Latin1", "ISO-8859-1"] {
+            assert_eq!(read(&latin, Some(name)), Ok(text.clone().into_bytes()));
+        }
+        for (name, bytes, text) in [
+            ("windows-1252", &b"\x80\x93\xe9"[..], "€“é"),
+            ("cp1252", b"\x80", "€"),
+            ("windows-1251", b"\xcf\xf0\xe8", "При"),
+            ("koi8-r", b"\xf0\xd2\xc9", "При"),
+            ("shift_jis", b"\x83J\x83\x93", "カン"),
+            ("euc-jp", b"\xa5\xab", "カ"),
+            ("gbk", b"\xd6\xd0", "中"),
+            ("gb18030", b"\xd6\xd0\x81\x30\x81\x30", "中\u{80}"),
+            ("big5", b"\xa4\xa4", "中"),
+            ("euc-kr", b"\xb0\xa1", "가"),
+            ("iso-8859-15", b"\xa4", "€"),
+            ("macintosh", b"\x8e", "é"),
+            ("utf8", b"\xc3\xa9", "é"),
+            ("ascii", b"a", "a"),
+        ] {
+            assert_eq!(read(bytes, Some(name)), Ok(text.into()), "{name}");
+        }
+        for name in ["utf-16", "utf-32", "cp437", "iso-2022-kr", "", "x"] {
+            assert!(Encoding::named(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_in_its_encoding_is_refused_with_its_place() {
+        let long = |end: &[u8]| [&b"a"[..].repeat(3 * PIECE), end].concat();
+        let at = format!("byte {} ", 3 * PIECE + 1);
+        for (bytes, name, said) in [
+            (b"\xff\xfea\0b".to_vec(), None, "byte 4 "),
+            (b"\xff\xfea\0\0\xd8".to_vec(), None, "byte 4 "),
+            (b"\xff\xfe\0\xdca\0".to_vec(), None, "byte 2 "),
+            (b"\xff\xfe\0\0a\0\0\0".to_vec(), None, "UTF-32"),
+            (b"\0\0\xfe\xff\0\0\0a".to_vec(), None, "UTF-32"),
+            (b"ab\x81".to_vec(), Some("windows-1252"), "byte 2 "),
+            (b"\xe9\xe9\x8fab".to_vec(), Some("windows-1252"), "byte 2 "),
+            (long(b"b\x81"), Some("windows-1252"), &at),
+            (long(b"b\x81"), Some("shift_jis"), &at),
+            (b"a\xc3".to_vec(), Some("gbk"), "byte 1 "),
+            (b"\xff\xfea\0".to_vec(), Some("utf-8"), "utf-16le"),
+            (b"\xef\xbb\xbfa".to_vec(), Some("latin-1"), "utf-8"),
+        ] {
+            let error = read(&bytes, name).unwrap_err();
+            assert!(error.contains(said), "{said} {name:?}: {error}");
+        }
+        assert_eq!(unmarked_utf_16(b"k\0e\0y\0"), Some("utf-16le"));
+        assert_eq!(unmarked_utf_16(b"\0k\0e\0y"), Some("utf-16be"));
+        assert_eq!(unmarked_utf_16(b"key,value"), None);
+    }
+
+    /// What comes before an invalid byte is read first.
+    #[test]
+    fn the_text_before_the_error_is_returned() {
+        for (bytes, encoding) in
+            [(&b"ab\n\x81c"[..], "windows-1252"), (b"ab\n\xff", "gbk"), (b"ab\n\xff", "utf-8")]
+        {
+            let mut text = Decoder::new(Cursor::new(bytes), Encoding::named(encoding).unwrap(), 0);
+            let mut out = Vec::new();
+            let error = text.read_to_end(&mut out).unwrap_err();
+            assert_eq!(
+                (out.as_slice(), error.to_string().contains("byte 3 ")),
+                (&b"ab\n"[..], true),
+                "{encoding}"
+            );
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Files as other programs write them: `import` stores what they mean, or refuses them and says why.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{Done, esker, esker_in, esker_with, run};
+
+fn import(dir: &Path, name: &str, content: &[u8], options: &[&str]) -> Done {
+    fs::write(dir.join(name), content).unwrap();
+    let _ = fs::remove_dir_all(dir.join("db"));
+    let mut command = esker_in(dir);
+    command.args(["--db", "db", "import", name]).args(options);
+    run(command, b"")
+}
+
+/// The rows that an import stores, as JSON Lines.
+#[track_caller]
+fn is_read(dir: &Path, name: &str, content: &[u8], options: &[&str], rows: &[(&str, &str)]) {
+    let done = import(dir, name, content, options);
+    assert_eq!(done.code, 0, "{name} {options:?}: {}", done.stderr());
+    let found = esker(dir, "--db db export - --format tsv").stdout();
+    let expected: String = rows.iter().map(|(key, value)| format!("{key}\t{value}\n")).collect();
+    assert_eq!(found.strip_prefix("key\tvalue\n"), Some(expected.as_str()), "{name} {options:?}");
+}
+
+/// What is told of a file that is refused.
+#[track_caller]
+fn is_refused(dir: &Path, name: &str, content: &[u8], options: &[&str], told: &str) {
+    let done = import(dir, name, content, options);
+    assert_eq!(done.code, 2, "{name} {options:?}: {}", done.stderr());
+    assert!(done.stderr().contains(told), "{name} {options:?}: {}", done.stderr());
+}
+
+fn utf_16(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
+#[test]
+fn marks_and_encodings_are_recognized_or_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let contents = [
+        ("a.txt", "a größe\nb 2\n"),
+        ("a.csv", "key,value\na,größe\nb,2\n"),
+        ("a.tsv", "key\tvalue\na\tgröße\nb\t2\n"),
+        ("a.jsonl", "{\"key\":\"a\",\"value\":\"größe\"}\n{\"key\":\"b\",\"value\":2}\n"),
+        ("a.json", "[[\"a\",\"größe\"],[\"b\",2]]"),
+    ];
+    let rows = [("a", "größe"), ("b", "2")];
+    for (name, text) in contents {
+        is_read(dir, name, text.as_bytes(), &[], &rows);
+        is_read(dir, name, format!("\u{feff}{text}").as_bytes(), &[], &rows);
+        is_read(dir, name, &utf_16(&format!("\u{feff}{text}")), &[], &rows);
+        is_read(dir, name, &utf_16(text), &["--encoding", "utf-16le"], &rows);
+        let latin: Vec<u8> = text.chars().map(|c| c as u8).collect();
+        is_read(dir, name, &latin, &["--encoding", "latin-1"], &rows);
+        is_read(dir, name, &latin, &["--encoding", "windows-1252"], &rows);
+        if name != "a.txt" {
+            is_refused(dir, name, &latin, &[], "--encoding windows-1252");
+            is_refused(dir, name, &utf_16(text), &[], "--encoding utf-16le");
+        }
+        is_refused(dir, name, &utf_16(&format!("\u{feff}{text}")), &["--encoding", "utf-8"], "utf-16le");
+    }
+    is_read(dir, "a.csv", b"key,value\na,\x83J\n", &["--encoding", "shift_jis"], &[("a", "カ")]);
+    is_read(
+        dir,
+        "a.jsonl",
+        b"{\"key\":\"a\",\"value\":\"\xcf\"}",
+        &["--encoding", "windows-1251"],
+        &[("a", "П")],
+    );
+    is_refused(dir, "a.json", b"[]", &["--encoding", "bytes"], "JSON is text");
+    is_refused(dir, "a.csv", b"", &["--encoding", "cp437"], "iconv -f cp437");
+    // The rows before an invalid byte are stored.
+    is_refused(dir, "a.csv", b"key,value\na,1\nb,\x81\n", &["--encoding", "windows-1252"], "byte 16 ");
+    assert_eq!(esker(dir, "--db db scan").stdout(), "a 1\n");
+    for (name, row) in
+        [("a.txt", "a \\xf6"), ("a.csv", "key,value\na,\\xf6"), ("a.tsv", "key\tvalue\na\t\\xf6")]
+    {
+        let bytes = row.replace("\\xf6", "\u{f6}").chars().map(|c| c as u8).collect::<Vec<_>>();
+        is_read(dir, name, &bytes, &["--encoding", "bytes"], &[("a", "\\xf6")]);
+    }
+    // A first key that begins with a mark goes out and comes back.
+    is_read(dir, "a.txt", "\u{feff}\u{feff}a 1\n".as_bytes(), &[], &[("\\xef\\xbb\\xbfa", "1")]);
+    let out = esker(dir, "--db db export -").stdout;
+    is_read(dir, "b.txt", &out, &[], &[("\\xef\\xbb\\xbfa", "1")]);
+    for first in
+        [&b"\xff\xfea"[..], b"\xfe\xff", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh91AY&SY", b"PK\x03\x04"]
+    {
+        let _ = fs::remove_dir_all(dir.join("odd"));
+        let row = [b"\xef\xbb\xbf", first, b"\t1\n"].concat();
+        assert_eq!(esker_with(dir, "--db odd import - --format lines", &row).code, 0);
+        let out = esker(dir, "--db odd export -").stdout;
+        assert_eq!(out, row);
+    }
+    let done = esker_with(dir, "--db marked run -", "\u{feff}PUT a 1\r\nGET a\r\n".as_bytes());
+    assert_eq!((done.code, done.stdout().as_str()), (0, "a 1\n"), "{}", done.stderr());
+}
+
+#[test]
+fn what_readers_of_csv_disagree_about_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for (row, told) in [
+        ("a,\"3.5\" disk\"", "write a quote twice"),
+        ("a,\"b\"c", "write a quote twice"),
+        ("a, \"b\"", "blank at the start"),
+        ("a,\"b", "not closed"),
+        ("a,b\rc,d", "carriage return"),
+        ("a,\"b\nc\" d", "write a quote twice"),
+        ("a", "1 column"),
+        ("a,b,c", "3 columns"),
+        (",b", "empty"),
+    ] {
+        is_refused(dir, "a.csv", format!("key,value\nfirst,1\n{row}\n").as_bytes(), &[], told);
+        assert_eq!(esker(dir, "--db db scan").stdout(), "first 1\n", "{row}");
+    }
+    is_read(
+        dir,
+        "a.csv",
+        b"key,value\na,5\" pipe\nb,\"x \"\"y\"\"\"\n",
+        &[],
+        &[("a", "5\" pipe"), ("b", "x \"y\"")],
+    );
+    is_read(dir, "a.csv", b"key;value\na;1,5\n", &["--separator", ";"], &[("a", "1,5")]);
+    is_read(dir, "a.csv", "\u{feff}sep=;\r\nkey;value\r\na;1,5\r\n".as_bytes(), &[], &[("a", "1,5")]);
+    is_read(dir, "a.csv", b"key\tvalue\na\t\"1\t\"\n", &["--separator", "\\t"], &[("a", "1\\t")]);
+    is_refused(dir, "a.csv", b"key;value\na;1,5\n", &[], "--separator ';'");
+    is_refused(dir, "a.csv", b"a;1,5\n", &["--no-header"], "--separator ';'");
+    is_read(dir, "a.csv", b"a;1,5\n", &["--no-header", "--separator", ","], &[("a;1", "5")]);
+    is_read(dir, "a.csv", b"key,value,;\na,1,\n", &[], &[("a", "1")]);
+    is_refused(dir, "a.tsv", b"key\tvalue\n", &["--separator", ";"], "--separator is for CSV");
+    for (name, content) in
+        [("a.txt", &b"a 1\rb 2\r"[..]), ("a.tsv", b"key\tvalue\ra\t1\r"), ("a.csv", b"key,value\ra,1\r")]
+    {
+        is_refused(dir, name, content, &[], "carriage return");
+    }
+    for row in ["a\t\"b \"\"c\"\"\"", "a\tb\rc"] {
+        is_refused(dir, "a.tsv", format!("key\tvalue\nfirst\t1\n{row}\n").as_bytes(), &[], "a.tsv:3: ");
+    }
+    is_refused(dir, "a.tsv", b"\"key\"\t\"value\"\n\"a\"\t\"b\"\n", &["--header"], "--format csv");
+    let quoted = b"key\tvalue\na\t\"b \"\"c\"\"\"\n";
+    is_read(dir, "a.tsv", quoted, &["--format", "csv", "--separator", "\\t"], &[("a", "b \"c\"")]);
+    is_read(dir, "a.tsv", quoted, &["--format", "tsv"], &[("a", "\\x22b \"\"c\"\"\"")]);
+    fs::write(dir.join("out.tsv"), esker(dir, "--db db export - --format tsv").stdout).unwrap();
+    let done = esker(dir, "--db back import out.tsv");
+    assert_eq!((done.code, esker(dir, "--db back get a").stdout().as_str()), (0, "\"b \"\"c\"\"\"\n"));
+    let done = esker_with(dir, "--db other run -", b"PUT a 1\rPUT b 2\r");
+    assert_eq!(done.code, 2, "{}", done.stderr());
+    is_read(dir, "a.txt", b"a x\ry\nb 2\r\n", &[], &[("a", "x\\ry"), ("b", "2")]);
+}
+
+/// With `--keep-going`, nothing of a refused row is stored.
+#[test]
+fn a_refused_row_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let content = b"key,value\na,\"x\n\xff\ny\"\nb,2\nc,\"3\"4\nd,5\n";
+    let done = import(dir, "a.csv", content, &["--keep-going"]);
+    assert_eq!(done.code, 2, "{}", done.stderr());
+    assert!(done.stderr().contains("a.csv:2: the line has the byte 0xff"), "{}", done.stderr());
+    assert!(done.stderr().contains("a.csv:6: "), "{}", done.stderr());
+    assert_eq!(esker(dir, "--db db scan").stdout(), "b 2\nd 5\n");
+}
+
+#[test]
+fn json_values_stay_as_they_are_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for number in ["1E5", "1.50", "-0", "1e-7", "123456789012345678901234567890"] {
+        let object = format!("{{\"key\":\"a\",\"value\":{number}}}");
+        for (name, content) in [("a.jsonl", object.clone()), ("a.json", format!("[{object}]"))] {
+            is_read(dir, name, content.as_bytes(), &[], &[("a", number)]);
+        }
+    }
+    let values = ["null", "true", "[1,{\"b\":\"x y\"}]", "{\"c\":1.50}"];
+    for value in values {
+        let object = format!("{{\"key\":\"a\",\"value\":{value}}}");
+        for (name, content) in [("a.jsonl", object.clone()), ("a.json", format!("[{object}]"))] {
+            is_refused(dir, name, content.as_bytes(), &[], "--values json");
+            assert!(!dir.join("db").exists());
+        }
+    }
+    let rows: String = values
+        .iter()
+        .chain(&["\"text\"", "1E5"])
+        .enumerate()
+        .fold(String::new(), |rows, (i, value)| format!("{rows}{{\"key\":\"{i}\",\"value\":{value}}}\n"));
+    let done = import(dir, "a.jsonl", rows.as_bytes(), &["--values", "json"]);
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    assert_eq!(esker(dir, "--db db export - --format jsonl").stdout(), rows);
+    assert_eq!(esker(dir, "--db db get 3").stdout(), "{\"c\":1.50}\n");
+    // The tree knows its type.
+    assert_eq!(esker_with(dir, "--db db import - --format jsonl", b"{\"key\":\"9\",\"value\":[ ]}").code, 0);
+    assert_eq!(esker(dir, "--db db get 9").stdout(), "[]\n");
+    assert_eq!(esker(dir, "--db db put 9 {").code, 2);
+    for format in ["csv", "tsv", "json"] {
+        let out = esker(dir, &format!("--db db export - --format {format}"));
+        let done =
+            esker_with(dir, &format!("--db {format} --values json import - --format {format}"), &out.stdout);
+        assert_eq!(done.code, 0, "{format}: {}", done.stderr());
+        let [there, back] =
+            ["db", format].map(|db| esker(dir, &format!("--db {db} export - --format jsonl")).stdout());
+        assert_eq!(there, back, "{format}");
+    }
+    for wrong in [
+        "{\"key\":\"a\",\"value\":1,\"value\":2}",
+        "{\"key\":\"a\",\"value\":\"\\ud800\"}",
+        "{\"key\":\"a\",\"value\":NaN}",
+    ] {
+        is_refused(dir, "a.jsonl", wrong.as_bytes(), &[], "a.jsonl:1:");
+        is_refused(dir, "a.json", wrong.as_bytes(), &[], "a.json");
+    }
+}
+
+#[test]
+fn a_row_takes_a_part_of_the_memory_that_is_allowed() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let long = "x".repeat(3 << 20);
+    let lines = "\n".repeat(3 << 20);
+    for (name, content) in [
+        ("a.txt", format!("a {long}\n")),
+        ("a.csv", format!("key,value\na,{long}\n")),
+        ("b.csv", format!("key,value\na,\"{lines}\"\n")),
+        ("a.tsv", format!("key\tvalue\na\t{long}\n")),
+        ("a.jsonl", format!("{{\"key\":\"a\",\"value\":\"{long}\"}}\n")),
+        ("a.json", format!("[[\"a\",\"{long}\"]]")),
+    ] {
+        is_refused(dir, name, content.as_bytes(), &["--memory", "16M"], "memory");
+        assert_eq!(import(dir, name, content.as_bytes(), &["--memory", "64M"]).code, 0, "{name}");
+    }
+}
+
+#[test]
+fn what_is_not_text_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let gzip = |bytes: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let mut tar = vec![0; 512];
+    tar[257..262].copy_from_slice(b"ustar");
+    for (content, told) in [
+        (gzip(&gzip(b"key,value\na,1\n")), "compressed twice"),
+        (gzip(&tar), "tar archive"),
+        (b"SQLite format 3\0x".to_vec(), "SQLite"),
+        (b"PK\x03\x04x".to_vec(), "unzip -p"),
+        (b"BZh91AY&SYx".to_vec(), "bzip2 -dc"),
+        (b"\xfd7zXZ\0x".to_vec(), "xz -dc"),
+        (b"PAR1xxx".to_vec(), "Parquet"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1".to_vec(), "Excel"),
+        (b"\xff\x06\0\0sNaPpY".to_vec(), "snappy"),
+    ] {
+        for name in ["a.csv", "a.json", "a.dat"] {
+            is_refused(dir, name, &content, &[], told);
+        }
+        assert!(!dir.join("db").exists());
+    }
+    let mut skipped = b"\x50\x2a\x4d\x18\x04\0\0\0abcd".to_vec();
+    skipped.extend(zstd_of(b"key,value\na,1\n"));
+    is_read(dir, "a.csv.zst", &skipped, &[], &[("a", "1")]);
+}
+
+/// A zstd frame with one raw block.
+fn zstd_of(bytes: &[u8]) -> Vec<u8> {
+    let mut frame = b"\x28\xb5\x2f\xfd\x20".to_vec();
+    frame.push(u8::try_from(bytes.len()).unwrap());
+    let header = (bytes.len() as u32) << 3 | 1;
+    frame.extend_from_slice(&header.to_le_bytes()[..3]);
+    frame.extend_from_slice(bytes);
+    frame
+}

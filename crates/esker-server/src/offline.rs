@@ -1,0 +1,78 @@
+//! The databases of a store that is not served: data commands, one client at a time, without a connection.
+
+use esker::{Db, Error, ErrorKind};
+use esker_redis::{Context, Cursors, Reply, Session, Stamp, Wants, evaluate, spec};
+
+use crate::keyspace::mixed;
+use crate::trees::{Trees, View, unreadable};
+
+/// See the module's comment.
+pub struct Offline {
+    db: Db,
+    trees: Trees,
+    database: u16,
+    cursors: Cursors,
+    /// What random choices are made of.
+    seed: u64,
+}
+
+impl std::fmt::Debug for Offline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Offline({})", self.database)
+    }
+}
+
+impl Offline {
+    /// The database whose keys are in the tree with this name; `None` if it is not the tree of a database. `seed`: a
+    /// random number.
+    ///
+    /// # Errors
+    /// If the trees cannot be opened, or the tree of the elements is not one.
+    pub fn open(db: &Db, tree: &str, seed: u64) -> esker::Result<Option<Offline>> {
+        let Some(database) = database_of(tree) else { return Ok(None) };
+        let trees = Trees::of_one(db, database)?;
+        Ok(Some(Offline { db: db.clone(), trees, database, cursors: Cursors::default(), seed }))
+    }
+
+    /// Evaluates commands in order, each of which sees the writes of those before it. All writes take effect together.
+    /// Returns the replies, in version 2 of the protocol.
+    ///
+    /// # Errors
+    /// If the store fails, or a name is not that of a data command. Nothing is written then. What a command refuses is a
+    /// reply, and the writes of the others take effect.
+    pub fn call(&mut self, commands: &[Vec<Vec<u8>>]) -> esker::Result<Vec<Vec<u8>>> {
+        let snapshot = self.db.snapshot();
+        let view = View::of_pool(&self.trees, &snapshot);
+        let mut writes = esker_redis::Writes::default();
+        let mut replies = Vec::new();
+        for command in commands {
+            let arguments: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
+            let spec = arguments.first().and_then(|name| spec(name));
+            let spec = spec.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "unknown command"))?;
+            self.seed = self.seed.wrapping_add(1);
+            let stamp = Stamp { now_us: self.db.default_tree().time_us(), seed: mixed(self.seed) };
+            let session = Session::new(&view, &mut writes, stamp.now_us);
+            let mut ctx = Context::new(session, &self.cursors, stamp, self.database, self.trees.count());
+            ctx.set_wants(Wants { events: false, new_keys: false, touched: false });
+            let mut reply = Reply::new(false);
+            evaluate(&mut ctx, spec, &arguments, &mut reply).map_err(unreadable)?;
+            replies.push(reply.bytes);
+        }
+        if !writes.is_empty() {
+            self.db.write(&self.trees.batch(&writes, Some(&snapshot))?)?;
+        }
+        Ok(replies)
+    }
+}
+
+/// The number of the database whose keys are in the tree with this name.
+fn database_of(tree: &str) -> Option<u16> {
+    if tree == "default" {
+        return Some(0);
+    }
+    let number = tree.strip_prefix("db")?.parse().ok().filter(|number| (1..DATABASES_MAX).contains(number))?;
+    (tree == format!("db{number}")).then_some(number)
+}
+
+/// How many databases a server may have.
+const DATABASES_MAX: u16 = 1024;
