@@ -11,6 +11,7 @@
 //! ```
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::io::Write;
 
@@ -20,6 +21,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::collections::{self, Kind};
 use crate::datatype::{DataType, Types};
 use crate::exit::Outcome;
 
@@ -34,6 +36,7 @@ pub(crate) type Parsed = (Vec<u8>, Given<'static>, Option<u64>);
 pub(crate) enum Given<'a> {
     Typed(Cow<'a, [u8]>),
     Json(Box<RawValue>),
+    Collection(Box<collections::Given>),
 }
 
 impl Given<'_> {
@@ -42,6 +45,8 @@ impl Given<'_> {
         match self {
             Given::Typed(typed) => Ok(Cow::Borrowed(typed)),
             Given::Json(raw) if values == DataType::Json => Ok(raw.get().as_bytes().into()),
+            Given::Collection(row) if values == DataType::Json => Ok(row.value().get().as_bytes().into()),
+            Given::Collection(_) => Err("the value is a collection".into()),
             Given::Json(raw) => scalar("the value", raw)
                 .map(Cow::Owned)
                 .map_err(|reason| format!("{reason}; --values json keeps any JSON value as it is").into()),
@@ -114,8 +119,8 @@ pub(crate) fn described(out: &mut Vec<u8>, keys: DataType, key: &[u8], fields: &
     about(out, keys, key, &text)
 }
 
-/// Appends the object of a key. `rest` is everything from the comma behind the key on.
-fn about(out: &mut Vec<u8>, keys: DataType, key: &[u8], rest: &[u8]) -> Outcome {
+/// Appends the object of a key. `rest` is everything from the comma after the key on.
+pub(crate) fn about(out: &mut Vec<u8>, keys: DataType, key: &[u8], rest: &[u8]) -> Outcome {
     row(out, Types { keys, ..Types::TEXT }, key, None)?;
     out.truncate(out.len() - b"}\n".len());
     out.extend_from_slice(rest);
@@ -210,14 +215,15 @@ impl Fields {
 /// The fields of an object that make a row, as they are written.
 pub(crate) struct Chosen<'a> {
     /// The names of the fields, and what they have.
-    fields: [(&'a str, Option<Box<RawValue>>); 5],
+    fields: [(&'a str, Option<Box<RawValue>>); 7],
     /// The first of them that the object has twice.
     twice: Option<&'a str>,
 }
 
 impl<'a> Chosen<'a> {
     pub(crate) fn of(fields: &'a Fields) -> Self {
-        let names = [&fields.key, &fields.value, &fields.expires, "encoding", "key_encoding"];
+        let names =
+            [&fields.key, &fields.value, &fields.expires, "encoding", "key_encoding", "type", "continues"];
         Chosen { fields: names.map(|name: &str| (name, None)), twice: None }
     }
 
@@ -240,8 +246,15 @@ impl<'a> Chosen<'a> {
         if let Some(name) = self.twice {
             return Err(format!("there are two fields {name:?}").into());
         }
-        let [(key_name, key), (value_name, value), (expires_name, expires), encoding, key_encoding] =
-            self.fields;
+        let [
+            (key_name, key),
+            (value_name, value),
+            (expires_name, expires),
+            encoding,
+            key_encoding,
+            kind,
+            continues,
+        ] = self.fields;
         let none = |name: &str| Cow::from(format!("there is no field {name:?}"));
         let key = key.ok_or_else(|| none(key_name))?;
         let value = value.ok_or_else(|| none(value_name))?;
@@ -249,6 +262,20 @@ impl<'a> Chosen<'a> {
             true => base64(key_name, &key)?,
             false => scalar(&format!("{key_name:?}"), &key)?,
         };
+        if (key_name, value_name) == ("key", "value")
+            && let Some(kind) = kind.1.as_deref().and_then(kind_of)
+            && value.get().starts_with(['[', '{'])
+        {
+            let is_base64 = is_base64(value_name, [encoding.1.as_deref(), None])?;
+            let continues = match continues.1.as_deref().map(RawValue::get) {
+                None | Some("false" | "null") => false,
+                Some("true") => true,
+                Some(_) => return Err("\"continues\" is neither true nor false".into()),
+            };
+            let row = collections::Given::new(kind, value, is_base64, continues);
+            let expires_us = moment(expires_name, expires.as_deref())?;
+            return Ok((key, Given::Collection(Box::new(row)), expires_us));
+        }
         let value = match is_base64(value_name, [encoding.1.as_deref(), key_encoding.1.as_deref()])? {
             true => Given::Typed(base64(value_name, &value)?.into()),
             false => Given::Json(value),
@@ -291,8 +318,40 @@ fn base64(name: &str, raw: &RawValue) -> Result<Vec<u8>, Cow<'static, str>> {
     Ok(STANDARD.decode(text).map_err(|error| format!("{name:?} is not base64: {error}"))?)
 }
 
+/// The kind of collection that the field `type` names.
+fn kind_of(raw: &RawValue) -> Option<Kind> {
+    Kind::named(serde_json::from_str::<Cow<'_, str>>(raw.get()).ok()?.as_bytes())
+}
+
+/// The fields of an object in order, each of which it has once.
+pub(crate) fn members(raw: &RawValue) -> Result<Vec<(String, Box<RawValue>)>, Cow<'static, str>> {
+    struct Members(Vec<(String, Box<RawValue>)>);
+    impl<'de> Visitor<'de> for &mut Members {
+        type Value = ();
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+            while let Some(member) = members.next_entry()? {
+                self.0.push(member);
+            }
+            Ok(())
+        }
+    }
+    let mut found = Members(Vec::new());
+    let read = serde_json::Deserializer::from_str(raw.get()).deserialize_map(&mut found);
+    read.map_err(|error| format!("the value is not an object: {error}"))?;
+    let mut names = HashSet::new();
+    match found.0.iter().find(|(name, _)| !names.insert(name)) {
+        Some((name, _)) => Err(format!("the value has two fields {name:?}").into()),
+        None => Ok(found.0),
+    }
+}
+
 /// The bytes of a string, or of a number as it is written.
-fn scalar(what: &str, raw: &RawValue) -> Result<Vec<u8>, Cow<'static, str>> {
+pub(crate) fn scalar(what: &str, raw: &RawValue) -> Result<Vec<u8>, Cow<'static, str>> {
     let text = raw.get();
     match text.as_bytes().first() {
         Some(b'"') => match serde_json::from_str::<String>(text) {

@@ -407,6 +407,17 @@ impl Rows {
         }
     }
 
+    /// Whether the value may be a collection of a database, to be asked of `collections`.
+    pub(crate) fn may_be_collection(&self) -> bool {
+        match self {
+            // The attributes begin with the kind, plus 128 if the collection is large.
+            Rows::Local(rows, _) => {
+                rows.attributes().first().is_some_and(|kind| matches!(kind & 0x7f, 1..=4))
+            }
+            Rows::Server(rows) => rows.is_collection(),
+        }
+    }
+
     /// Whether the value is a hash, a set, a sorted set or a list of a server. It is shown as empty.
     pub(crate) fn is_collection(&self) -> bool {
         match self {

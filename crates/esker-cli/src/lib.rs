@@ -15,6 +15,7 @@
 mod args;
 mod behind;
 mod client;
+mod collections;
 mod commands;
 mod config;
 mod datatype;

@@ -84,6 +84,11 @@ impl Writes {
         self.apply_if_full(store)
     }
 
+    /// Notes a put that took effect without a batch.
+    pub(crate) fn note_put(&mut self, is_expired: bool) {
+        self.stored.add(Counts { puts: 1, deletes: 0, expired: u64::from(is_expired) });
+    }
+
     /// Adds a delete.
     #[inline]
     pub(crate) fn delete(&mut self, store: &mut Store, key: &[u8]) -> Result<(), Refused> {

@@ -48,6 +48,7 @@ mod listen;
 mod logins;
 mod memory;
 mod metrics;
+mod offline;
 mod own;
 mod passwords;
 mod pool;
@@ -70,6 +71,7 @@ mod why;
 
 pub use guard::Guard;
 pub use listen::{Address, AddressError, KEEPALIVE_S_MAX};
+pub use offline::Offline;
 pub use security::{Password, Security, Tls};
 pub use syncs::StoreEvents;
 

@@ -1,9 +1,9 @@
 //! The databases of a store that is not served: data commands, one client at a time, without a connection.
 
 use esker::{Db, Error, ErrorKind};
-use esker_redis::{Context, Cursors, Reply, Session, Stamp, Wants, evaluate, spec};
+use esker_redis::{Context, Cursors, Reply, Session, Stamp, Wants, Writes, evaluate, spec};
 
-use crate::keyspace::mixed;
+use crate::server::mixed;
 use crate::trees::{Trees, View, unreadable};
 
 /// See the module's comment.
@@ -23,7 +23,7 @@ impl std::fmt::Debug for Offline {
 }
 
 impl Offline {
-    /// The database whose keys are in the tree with this name; `None` if it is not the tree of a database. `seed`: a
+    /// The database whose keys are in the tree with this name; `None` if a database cannot have this tree. `seed`: a
     /// random number.
     ///
     /// # Errors
@@ -32,6 +32,11 @@ impl Offline {
         let Some(database) = database_of(tree) else { return Ok(None) };
         let trees = Trees::of_one(db, database)?;
         Ok(Some(Offline { db: db.clone(), trees, database, cursors: Cursors::default(), seed }))
+    }
+
+    /// Whether the database may have collections: a server has written to it.
+    pub fn has_collections(&self) -> bool {
+        self.trees.keys(self.database).is_some()
     }
 
     /// Evaluates commands in order, each of which sees the writes of those before it. All writes take effect together.
@@ -43,20 +48,22 @@ impl Offline {
     pub fn call(&mut self, commands: &[Vec<Vec<u8>>]) -> esker::Result<Vec<Vec<u8>>> {
         let snapshot = self.db.snapshot();
         let view = View::of_pool(&self.trees, &snapshot);
-        let mut writes = esker_redis::Writes::default();
+        let mut writes = Writes::default();
         let mut replies = Vec::new();
         for command in commands {
             let arguments: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
             let spec = arguments.first().and_then(|name| spec(name));
             let spec = spec.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "unknown command"))?;
             self.seed = self.seed.wrapping_add(1);
-            let stamp = Stamp { now_us: self.db.default_tree().time_us(), seed: mixed(self.seed) };
+            let clock = self.db.default_tree();
+            let ahead_ms = i64::try_from(clock.clock_ahead_us() / 1000).unwrap_or(i64::MAX);
+            let stamp = Stamp { now_us: clock.time_us(), ahead_ms, seed: mixed(self.seed) };
             let session = Session::new(&view, &mut writes, stamp.now_us);
             let mut ctx = Context::new(session, &self.cursors, stamp, self.database, self.trees.count());
             ctx.set_wants(Wants { events: false, new_keys: false, touched: false });
             let mut reply = Reply::new(false);
             evaluate(&mut ctx, spec, &arguments, &mut reply).map_err(unreadable)?;
-            replies.push(reply.bytes);
+            replies.push(reply.into_whole().map_err(unreadable)?);
         }
         if !writes.is_empty() {
             self.db.write(&self.trees.batch(&writes, Some(&snapshot))?)?;
@@ -70,7 +77,8 @@ fn database_of(tree: &str) -> Option<u16> {
     if tree == "default" {
         return Some(0);
     }
-    let number = tree.strip_prefix("db")?.parse().ok().filter(|number| (1..DATABASES_MAX).contains(number))?;
+    let number =
+        tree.strip_prefix("db")?.parse().ok().filter(|number| (1..DATABASES_MAX).contains(number))?;
     (tree == format!("db{number}")).then_some(number)
 }
 

@@ -940,7 +940,7 @@ impl Server {
 }
 
 /// Seeds of one row must have nothing to do with each other: the finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
-fn mixed(mut state: u64) -> u64 {
+pub(crate) fn mixed(mut state: u64) -> u64 {
     state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     state ^ (state >> 31)

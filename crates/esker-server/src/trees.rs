@@ -83,13 +83,17 @@ fn name_of(database: usize) -> String {
     if database == 0 { "default".to_owned() } else { format!("db{database}") }
 }
 
+fn elements_of(name: &str) -> String {
+    format!("{name}.elements")
+}
+
 impl Trees {
     /// Finds the trees of those of `count` databases that have some.
     pub(crate) fn open(db: &Db, count: u16) -> esker::Result<Trees> {
         let mut databases = Vec::new();
         for number in 0..usize::from(count) {
             let found = OnceLock::new();
-            let elements = db.open_tree(&format!("{}.elements", name_of(number)))?;
+            let elements = db.open_tree(&elements_of(&name_of(number)))?;
             if let (Some(keys), Some(elements)) = (db.open_tree(&name_of(number))?, elements) {
                 let _ = found.set(Database::new(keys, elements)?);
             } else if db.open_tree(&name_of(number))?.is_some() {
@@ -101,9 +105,23 @@ impl Trees {
         Ok(Trees { db: db.clone(), databases })
     }
 
+    /// Finds the trees of one database, if it has some. They are made at its first write.
+    ///
+    /// # Errors
+    /// If the tree of its elements is something else.
+    pub(crate) fn of_one(db: &Db, number: u16) -> esker::Result<Trees> {
+        let databases: Vec<_> = (0..=number).map(|_| OnceLock::new()).collect();
+        let name = name_of(usize::from(number));
+        let found = (db.open_tree(&name)?, db.open_tree(&elements_of(&name))?);
+        if let ((Some(keys), Some(elements)), Some(database)) = (found, databases.last()) {
+            let _ = database.set(Database::new(keys, elements)?);
+        }
+        Ok(Trees { db: db.clone(), databases })
+    }
+
     fn make(db: &Db, number: usize) -> esker::Result<Database> {
         let keys = db.tree(&name_of(number))?;
-        let elements = db.tree(&format!("{}.elements", name_of(number)))?;
+        let elements = db.tree(&elements_of(&name_of(number)))?;
         if elements.tag().is_none() && elements.is_empty()? {
             elements.set_tag(ELEMENTS_TAG)?;
         }

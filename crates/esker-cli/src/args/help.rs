@@ -12,7 +12,8 @@ programs read differently, such as a,\"3.5\" disk\", are malformed.
 any byte. Tables with tabs and quotes, as spreadsheets write them, are --format csv --separator '\\t'.
 - jsonl: objects as `scan --json` prints them. If `encoding` is \"base64\", the value is in base64; if `key_encoding` \
 is \"base64\", the key is. `expires_us` says when the value expires, in microseconds since 1970. A value is a string or \
-a number, which stays as it is written; --values json takes any value.
+a number, which stays as it is written; --values json takes any value. With `type`, it is a hash, list, set or zset of \
+a server's database.
 - json: an array of such objects, or of [key, value] pairs; read row by row.
 A byte order mark says that a file is UTF-8 or UTF-16, and is not imported. Without one, csv, tsv, jsonl and json must \
 be UTF-8, unless --encoding says otherwise; lines may be any bytes.
@@ -54,7 +55,8 @@ The name of FILE (.csv, .tsv, .jsonl, .json) or --format selects the format:
 blanks in keys) is an error, unless --escapes is given.
 - csv: with a header. Fields that are not UTF-8 are in base64, and the column `base64` names their columns.
 - tsv: with a header, and with the escapes that import reads.
-- jsonl: objects as `scan --json` prints them, with `expires_us` if the value expires.
+- jsonl: objects as `scan --json` prints them, with `expires_us` if the value expires. Hashes, lists, sets and sorted \
+sets of a server's database have `type`; other formats than jsonl and json leave them out.
 - json: an array of such objects.
 A file whose name ends in .gz or .zst, such as rows.csv.gz, is compressed; standard output is not.
 --columns chooses and orders the columns of csv and tsv: key, value, and expires_us, which says when a value expires, \

@@ -343,6 +343,37 @@ impl Database {
         }
     }
 
+    /// Sends commands whose writes take effect together. Returns their replies; an error of one of them is a failure.
+    pub(crate) fn call(&self, commands: &[Vec<Vec<u8>>]) -> Result<Vec<Reply>> {
+        let mut connection = self.on()?;
+        let mut bytes = Vec::new();
+        command(&mut bytes, &[b"MULTI"]);
+        for arguments in commands {
+            command(&mut bytes, &arguments.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        }
+        command(&mut bytes, &[b"EXEC"]);
+        connection.send(&bytes)?;
+        let mut error = None;
+        let mut elements = None;
+        for _ in 0..commands.len() + 2 {
+            match connection.reply()? {
+                Reply::Error(text) => drop(error.get_or_insert(text)),
+                Reply::Array(replies) => elements = Some(replies),
+                _ => {}
+            }
+        }
+        for element in elements.iter().flatten() {
+            if let Reply::Error(text) = element {
+                error.get_or_insert(text.clone());
+            }
+        }
+        match (error, elements) {
+            (Some(text), _) => Err(connection.refused(&text)),
+            (None, Some(replies)) if replies.len() == commands.len() => Ok(replies),
+            _ => Err(connection.unexpected()),
+        }
+    }
+
     /// Waits until everything written survives a power cut.
     pub(crate) fn sync(&self) -> Result<()> {
         let mut connection = self.on()?;

@@ -15,3 +15,10 @@ mod wire;
 pub(crate) use database::{Batch, Bulk, Database, Expiry, Upload, before};
 pub(crate) use rows::{Rows, Want};
 pub(crate) use url::Url;
+pub(crate) use wire::Reply;
+
+/// The reply whose bytes these are.
+pub(crate) fn reply_of(bytes: &[u8]) -> esker::Result<Reply> {
+    let error = |error: std::io::Error| esker::Error::new(esker::ErrorKind::Io, error.to_string());
+    wire::Replies::new(bytes).next().map_err(error)
+}

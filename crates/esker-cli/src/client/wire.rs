@@ -26,7 +26,7 @@ const ROOM: usize = 64 << 10;
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     Status(Vec<u8>),
     Error(Vec<u8>),
     Integer(i64),

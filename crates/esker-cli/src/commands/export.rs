@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::args::{Export, Global};
+use crate::collections::Collections;
 use crate::exit::{Failure, Outcome, note};
 use crate::formats::Format;
 use crate::formats::writer::{Row, Writer};
@@ -69,8 +70,8 @@ pub(super) fn say_untold(count: u64) {
 pub(super) fn say_left_out(attributed: u64, collections: u64) {
     if collections > 0 {
         note(&format!(
-            "left out, because they are a hash, a set, a sorted set or a list: {collections} values. `BGSAVE` keeps \
-             them, and so do `esker backup` and `esker checkpoint` when the server has ended"
+            "left out, because they are a hash, a set, a sorted set or a list: {collections} values. JSON Lines \
+             (--format jsonl) keep them, and so do `BGSAVE`, `esker backup` and `esker checkpoint`"
         ));
     }
     if attributed > 0 {
@@ -84,19 +85,37 @@ pub(super) fn say_left_out(attributed: u64, collections: u64) {
 /// Returns how many values have attributes, and how many are left out because they are not bytes.
 fn rows(store: &Store, writer: &mut Writer, out: &mut Out) -> Outcome<(u64, u64)> {
     let progress = Progress::count("rows");
-    let mut attributed = 0;
+    let (mut attributed, mut left_out) = (0, 0);
+    let mut collections = Collections::of(&store.tree)?.filter(Collections::may_be);
     writer.begin(out.buffer());
     let mut rows = store.tree.scan(KeyRange::ALL, false, Want::All)?;
     while rows.advance()? {
+        if rows.may_be_collection()
+            && let Some(collections) = &mut collections
+        {
+            if !writer.takes_collections() {
+                left_out += 1;
+                continue;
+            }
+            let (key, expires_us) = (rows.key().to_vec(), rows.expires_us());
+            let mut continues = false;
+            // Another client may have deleted it or stored a string: then the next export has it.
+            if let Some(kind) = collections.kind(&key)? {
+                collections.read(kind, &key, |elements| -> Outcome {
+                    writer.collection(out.buffer(), (&key, expires_us), kind, elements, continues)?;
+                    continues = true;
+                    out.spill()
+                })?;
+            }
+            progress.add(1);
+            continue;
+        }
         if rows.value_len() > VALUE_AT_MOST {
             return Err(Failure::usage(format!(
                 "the value of {:?} has {} bytes, too many for a row; `esker export DIR/` takes any length",
                 String::from_utf8_lossy(rows.key()),
                 rows.value_len()
             )));
-        }
-        if rows.is_collection() {
-            continue;
         }
         attributed += u64::from(rows.has_attributes());
         let expires_us = rows.expires_us();
@@ -106,5 +125,5 @@ fn rows(store: &Store, writer: &mut Writer, out: &mut Out) -> Outcome<(u64, u64)
         progress.add(1);
     }
     writer.end(out.buffer());
-    Ok((attributed, rows.collections()))
+    Ok((attributed, left_out))
 }

@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use indicatif::HumanCount;
 
 use crate::args::{Global, Import};
-use crate::datatype::Types;
+use crate::collections::{self, Collections};
+use crate::datatype::{DataType, Types};
 use crate::encoding::{checked, unmarked_utf_16};
 use crate::exit::{Failure, Outcome, note};
 use crate::feed::{Sink, check_line_ends, feed};
@@ -54,12 +55,8 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     if args.separator.is_some() && format != Format::Csv {
         return Err(Failure::usage("--separator is for CSV; pass --format csv"));
     }
-    let text = Text {
-        is_named: args.format.is_some(),
-        encoding: args.encoding,
-        separator: args.separator,
-        row_max,
-    };
+    let text =
+        Text { is_named: args.format.is_some(), encoding: args.encoding, separator: args.separator, row_max };
     let reader = Reader::new(format, choice.clone(), text)?;
     let input = Input::open(&args.source)?.text(args.encoding).lines_at_most(row_max);
     let is_standard_input = args.source.as_os_str() == "-";
@@ -72,13 +69,19 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
         now_us: u64::try_from(now.as_micros()).unwrap_or(u64::MAX),
         key: Vec::new(),
         value: Vec::new(),
+        collections: None,
+        last: None,
     };
     let done = match format {
         Format::Json => values(input, args.keep_going, &fields(choice)?, row_max, &mut puts),
         _ => {
             let takes_all = args.format == Some(Format::Lines);
             let is_guessed = format == Format::Lines && args.format.is_none() && !is_standard_input;
-            feed(input, args.keep_going, &mut Lines { reader, format, takes_all, is_guessed, puts: &mut puts })
+            feed(
+                input,
+                args.keep_going,
+                &mut Lines { reader, format, takes_all, is_guessed, puts: &mut puts },
+            )
         }
     };
     if done.is_ok() && puts.store.is_none() {
@@ -162,7 +165,9 @@ fn first_bytes(input: &mut impl Read) -> io::Result<Vec<u8>> {
 fn refuse_others(start: &[u8], format: Format) -> Outcome {
     if let Some(what) = what_it_is(start) {
         let hint = if format == Format::Lines { "; --format lines imports it as lines anyway" } else { "" };
-        return Err(Failure::usage(format!("nothing was imported, because the file is not rows: {what}{hint}")));
+        return Err(Failure::usage(format!(
+            "nothing was imported, because the file is not rows: {what}{hint}"
+        )));
     }
     match unmarked_utf_16(start).filter(|_| format != Format::Lines) {
         Some(encoding) => Err(Failure::usage(format!(
@@ -183,12 +188,22 @@ struct Puts<'a> {
     /// Memory for keys and values, reused for each row.
     key: Vec<u8>,
     value: Vec<u8>,
+    /// Opened at the first row of a collection.
+    collections: Option<Collections>,
+    /// The key of the row before, if that was a collection.
+    last: Option<Vec<u8>>,
 }
 
 impl Puts<'_> {
     /// Puts a row in its typed form.
     #[inline]
     fn put(&mut self, key: &[u8], value: &Given<'_>, expires_us: Option<u64>) -> Result<(), Refused> {
+        if let Given::Collection(row) = value
+            && self.takes_collections()
+        {
+            return self.put_collection(key, row, expires_us);
+        }
+        self.last = None;
         let Puts { global, store, writes, key: of_key, value: of_value, .. } = self;
         let store = match store {
             Some(store) => store,
@@ -211,9 +226,68 @@ impl Puts<'_> {
         writes.put_until(store, key, value, expires_us, self.now_us)
     }
 
+    /// Whether the value of a row may be a collection: JSON may look like one.
+    fn takes_collections(&self) -> bool {
+        let values = match &self.store {
+            Some(store) => store.types.values,
+            None => self.global.types(Types::TEXT).values,
+        };
+        values != DataType::Json
+    }
+
+    /// Puts elements of a collection.
+    fn put_collection(
+        &mut self,
+        typed: &[u8],
+        row: &collections::Given,
+        expires_us: Option<u64>,
+    ) -> Result<(), Refused> {
+        let last = self.last.take();
+        let Puts { global, store, writes, key, collections, .. } = self;
+        let store = match store {
+            Some(store) => store,
+            none => {
+                row.commands(b"key", None).map_err(malformed)?;
+                global.types(Types::TEXT).keys.encode(typed, key)?;
+                none.insert(Store::create(global, Types::TEXT)?)
+            }
+        };
+        if store.types.values == DataType::Json {
+            return Err(malformed(
+                "the tree has values of the type json; import it with --values json".into(),
+            ));
+        }
+        let key = store.encode(typed, key)?.to_vec();
+        if row.continues() && last.as_ref() != Some(&key) {
+            return Err(malformed("it continues a row that is not the one before it".into()));
+        }
+        let commands = row.commands(&key, expires_us).map_err(malformed)?;
+        writes.apply(store)?;
+        store.before_write()?;
+        let collections = match collections {
+            Some(collections) => collections,
+            none => none.insert(Collections::of(&store.tree)?.ok_or_else(|| {
+                Failure::usage(format!(
+                    "the tree {:?} cannot hold hashes, lists and sets: those of databases are default and db1 to db1023",
+                    store.tree.name()
+                ))
+            })?),
+        };
+        collections.call(&commands)?;
+        if !row.continues() {
+            writes.note_put(expires_us.is_some_and(|us| us <= self.now_us));
+        }
+        self.last = Some(key);
+        Ok(())
+    }
+
     fn settle(&mut self) -> Outcome {
         self.store.as_mut().map_or(Ok(()), |store| self.writes.apply(store))
     }
+}
+
+fn malformed(reason: Cow<'static, str>) -> Refused {
+    Refused::Malformed(reason.into_owned())
 }
 
 /// Takes lines and puts rows.

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::columns::{BASE64, Column, KEY, VALUE};
 use super::{Format, csv, tsv};
+use crate::collections::{self, Kind};
 use crate::datatype::{DataType, Types};
 use crate::encoding::{BYTE_ORDER_MARK, is_marked};
 use crate::exit::{Failure, Outcome};
@@ -112,6 +113,32 @@ impl Writer {
             Format::Csv => self.csv(out, row),
             Format::Tsv => self.tsv(out, row),
         }
+    }
+
+    /// Whether rows can hold collections.
+    pub(crate) fn takes_collections(&self) -> bool {
+        matches!(self.format, Format::Jsonl | Format::Json) && self.types.values != DataType::Json
+    }
+
+    /// Appends a row with elements of a collection, if the format takes them. `continues`: they are not the first ones.
+    pub(crate) fn collection(
+        &mut self,
+        out: &mut Vec<u8>,
+        (key, expires_us): (&[u8], Option<u64>),
+        kind: Kind,
+        elements: &[Vec<u8>],
+        continues: bool,
+    ) -> Outcome {
+        if std::mem::replace(&mut self.any, true) && self.format == Format::Json {
+            out.extend_from_slice(b",\n");
+        }
+        self.printed.clear();
+        collections::append(&mut self.printed, kind, elements, continues, expires_us);
+        json::about(out, self.types.keys, key, &self.printed)?;
+        if self.format == Format::Json {
+            out.pop();
+        }
+        Ok(())
     }
 
     fn tsv(&mut self, out: &mut Vec<u8>, row: &Row<'_>) -> Outcome {

@@ -340,6 +340,106 @@ fn collections_are_told_apart() {
     assert_eq!(place.printed("get copied"), "plain\n");
 }
 
+/// Small and large ones, with elements of any bytes, between the server, the files of its store, and other stores.
+#[test]
+fn collections_go_out_and_in_as_json_lines() {
+    let place = Place::new();
+    let mut client = place.serving.client();
+    client.check("SET a text => +OK\n HSET h f v => :1\n RPUSH l b a b => :3\n SADD s m => :1");
+    client
+        .check("ZADD z 1.5 m inf top -1e300 low => :3\n HSET e f v => :1\n PEXPIREAT e 4000000000000 => :1");
+    for first in (0..2_500).step_by(500) {
+        let all = |one: &dyn Fn(u32) -> String| (first..first + 500).map(one).collect::<Vec<_>>().join(" ");
+        let (numbers, pairs) =
+            (all(&|number| number.to_string()), all(&|number| format!("field{number} {number}")));
+        let scores = all(&|number| format!("{number} m{number}"));
+        client.check(&format!("RPUSH long {numbers} => :{}", first + 500));
+        client.check(&format!("HSET fields {pairs} => :500\n ZADD scores {scores} => :500"));
+    }
+    // Not UTF-8, and one long value.
+    let bytes =
+        "{\"key\":\"bytes\",\"type\":\"hash\",\"value\":{\"/w==\":\"AP8=\"},\"encoding\":\"base64\"}\n";
+    let huge = format!("{{\"key\":\"huge\",\"type\":\"list\",\"value\":[\"{}\"]}}\n", "x".repeat(200 << 10));
+    assert_eq!(place.esker_with("import - --format jsonl", (bytes.to_owned() + &huge).as_bytes()).code, 0);
+    client.check("HLEN bytes => :1\n LLEN huge => :1");
+    let there = place.esker("export - --format jsonl");
+    assert_eq!((there.code, there.stderr().as_str()), (0, ""));
+    let text = there.stdout();
+    for row in [
+        "{\"key\":\"a\",\"value\":\"text\"}\n",
+        "{\"key\":\"h\",\"type\":\"hash\",\"value\":{\"f\":\"v\"}}\n",
+        "{\"key\":\"l\",\"type\":\"list\",\"value\":[\"b\",\"a\",\"b\"]}\n",
+        "{\"key\":\"s\",\"type\":\"set\",\"value\":[\"m\"]}\n",
+        "{\"key\":\"z\",\"type\":\"zset\",\"value\":{\"low\":-1.0000000000000001e+300,\"m\":1.5,\"top\":\"inf\"}}\n",
+        "\"value\":{\"f\":\"v\"},\"expires_us\":4000000000000000}\n",
+        "\"continues\":true}\n",
+        bytes,
+        &huge,
+    ] {
+        assert!(text.contains(row), "{row}: {}", &text[..text.len().min(2_000)]);
+    }
+    // The same import twice gives the same rows, in each format of JSON.
+    for _ in 0..2 {
+        assert_eq!(place.esker_with("--tree db1 import - --format jsonl", text.as_bytes()).code, 0);
+    }
+    assert!(place.printed("--tree db1 export - --format jsonl") == text);
+    let array = place.printed("export - --format json");
+    assert_eq!(place.esker_with("--tree db2 import - --format json", array.as_bytes()).code, 0);
+    assert!(place.printed("--tree db2 export - --format jsonl") == text);
+
+    // The same without the server, and in a store that no server has seen.
+    let mut place = place;
+    place.serving.signal("-TERM");
+    assert_eq!(place.serving.code(), Some(0));
+    let served = place.served.path();
+    let local = |arguments: &str, stdin: &[u8]| run(esker_with(served, arguments), stdin);
+    assert!(local("export - --format jsonl", b"").stdout() == text);
+    let done = local("--db other.db import - --format jsonl", text.as_bytes());
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    assert!(local("--db other.db export - --format jsonl", b"").stdout() == text);
+    let csv = local("export - --format csv", b"");
+    assert!(csv.stderr().contains("or a list: 10 values. JSON Lines"), "{}", csv.stderr());
+    assert!(csv.stdout().starts_with("key,value,base64\na,text,\n") && csv.stdout().lines().count() == 2);
+    let other = serve(served, "--db other.db");
+    other
+        .client()
+        .check("LRANGE long 2498 -1 => [2498 2499]\n HGET fields field77 => 77\n ZSCORE z top => inf");
+    other.client().check("ZCARD scores => :2500\n PEXPIRETIME e => :4000000000000");
+}
+
+#[test]
+fn rows_that_are_not_collections_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |rest: &str| format!("{{\"key\":\"k\",{rest}}}\n");
+    let import = |options: &str, text: &str| {
+        run(esker_with(dir.path(), &format!("{options} import - --format jsonl")), text.as_bytes())
+    };
+    let list = row("\"type\":\"list\",\"value\":[\"a\"]");
+    for (text, told) in [
+        (row("\"type\":\"hash\",\"value\":[\"a\"]"), "not an object"),
+        (row("\"type\":\"hash\",\"value\":{\"a\":\"1\",\"a\":\"2\"}"), "two fields \"a\""),
+        (row("\"type\":\"hash\",\"value\":{\"a\":null}"), "neither a string nor a number"),
+        (row("\"type\":\"list\",\"value\":{}"), "is an array"),
+        (row("\"type\":\"set\",\"value\":[]"), "at least one element"),
+        (row("\"type\":\"zset\",\"value\":{\"a\":\"high\"}"), "float"),
+        (row("\"type\":\"set\",\"value\":[\"!\"],\"encoding\":\"base64\""), "not base64"),
+        (row("\"type\":\"list\",\"value\":[\"b\"],\"continues\":1"), "neither true nor false"),
+        (row("\"type\":\"list\",\"value\":[\"b\"],\"continues\":true"), "not the one before it"),
+        (row("\"type\":\"person\",\"value\":[\"b\"]"), "neither a string nor a number"),
+    ] {
+        let done = import("--db db", &text);
+        assert_eq!(done.code, 2, "{text}: {}", done.stderr());
+        assert!(done.stderr().contains(told), "{text}: {}", done.stderr());
+    }
+    let done = import("--db db --tree people", &list);
+    assert!(done.code == 2 && done.stderr().contains("cannot hold hashes"), "{}", done.stderr());
+    // In a tree of JSON it is a value like others, and so is a string in one that is not.
+    assert_eq!(import("--db json --values json", &list).code, 0);
+    assert_eq!(run(esker_with(dir.path(), "--db json get k"), b"").stdout(), "[\"a\"]\n");
+    assert_eq!(import("--db text", &row("\"type\":\"list\",\"value\":\"a\"")).code, 0);
+    assert_eq!(run(esker_with(dir.path(), "--db text get k"), b"").stdout(), "a\n");
+}
+
 #[test]
 fn files_of_a_store_are_out_of_reach() {
     let place = Place::new();
