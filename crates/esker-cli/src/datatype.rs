@@ -8,7 +8,7 @@
 //! | u64 u32 | decimal digits, leading zeros allowed | big-endian | decimal without padding |
 //! | i64 i32 | the same, `-` allowed | order-preserving | decimal without padding |
 //! | f64 | as `-0.5`, `3e8`, `inf`, `NaN` | order-preserving | the shortest that gives the same number |
-//! | json (values only) | a JSON value | its text without blanks between its parts | the same |
+//! | json (values only) | a JSON value | its text without blanks between its parts | the same, on one line |
 //! | text,u64 and the like | elements with commas between them (`tuple`) | order-preserving | the same |
 //!
 //! A key has at least one byte. A value may be empty, except for a number. A value has one element. `hex` and `escaped`
@@ -230,13 +230,9 @@ impl DataType {
     fn append(self, bytes: &[u8], out: &mut Vec<u8>) -> esker::Result<()> {
         match self {
             DataType::Text => out.extend_from_slice(bytes),
-            DataType::Json => {
-                let start = out.len();
-                let compact = crate::json::compact(bytes, out);
-                if compact.is_err() || out.get(start..) != Some(bytes) {
-                    return Err(Error::new(ErrorKind::InvalidInput, "it is not JSON as it is stored"));
-                }
-            }
+            // A program or `put --file` may have stored it with blanks.
+            DataType::Json => crate::json::compact(bytes, out)
+                .map_err(|error| Error::new(ErrorKind::InvalidInput, format!("it is not JSON: {error}")))?,
             DataType::Escaped => escapes::append(out, bytes),
             DataType::Hex => hex::append(bytes, out),
             DataType::Number(number) => number.print(bytes, out)?,

@@ -482,7 +482,10 @@ mod tests {
         for wrong in ["", "{", "nul", "1 2", "NaN", "'a'", "[1,]"] {
             assert!(DataType::Json.to_bytes(wrong.as_bytes()).is_err(), "{wrong}");
         }
-        assert!(!DataType::Json.has(b"[1, 2]") && DataType::Json.has(b"[1,2]"));
+        assert!(DataType::Json.has(b"[1,\n2]") && !DataType::Json.has(b"[1,2") && !DataType::Json.has(b""));
+        let mut out = Vec::new();
+        DataType::Json.print_value(b"[1,\n2]", &mut out).unwrap();
+        assert_eq!(out, b"[1,2]");
     }
 
     #[test]

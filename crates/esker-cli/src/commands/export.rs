@@ -8,6 +8,7 @@ use crate::exit::{Failure, Outcome, note};
 use crate::formats::Format;
 use crate::formats::writer::{Row, Writer};
 use crate::keyspace::Want;
+use crate::lines::line_max;
 use crate::output::{NewFile, Out};
 use crate::progress::Progress;
 use crate::ranges::KeyRange;
@@ -15,6 +16,7 @@ use crate::store::{Store, check_outside};
 use crate::unpack::other_packer;
 
 /// Longer values can only be exported to a directory: a row is in memory as a whole, several times if it is quoted.
+/// `--memory` lowers it to what `import` takes with the same memory.
 const VALUE_AT_MOST: u64 = 1 << 30;
 
 pub(crate) fn run(global: &Global, args: &Export) -> Outcome {
@@ -41,11 +43,13 @@ pub(crate) fn run(global: &Global, args: &Export) -> Outcome {
         return super::export_dir::run(&store, target);
     }
     let mut writer = Writer::new(format, store.types, &args.columns)?;
+    let value_max =
+        global.memory.map_or(VALUE_AT_MOST, |_| VALUE_AT_MOST.min(line_max(global.memory) as u64));
     let (attributed, collections) = if target == Path::new("-") {
-        Out::stdout()?.with(|out| rows(&store, &mut writer, out))?
+        Out::stdout()?.with(|out| rows(&store, value_max, &mut writer, out))?
     } else {
         let mut file = NewFile::create_packed(target)?;
-        let attributed = rows(&store, &mut writer, file.out())?;
+        let attributed = rows(&store, value_max, &mut writer, file.out())?;
         file.finish()?;
         attributed
     };
@@ -83,7 +87,7 @@ pub(super) fn say_left_out(attributed: u64, collections: u64) {
 }
 
 /// Returns how many values have attributes, and how many are left out because they are not bytes.
-fn rows(store: &Store, writer: &mut Writer, out: &mut Out) -> Outcome<(u64, u64)> {
+fn rows(store: &Store, value_max: u64, writer: &mut Writer, out: &mut Out) -> Outcome<(u64, u64)> {
     let progress = Progress::count("rows");
     let (mut attributed, mut left_out) = (0, 0);
     let mut collections = Collections::of(&store.tree)?.filter(Collections::may_be);
@@ -110,9 +114,10 @@ fn rows(store: &Store, writer: &mut Writer, out: &mut Out) -> Outcome<(u64, u64)
             progress.add(1);
             continue;
         }
-        if rows.value_len() > VALUE_AT_MOST {
+        if rows.value_len() > value_max {
             return Err(Failure::usage(format!(
-                "the value of {:?} has {} bytes, too many for a row; `esker export DIR/` takes any length",
+                "the value of {:?} has {} bytes, too many for a row (of at most 1 GiB, or an eighth of --memory); \
+                 `esker export DIR/` takes any length",
                 String::from_utf8_lossy(rows.key()),
                 rows.value_len()
             )));

@@ -194,6 +194,13 @@ fn json_values_stay_as_they_are_written() {
     assert_eq!(esker_with(dir, "--db db import - --format jsonl", b"{\"key\":\"9\",\"value\":[ ]}").code, 0);
     assert_eq!(esker(dir, "--db db get 9").stdout(), "[]\n");
     assert_eq!(esker(dir, "--db db put 9 {").code, 2);
+    // A file is stored as it is, and shown on one line.
+    fs::write(dir.join("pretty"), "{\n  \"a\": [1.50]\n}\n").unwrap();
+    assert_eq!(esker(dir, "--db db put 8 --file pretty").code, 0);
+    assert_eq!(esker(dir, "--db db get 8 --file -").stdout(), "{\n  \"a\": [1.50]\n}\n");
+    assert_eq!(esker(dir, "--db db scan 8 8").stdout(), "8 {\"a\":[1.50]}\n");
+    fs::write(dir.join("pretty"), "{").unwrap();
+    assert_eq!(esker(dir, "--db db put 8 --file pretty").code, 2);
     for format in ["csv", "tsv", "json"] {
         let out = esker(dir, &format!("--db db export - --format {format}"));
         let done =
@@ -229,6 +236,8 @@ fn a_row_takes_a_part_of_the_memory_that_is_allowed() {
     ] {
         is_refused(dir, name, content.as_bytes(), &["--memory", "16M"], "memory");
         assert_eq!(import(dir, name, content.as_bytes(), &["--memory", "64M"]).code, 0, "{name}");
+        let done = esker(dir, "--db db --memory 16M export - --format jsonl");
+        assert!(done.code == 2 && done.stderr().contains("esker export DIR/"), "{}", done.stderr());
     }
 }
 
