@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn random_keys_of_few_letters_come_once() {
-        for seed in 0..40_u64 {
+        for seed in test_kit::seeds(40) {
             println!("seed {seed}");
             let mut state = seed;
             let mut random = |below: u64| {

@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn writes_are_those_of_a_map_however_they_are_walked_and_undone() {
-        for seed in 0..200 {
+        for seed in test_kit::seeds(200) {
             println!("seed {seed}");
             let mut state: u64 = seed;
             let mut random = |below: u64| {

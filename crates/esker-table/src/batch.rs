@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn cells_come_out_as_they_went_in() {
         const TEXTS: [&[u8]; 4] = [b"", b"a", b"ab", b"a\0"];
-        for seed in 0..200_u64 {
+        for seed in test_kit::seeds(200) {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
             let mut below = |n: usize| {
                 state ^= state << 13;

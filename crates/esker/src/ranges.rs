@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn they_answer_as_a_list_does() {
-        for seed in 0..200 {
+        for seed in test_kit::seeds(200) {
             let mut rng = Rng::new(seed);
             let (all, mut list) = (RangeTombstones::default(), Vec::new());
             for round in 0..rng.index(12) as SeqNo {

@@ -27,12 +27,20 @@ fn decoded(bytes: &[u8]) -> Known {
     std::array::from_fn(|_| words.next().unwrap())
 }
 
-/// Writes, each one into two trees, until told to stop.
-fn write(db: &Db, writer: usize, acknowledged: &[AtomicU64; WRITERS], ended: &AtomicBool) {
+/// How many writes a writer makes after a copy has begun, at most. A seed may store each value in a file of its own, and to
+/// judge a copy takes long then: writers without a limit would use up the descriptors of the process.
+const WRITES_PER_COPY: u64 = 500;
+
+/// Writes, each one into two trees, until `ended`, and never beyond the number `last`.
+fn write(db: &Db, writer: usize, acknowledged: &[AtomicU64; WRITERS], last: &AtomicU64, ended: &AtomicBool) {
     let trees = [db.tree(&format!("tree{writer}")).unwrap(), db.default_tree().clone()];
     let mut batch = Batch::new();
     let mut number = 0u64;
     while !ended.load(Ordering::Relaxed) {
+        if number == last.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+            continue;
+        }
         number += 1;
         let known = encoded(std::array::from_fn(|other| acknowledged[other].load(Ordering::SeqCst)));
         batch.clear();
@@ -86,14 +94,17 @@ fn copies(root: &Path, env: Env, seed: u64, times: u64, make: Make, look: impl F
     let options = tiny_options(&mut Rng::new(seed), env);
     let db = Db::open(root.join("store"), options.clone()).unwrap();
     let (acknowledged, ended) = ([const { AtomicU64::new(0) }; WRITERS], AtomicBool::new(false));
+    let last = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
-            let (db, acknowledged, ended) = (&db, &acknowledged, &ended);
-            scope.spawn(move || write(db, writer, acknowledged, ended));
+            let (db, acknowledged, last, ended) = (&db, &acknowledged, &last, &ended);
+            scope.spawn(move || write(db, writer, acknowledged, last, ended));
         }
         let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for time in 0..times {
                 // Each copy at another point of the work: flushes and merges are under way meanwhile.
+                let most = acknowledged.iter().map(|number| number.load(Ordering::SeqCst)).max();
+                last.store(most.unwrap_or(0) + WRITES_PER_COPY, Ordering::Relaxed);
                 let begin = acknowledged[0].load(Ordering::SeqCst);
                 while acknowledged[0].load(Ordering::SeqCst) < begin + 50 * (time % 7) {
                     std::thread::yield_now();

@@ -840,7 +840,7 @@ fn bounds_follow_what_goes() {
 /// Random changes at and near the ends, beside a set that must agree.
 #[test]
 fn a_sorted_set_that_is_a_queue_agrees_with_a_model() {
-    for seed in 0..20_u64 {
+    for seed in test_kit::seeds(20) {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut below = |bound: u64| {
             state ^= state << 13;

@@ -146,7 +146,7 @@ fn entries_out_of_order_and_twice_are_refused() {
 
 #[test]
 fn random_bytes_are_no_blob_file() {
-    for seed in 0..200 {
+    for seed in test_kit::seeds(200) {
         let mut rng = Rng::new(seed);
         let disk = SimFs::new(seed);
         let len = rng.below(20_000);

@@ -73,7 +73,7 @@ fn run(seed: u64) -> Result<()> {
 
 #[test]
 fn values_are_read_as_they_were_written() {
-    for seed in 0..24 {
+    for seed in test_kit::seeds(24) {
         if let Err(error) = run(seed) {
             panic!("seed {seed}: {error}");
         }

@@ -86,7 +86,7 @@ fn draw(rng: &mut Rng) -> u64 {
 #[test]
 fn victims_and_ghosts_are_those_of_the_models() {
     for &policy in CachePolicy::ALL {
-        for seed in 0..40 {
+        for seed in test_kit::seeds(40) {
             println!("{} seed {seed}", policy.name());
             let mut rng = Rng::new(seed);
             let Some(mut pair) = Pair::new(policy) else { continue };

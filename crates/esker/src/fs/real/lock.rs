@@ -291,7 +291,7 @@ mod tests {
         drop(lock(&dir, LockMode::Exclusive).unwrap());
         let (inside, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
         // A thread that is kept out for long gets in when the others are done.
-        let work = |mode: LockMode, weight: usize, rounds: usize| {
+        let work = |mode: LockMode, weight: usize, rounds: u64| {
             let mut tries = 0;
             for _ in 0..rounds {
                 let held = loop {
@@ -310,7 +310,8 @@ mod tests {
             tries
         };
         std::thread::scope(|scope| {
-            let kinds = [(LockMode::Exclusive, WRITER, 500), (LockMode::Shared, 1, 200)];
+            let rounds = test_kit::cases(500);
+            let kinds = [(LockMode::Exclusive, WRITER, rounds), (LockMode::Shared, 1, rounds * 2 / 5)];
             let work = &work;
             let threads: Vec<_> = [kinds[0], kinds[0], kinds[0], kinds[1], kinds[1]]
                 .map(|(mode, weight, rounds)| scope.spawn(move || work(mode, weight, rounds)))

@@ -178,7 +178,7 @@ fn hostile_bytes_with_good_checksums_do_no_harm() {
     for &compression in COMPRESSIONS {
         let (_, bytes) = small(compression);
         let frames = frames(&bytes);
-        for seed in 0..6000 {
+        for seed in test_kit::seeds(6000) {
             let mut rng = Rng::new(seed);
             let mut hostile = bytes.clone();
             let frame = frames[rng.index(frames.len())].clone();

@@ -454,6 +454,7 @@ fn histories(count: u64, isolation: Isolation, company: Company, total: &mut Tal
     let trees = ["a", "b"].map(|name| db.tree(name).unwrap());
     let store = Arc::clone(&db.begin(TxnOptions::default()).unwrap().store);
     let place = Place { db, store, trees, clock };
+    let first = test_kit::seed(0);
     for number in 0..count {
         let history = History {
             place: &place,
@@ -466,7 +467,7 @@ fn histories(count: u64, isolation: Isolation, company: Company, total: &mut Tal
             appended: parking_lot::Mutex::default(),
             tally: parking_lot::Mutex::default(),
         };
-        history.run(number * 6 + isolation as u64 * 3 + company as u64);
+        history.run((first + number) * 6 + isolation as u64 * 3 + company as u64);
         let tally = history.tally.into_inner();
         total.commits += tally.commits;
         total.conflicts += tally.conflicts;
@@ -477,16 +478,16 @@ fn histories(count: u64, isolation: Isolation, company: Company, total: &mut Tal
     assert!(place.db.begin(TxnOptions::default()).unwrap().locks.nobody_holds_any());
 }
 
-/// 4,000 histories: enough of them hit the window between the two checks of a commit.
+/// 4,000 histories at full effort: enough of them hit the window between the two checks of a commit.
 fn all_company(isolation: Isolation) -> Tally {
     let mut total = Tally::default();
-    histories(1500, isolation, Company::Optimistic, &mut total);
-    histories(500, isolation, Company::Pessimistic, &mut total);
-    histories(2000, isolation, Company::All, &mut total);
+    histories(test_kit::cases(1500), isolation, Company::Optimistic, &mut total);
+    histories(test_kit::cases(500), isolation, Company::Pessimistic, &mut total);
+    histories(test_kit::cases(2000), isolation, Company::All, &mut total);
     println!("{isolation:?}: {total:?}");
     // Transactions that never conflict would prove nothing.
     let conflicts = total.conflicts > total.expiries && total.expiries > 0;
-    assert!(total.commits > 0 && conflicts && total.deadlocks > 0, "{total:?}");
+    assert!(!test_kit::is_full_run() || total.commits > 0 && conflicts && total.deadlocks > 0, "{total:?}");
     total
 }
 
@@ -498,5 +499,5 @@ fn random_histories_are_serializable() {
 #[test]
 fn random_histories_are_of_snapshot_isolation_and_some_are_skewed() {
     let total = all_company(Isolation::Snapshot);
-    assert!(total.skewed > 0, "{total:?}");
+    assert!(!test_kit::is_full_run() || total.skewed > 0, "{total:?}");
 }
