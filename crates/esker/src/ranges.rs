@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
@@ -256,52 +257,130 @@ impl RangeTombstones {
         let mut newer = fragments.list.iter().rev().take_while(|one| one.seq > seq);
         newer.find(|one| one.range.meets(range)).map(|one| one.range.clone())
     }
+}
 
-    /// What the tombstones at or before `seq` hide of the keys in `within`.
-    pub(crate) fn cover(&self, within: &KeyRange, seq: SeqNo) -> Cover {
-        let mut pieces: Vec<RangeTombstone> = Vec::new();
-        if !self.is_empty() {
-            let fragments = self.fragments.read();
-            let begun = fragments.map.range::<[u8], _>((Bound::Unbounded, Bound::Included(&*within.lower)));
-            let first = begun.map(|(lower, _)| lower.as_slice()).next_back().unwrap_or(&within.lower);
-            let mut rest =
-                fragments.map.range::<[u8], _>((Bound::Included(first), Bound::Unbounded)).peekable();
-            while let Some((lower, seqs)) = rest.next_if(|(lower, _)| within.ends_behind(lower)) {
-                if let Some(&seq) = seqs.iter().rev().find(|&&of| of <= seq) {
-                    let upper = rest.peek().map(|(upper, _)| (*upper).clone());
-                    pieces.push(RangeTombstone { range: KeyRange { lower: lower.clone(), upper }, seq });
-                }
-            }
-        }
-        Cover { pieces }
+/// How many fragments a cover looks up at a time. A cover with at most as many is whole.
+const FRAGMENTS_AT_ONCE: usize = 64;
+
+impl Fragments {
+    /// The fragments of `within`, by the bounds where they begin and end, at most `most` of them; `None` if there are more.
+    fn pieces_within(&self, within: &KeyRange, seq: SeqNo, most: usize) -> Option<Vec<RangeTombstone>> {
+        let begun = self.map.range::<[u8], _>((Bound::Unbounded, Bound::Included(&*within.lower)));
+        let first = begun.map(|(lower, _)| lower.as_slice()).next_back().unwrap_or(&within.lower);
+        let from_first = || self.map.range::<[u8], _>((Bound::Included(first), Bound::Unbounded));
+        let count = from_first().take_while(|(lower, _)| within.ends_behind(lower)).take(most + 1).count();
+        (count <= most).then(|| pieces(from_first(), count, seq))
+    }
+
+    /// The fragments around `key`, half of them from its own one on, and the keys of which they tell everything.
+    fn pieces_around(&self, key: &[u8], seq: SeqNo) -> (Vec<RangeTombstone>, KeyRange) {
+        let half = FRAGMENTS_AT_ONCE / 2;
+        let mut before = self.map.range::<[u8], _>((Bound::Unbounded, Bound::Included(key)));
+        let first = before.by_ref().rev().nth(half).map(|(lower, _)| lower.as_slice());
+        let from_first = || match first {
+            Some(first) => self.map.range::<[u8], _>((Bound::Included(first), Bound::Unbounded)),
+            None => self.map.range::<[u8], _>(..),
+        };
+        let upper = self.map.range::<[u8], _>((Bound::Excluded(key), Bound::Unbounded)).nth(half);
+        let upper = upper.map(|(lower, _)| lower.clone());
+        let known = KeyRange { lower: first.unwrap_or_default().to_vec(), upper };
+        let count = from_first().take_while(|(lower, _)| known.ends_behind(lower)).count();
+        (pieces(from_first(), count, seq), known)
     }
 }
 
+/// For each of the first `count` fragments that a tombstone at or before `seq` is over: the newest such tombstone.
+fn pieces<'a>(
+    fragments: impl Iterator<Item = (&'a Vec<u8>, &'a Vec<SeqNo>)>,
+    count: usize,
+    seq: SeqNo,
+) -> Vec<RangeTombstone> {
+    let mut fragments = fragments.peekable();
+    let mut pieces = Vec::new();
+    for _ in 0..count {
+        let Some((lower, seqs)) = fragments.next() else { break };
+        if let Some(&seq) = seqs.iter().rev().find(|&&of| of <= seq) {
+            let upper = fragments.peek().map(|(upper, _)| (*upper).clone());
+            pieces.push(RangeTombstone { range: KeyRange { lower: lower.clone(), upper }, seq });
+        }
+    }
+    pieces
+}
+
 /// What range tombstones hide at one moment.
+///
+/// A few are copied. Where there are many, a reader that visits few keys would pay for all of them: then those around the
+/// key that is asked for are looked up, and kept for the keys next to it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cover {
-    /// The newest tombstone over each range, ascending and disjoint.
+    /// The newest tombstone over each range, ascending and disjoint: all that there are, or those of `rest.known`.
     pieces: Vec<RangeTombstone>,
+    rest: Option<Box<Rest>>,
+}
+
+/// Where a cover that is not whole looks up its pieces.
+#[derive(Debug, Clone)]
+struct Rest {
+    /// They have no key in common. Tombstones that are added to them later are newer than `seq`.
+    sets: Vec<Arc<RangeTombstones>>,
+    seq: SeqNo,
+    /// The keys of which the cover's pieces tell everything.
+    known: KeyRange,
 }
 
 impl Cover {
-    /// Adds what `other` hides; its keys are different ones.
-    pub(crate) fn join(&mut self, other: Cover) {
-        self.pieces.extend(other.pieces);
-        self.pieces.sort_by(|one, two| one.range.lower.cmp(&two.range.lower));
+    /// What the tombstones of `sets` at or before `seq` hide of the keys in `within`. The sets have no key in common.
+    pub(crate) fn new<'a>(
+        sets: impl Iterator<Item = &'a Arc<RangeTombstones>>,
+        within: &KeyRange,
+        seq: SeqNo,
+    ) -> Cover {
+        let sets: Vec<_> = sets.filter(|set| !set.is_empty()).collect();
+        let mut pieces = Vec::new();
+        for set in &sets {
+            let most = FRAGMENTS_AT_ONCE.saturating_sub(pieces.len());
+            let Some(more) = set.fragments.read().pieces_within(within, seq, most) else {
+                let sets = sets.into_iter().cloned().collect();
+                let known = KeyRange { lower: Vec::new(), upper: Some(Vec::new()) };
+                return Cover { pieces: Vec::new(), rest: Some(Box::new(Rest { sets, seq, known })) };
+            };
+            pieces.extend(more);
+        }
+        pieces.sort_by(|one, two| one.range.lower.cmp(&two.range.lower));
+        Cover { pieces, rest: None }
     }
 
     /// The sequence number below which versions of `key` are hidden; 0: none is hidden.
     #[inline]
-    pub(crate) fn over(&self, key: &[u8]) -> SeqNo {
-        if self.pieces.is_empty() { 0 } else { self.piece_over(key).map_or(0, |piece| piece.seq) }
+    pub(crate) fn over(&mut self, key: &[u8]) -> SeqNo {
+        if self.pieces.is_empty() && self.rest.is_none() {
+            0
+        } else {
+            self.piece_over(key).map_or(0, |piece| piece.seq)
+        }
     }
 
     /// The newest tombstone over `key`, with a range around the key in which it is the newest one.
-    pub(crate) fn piece_over(&self, key: &[u8]) -> Option<&RangeTombstone> {
+    pub(crate) fn piece_over(&mut self, key: &[u8]) -> Option<&RangeTombstone> {
+        self.look_up(key);
         let behind = self.pieces.partition_point(|piece| piece.range.lower.as_slice() <= key);
         let piece = behind.checked_sub(1).map(|at| &self.pieces[at]);
         piece.filter(|piece| piece.range.contains(key))
+    }
+
+    /// Has the pieces tell of `key`.
+    fn look_up(&mut self, key: &[u8]) {
+        let Some(rest) = self.rest.as_mut().filter(|rest| !rest.known.contains(key)) else { return };
+        self.pieces.clear();
+        let mut known = KeyRange::default();
+        for set in &rest.sets {
+            let (pieces, range) = set.fragments.read().pieces_around(key, rest.seq);
+            self.pieces.extend(pieces);
+            // Both contain the key.
+            known = known.common(&range).unwrap_or(range);
+        }
+        self.pieces.sort_by(|one, two| one.range.lower.cmp(&two.range.lower));
+        rest.known = known;
     }
 }
 
@@ -318,7 +397,7 @@ mod tests {
     fn they_answer_as_a_list_does() {
         for seed in test_kit::seeds(200) {
             let mut rng = Rng::new(seed);
-            let (all, mut list) = (RangeTombstones::default(), Vec::new());
+            let (all, mut list) = (Arc::new(RangeTombstones::default()), Vec::new());
             for round in 0..rng.index(12) as SeqNo {
                 let (lower, upper) = (key(&mut rng), (rng.index(5) > 0).then(|| key(&mut rng)));
                 let range = KeyRange { lower, upper };
@@ -340,7 +419,7 @@ mod tests {
                 let within =
                     KeyRange { lower: key(&mut rng), upper: (rng.index(3) > 0).then(|| key(&mut rng)) };
                 if within.contains(&at) {
-                    assert_eq!(all.cover(&within, seq).over(&at), newest, "seed {seed}");
+                    assert_eq!(Cover::new([&all].into_iter(), &within, seq).over(&at), newest, "seed {seed}");
                 }
                 let newer = list.iter().filter(|one| one.seq > seq);
                 let shares = |one: &RangeTombstone| {
@@ -359,6 +438,53 @@ mod tests {
                     newer.into_iter().any(shares),
                     "seed {seed} {within:?} {seq}"
                 );
+            }
+        }
+    }
+
+    /// Two sets of many tombstones, one of keys below `[128]` and one of the others, looked up from key to key and at random.
+    #[test]
+    fn a_cover_of_many_tombstones_is_looked_up_by_parts() {
+        for seed in test_kit::seeds(40) {
+            let mut rng = Rng::new(seed);
+            let (sets, mut list) = ([RangeTombstones::default(), RangeTombstones::default()], Vec::new());
+            for round in 1..=200 + rng.index(400) as SeqNo {
+                let at = rng.index(2);
+                let mut bound = |least: usize| (128 * at + least + rng.index(128 - least)) as u8;
+                let lower = vec![bound(0), bound(0)];
+                let upper = match rng.index(8) {
+                    0 if at == 1 => None,
+                    _ => Some(vec![lower[0], lower[1].saturating_add(rng.index(9) as u8)]),
+                };
+                let range = KeyRange { lower, upper };
+                if !range.is_empty() {
+                    let tombstone = RangeTombstone { range, seq: round };
+                    list.push(tombstone.clone());
+                    sets[at].add(tombstone);
+                }
+            }
+            let sets = sets.map(Arc::new);
+            let seq = rng.index(700) as SeqNo;
+            let mut cover = Cover::new(sets.iter(), &KeyRange::default(), seq);
+            // It does not see what comes later.
+            sets[0].add(RangeTombstone { range: KeyRange::prefix(&[7]), seq: 1000 });
+            sets[1].add(RangeTombstone { range: KeyRange::prefix(&[200]), seq: 1000 });
+            assert!(cover.rest.is_some());
+            let mut check = |key: &[u8]| {
+                let over = list.iter().filter(|one| one.seq <= seq && one.range.contains(key));
+                let newest = over.map(|one| one.seq).max().unwrap_or(0);
+                assert_eq!(cover.over(key), newest, "seed {seed}, {key:?}");
+                let piece = cover.piece_over(key);
+                assert!(piece.is_none_or(|piece| piece.range.contains(key) && piece.seq == newest));
+                assert!(cover.pieces.len() <= 2 * (FRAGMENTS_AT_ONCE + 1), "{}", cover.pieces.len());
+            };
+            let keys = || (0..=255).flat_map(|a| [0, 1, 40, 127, 128, 200, 255].map(|b| [a, b]));
+            keys().for_each(|key| check(&key));
+            keys().rev().for_each(|key| check(&key));
+            for _ in 0..300 {
+                let len = rng.index(4);
+                let key: Vec<u8> = (0..len).map(|_| rng.next() as u8).collect();
+                check(&key);
             }
         }
     }

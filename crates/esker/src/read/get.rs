@@ -9,7 +9,7 @@ use super::operands::{Version, gather};
 use crate::checksum::hash_key;
 use crate::cursor::{Content, Kind, MAX_SEQ, SeqNo};
 use crate::error::Result;
-use crate::ranges::KeyRange;
+use crate::ranges::{Cover, KeyRange};
 use crate::state::TreeState;
 use crate::table::{BlockSlice, ScanHint};
 use crate::trace::{Step, perf_context};
@@ -88,7 +88,7 @@ pub(crate) fn bases_in(
     seq: SeqNo,
     mut show: impl FnMut(SeqNo, Kind, &[u8]),
 ) -> Result<()> {
-    let cover = state.ranges.cover(range, seq);
+    let mut cover = Cover::new([&state.ranges].into_iter(), range, seq);
     let mut merge = MergeCursor::new(sources_of(state, ScanHint::Compaction)?, Direction::Forward);
     merge.seek(&range.lower, MAX_SEQ)?;
     let mut last: Option<Vec<u8>> = None;

@@ -528,7 +528,14 @@ impl Scan {
                 self.key.clear();
                 self.key.extend_from_slice(key);
                 self.kind = self.merge.kind();
-                if self.lives(self.merge.seq(), self.merge.value()) {
+                if lives(
+                    self.kind,
+                    self.time_us,
+                    &mut self.cover,
+                    self.merge.seq(),
+                    &self.key,
+                    self.merge.value(),
+                ) {
                     return Ok(true);
                 }
                 self.pass(self.merge.is_in_memory())?;
@@ -581,16 +588,6 @@ impl Scan {
         self.merge.leave_hidden(hidden)
     }
 
-    /// Whether to show the pair of this key, whose entry of `self.kind` holds `stored`.
-    #[inline]
-    fn lives(&self, seq: SeqNo, stored: &[u8]) -> bool {
-        let lives = match self.kind {
-            Kind::Put | Kind::Blob => true,
-            kind => Content::open(kind, stored).lives(|| self.time_us),
-        };
-        lives && self.cover.over(&self.key) <= seq
-    }
-
     /// Skips the other versions of the current key. With `is_new`, when the scan has met no version that it
     /// sees, it moves to those versions; otherwise it moves to the next key.
     #[cold]
@@ -638,7 +635,7 @@ impl Scan {
             }
             if let Some((seq, kind)) = newest {
                 self.kind = kind;
-                if self.lives(seq, &self.value) {
+                if lives(self.kind, self.time_us, &mut self.cover, seq, &self.key, &self.value) {
                     return Ok(true);
                 }
                 self.leave_hidden(seq)?;
@@ -675,6 +672,16 @@ impl Scan {
         self.merge.seek(&self.key, MAX_SEQ)?;
         Ok(newest)
     }
+}
+
+/// Whether to show the pair of `key`, whose entry has this kind and number and holds `stored`.
+#[inline]
+fn lives(kind: Kind, time_us: u64, cover: &mut Cover, seq: SeqNo, key: &[u8], stored: &[u8]) -> bool {
+    let lives = match kind {
+        Kind::Put | Kind::Blob => true,
+        kind => Content::open(kind, stored).lives(|| time_us),
+    };
+    lives && cover.over(key) <= seq
 }
 
 impl Iterator for Scan {

@@ -51,12 +51,8 @@ pub(crate) fn pay(states: &[Arc<TreeState>]) {
     }
 }
 
-/// What range tombstones hide of `keys` at `seq`. It must be asked for while `states` are new: tombstones that hide
-/// nothing in newer states are forgotten.
+/// What range tombstones hide of `keys` at `seq`. The states must be those that are read: tombstones that hide nothing
+/// in newer states are forgotten.
 pub(crate) fn cover_of(states: &[Arc<TreeState>], keys: &KeyRange, seq: SeqNo) -> Cover {
-    let mut cover = Cover::default();
-    for state in states {
-        cover.join(state.ranges.cover(keys, seq));
-    }
-    cover
+    Cover::new(states.iter().map(|state| &state.ranges), keys, seq)
 }
