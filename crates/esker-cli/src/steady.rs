@@ -138,17 +138,20 @@ impl SteadyFile {
 }
 
 /// An input that is read to its end. If it is a regular file that was changed, replaced or removed meanwhile, every
-/// read at the end fails instead of reporting the end. So a truncated row never counts as a whole one.
+/// read at the end fails instead of reporting the end. So a truncated row never counts as a whole one. Other inputs are not
+/// read again after their end: a terminal would wait for lines once more.
 #[derive(Debug)]
 pub(crate) struct ToItsEnd {
     file: File,
+    /// `None`: it is not a regular file.
     stamp: Option<Stamp>,
+    has_ended: bool,
 }
 
 impl ToItsEnd {
     pub(crate) fn new(file: File) -> io::Result<ToItsEnd> {
         let meta = file.metadata()?;
-        Ok(ToItsEnd { stamp: meta.is_file().then(|| Stamp::of(&meta)), file })
+        Ok(ToItsEnd { stamp: meta.is_file().then(|| Stamp::of(&meta)), file, has_ended: false })
     }
 
     /// The file itself.
@@ -159,10 +162,14 @@ impl ToItsEnd {
 
 impl Read for ToItsEnd {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.has_ended {
+            return Ok(0);
+        }
         let count = self.file.read(buffer)?;
         if count > 0 || buffer.is_empty() {
             return Ok(count);
         }
+        self.has_ended = self.stamp.is_none();
         match self.stamp {
             Some(stamp) if Stamp::of(&self.file.metadata()?) != stamp => {
                 let message = "the file was changed, replaced or removed while it was read";
