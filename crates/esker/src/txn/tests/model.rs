@@ -35,7 +35,8 @@ struct Own {
 struct Stored {
     given: Option<Vec<u8>>,
     expiry: Option<u64>,
-    operands: Vec<Vec<u8>>,
+    /// Each with the time when it was committed.
+    operands: Vec<(u64, Vec<u8>)>,
 }
 
 impl Stored {
@@ -46,9 +47,14 @@ impl Stored {
 
     /// The value of a key of tree `tree` at a time.
     fn at(&self, tree: usize, time: u64) -> Option<Vec<u8>> {
-        let lives = self.expiry.is_none_or(|expiry| time < expiry);
-        let given = self.given.clone().filter(|_| lives);
-        Own { given: Some(given), expiry: None, operands: self.operands.clone() }.over(tree, None)
+        // Operands from before an expiry end with the value; later ones begin anew.
+        let (given, from) = match self.expiry.filter(|&expiry| expiry <= time) {
+            Some(expiry) => (None, expiry),
+            None => (self.given.clone(), 0),
+        };
+        let operands = self.operands.iter().filter(|(time, _)| *time >= from);
+        let operands = operands.map(|(_, operand)| operand.clone()).collect();
+        Own { given: Some(given), expiry: None, operands }.over(tree, None)
     }
 }
 
@@ -189,10 +195,10 @@ impl Model {
         let value = self.view().get(&place).cloned();
         let own = self.own.get(&place);
         let expiry = match own {
-            Some(own) if !own.operands.is_empty() => None,
-            Some(own) => own.expiry,
-            None => {
-                self.kept.get(&place).filter(|stored| stored.operands.is_empty()).and_then(|one| one.expiry)
+            Some(own) if own.given.is_some() => own.expiry,
+            _ => {
+                let stored = self.kept.get(&place).and_then(|stored| stored.expiry);
+                stored.filter(|&expiry| self.began < expiry)
             }
         };
         let is_read = own.is_none_or(|own| own.given.is_none());
@@ -423,13 +429,14 @@ impl World {
     }
 
     fn note(&mut self, writes: Writes) {
+        let now = self.clock.monotonic_us();
         for (place, own) in writes {
             self.open.iter_mut().for_each(|model| model.others.extend([place.clone()]));
             let stored = self.now.entry(place).or_default();
             if let Some(given) = own.given {
                 *stored = Stored { given, expiry: own.expiry, operands: Vec::new() };
             }
-            stored.operands.extend(own.operands);
+            stored.operands.extend(own.operands.into_iter().map(|operand| (now, operand)));
         }
     }
 
