@@ -27,7 +27,7 @@ esker-bench COMMAND [OPTIONS]
                ask for, what space it takes
   settle       --n N --rounds R: a load of N pairs (default 4,000,000) over 8 trees until nothing is left to merge, by
                the number of threads
-  churn        --n N: N rounds of ten patterns in which entries come and go: the last ones beside the first
+  churn        --n N: N rounds of ten patterns in which entries come and go: the last ones compared with the first
   cursor       --n N --rounds R: a seek and ten rows with a reused cursor, beside a new scan each time
   query-cache  --n ROWS --rounds R [PART]: reads and writes of a table (default 200,000 rows) without and with the query
                cache; those whose names have PART

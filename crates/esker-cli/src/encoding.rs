@@ -15,6 +15,8 @@ use std::io::{self, Cursor, Read};
 
 use encoding_rs::{DecoderResult, Encoding as Table, UTF_8};
 
+use crate::unpack::first_bytes_while;
+
 /// The mark at the beginning of a UTF-8 file that some programs write.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -118,17 +120,7 @@ pub(crate) fn is_marked(first: &[u8]) -> bool {
 /// As many first bytes as are needed to recognize a mark, so that it does not wait for a line.
 fn first_bytes(from: &mut impl Read) -> io::Result<Vec<u8>> {
     let may_be = |first: &[u8]| MARKS.iter().any(|mark| first.len() < mark.len() && mark.starts_with(first));
-    let mut first = Vec::new();
-    while may_be(&first) {
-        let mut byte = [0];
-        match from.read(&mut byte) {
-            Ok(0) => break,
-            Ok(_) => first.extend(byte),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(first)
+    first_bytes_while(from, may_be)
 }
 
 /// The encoding, if `first` looks like ASCII text in UTF-16 without a mark: every second byte is zero.

@@ -181,8 +181,16 @@ fn first_bytes(from: &mut impl Read) -> io::Result<Vec<u8>> {
         };
         skipped || known.into_iter().any(|magic| first.len() < magic.len() && magic.starts_with(first))
     };
+    first_bytes_while(from, may_be)
+}
+
+/// The first bytes of `from`, read one by one as long as `goes_on` says of those read.
+pub(crate) fn first_bytes_while(
+    from: &mut impl Read,
+    goes_on: impl Fn(&[u8]) -> bool,
+) -> io::Result<Vec<u8>> {
     let mut first = Vec::with_capacity(FIRST_MAX);
-    while may_be(&first) {
+    while goes_on(&first) {
         let mut byte = [0];
         match from.read(&mut byte) {
             Ok(0) => break,

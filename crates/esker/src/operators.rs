@@ -11,7 +11,7 @@
 //!
 //! In a tree that has values that expire, an operand has the time at which it was written, in microseconds since 1970.
 //! Over a value that expires at T, the oldest operand with a time of T or later *begins anew*: it and all later operands
-//! make a value of nothing, and older ones no longer count. If there is none, the operands extend the value, and what
+//! make a value of nothing, and older ones no longer count. Without one, all operands extend the value, and what
 //! they make expires at T. So the result depends on what was written when, and not on when flushes and merges run.
 //!
 //! An operand without a time over a value that expires comes from a version that noted no times. It extends the value,
@@ -230,7 +230,7 @@ fn stored(name: &str, operand: &[u8]) -> Vec<u8> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Below {
     Unknown,
-    /// There is none, or it does not expire.
+    /// The key has no value below, or that value does not expire.
     Lasts,
     Expires(Expiry),
 }

@@ -344,7 +344,7 @@ impl<'a> LongNames<'a> {
         visit(bytes.get(name).ok_or_else(unnamed)?, value)
     }
 
-    /// Those of the next group that are within the bounds, the next one last; `None`: there are no more groups.
+    /// Those of the next group that are within the bounds, the next one last; `None` after the last group.
     fn next_group(&mut self, session: &Session<'_>) -> Result<Option<Vec<Named>>, ReadError> {
         if self.upper.as_ref().is_some_and(|upper| *upper <= self.lower) {
             return Ok(None);
@@ -369,7 +369,7 @@ impl<'a> LongNames<'a> {
         if self.reverse {
             self.upper = Some(group);
         } else {
-            // Without a key after the group there is none in it either.
+            // Where no key is after the group, none is in it either.
             self.lower = behind(&group).unwrap_or(group);
         }
         let mut names = Vec::with_capacity(entries.len());
