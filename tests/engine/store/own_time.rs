@@ -62,6 +62,8 @@ struct Entry {
     after: Pairs,
     /// What the command has answered.
     answer: Option<Vec<u8>>,
+    /// Whether the command surely writes to the tree. What writes nothing carries no time.
+    writes: bool,
 }
 
 fn any_key(rng: &mut Rng) -> Vec<u8> {
@@ -95,7 +97,7 @@ fn next_entry(rng: &mut Rng, time_us: u64, mut pairs: Pairs) -> Entry {
     };
     pairs.retain(|_, pair| lives(pair, time_us));
     let found = pairs.get(&key).cloned();
-    let mut answer = found.as_ref().map(|(value, _)| value.clone());
+    let (mut answer, mut writes) = (found.as_ref().map(|(value, _)| value.clone()), true);
     match &command {
         Command::Put(value, until) => {
             answer = None;
@@ -106,6 +108,7 @@ fn next_entry(rng: &mut Rng, time_us: u64, mut pairs: Pairs) -> Entry {
             pairs.remove(&key);
         }
         Command::PutIfAbsent(value) => {
+            writes = found.is_none();
             pairs.entry(key.clone()).or_insert_with(|| (value.clone(), None));
         }
         Command::Append(value) => {
@@ -114,22 +117,27 @@ fn next_entry(rng: &mut Rng, time_us: u64, mut pairs: Pairs) -> Entry {
             pairs.insert(key.clone(), (whole, None));
         }
         Command::Rename(to) => {
+            writes = found.is_some() && *to != key;
             if let Some(pair) = found {
                 pairs.remove(&key);
                 pairs.insert(to.clone(), pair);
             }
         }
-        Command::Pop => answer = pairs.pop_first().map(|(key, _)| key),
+        Command::Pop => {
+            answer = pairs.pop_first().map(|(key, _)| key);
+            writes = answer.is_some();
+        }
         Command::Take(from) => {
             answer = pairs.get(from).map(|(value, _)| value.clone());
+            writes = answer.is_some();
             if let Some(pair) = pairs.get(from).cloned() {
                 pairs.insert(key.clone(), pair);
             }
         }
-        Command::Nothing => answer = None,
+        Command::Nothing => (answer, writes) = (None, false),
     }
     pairs.retain(|_, pair| lives(pair, time_us));
-    Entry { said, time_us, key, command, after: pairs, answer }
+    Entry { said, time_us, key, command, after: pairs, answer, writes }
 }
 
 /// Applies an entry in a transaction. `applied`, a tree of the same group, gets its index.
@@ -183,7 +191,7 @@ fn apply_whole(db: &Db, tree: &Tree, applied: &Tree, index: u64, entry: &Entry) 
     }
     assert_eq!(answer.map(|(value, _)| value), entry.answer, "{entry:?}");
     txn.put(applied, "applied", keys::u64(index)).unwrap();
-    if entry.command != Command::Nothing {
+    if !entry.writes {
         // A write carries the time, whatever it writes.
         txn.delete(tree, "none").unwrap();
     }
@@ -234,13 +242,13 @@ fn apply(db: &Db, tree: &Tree, entry: &Entry) {
             txn.commit().unwrap();
             bytes(found)
         }
-        Command::Nothing => {
-            let mut batch = Batch::new();
-            batch.carry(&tree).unwrap();
-            db.write(&batch).unwrap();
-            None
-        }
+        Command::Nothing => None,
     };
+    if !entry.writes {
+        let mut batch = Batch::new();
+        batch.carry(&tree).unwrap();
+        db.write(&batch).unwrap();
+    }
     assert_eq!(answer, entry.answer, "{entry:?}");
 }
 
@@ -289,6 +297,8 @@ fn replicas_agree_on_what_has_expired() {
                 (time_us, pairs) = (entry.time_us, entry.after.clone());
                 entries.push(entry);
             }
+            println!("{index} {:?}", &entries[index].command);
+            println!("   {} {} {:?}", entries[index].said, entries[index].time_us, entries[index].key);
             match crashes {
                 true => apply_whole(&db, &tree, &applied, index as u64 + 1, &entries[index]),
                 false => apply(&db, &tree, &entries[index]),

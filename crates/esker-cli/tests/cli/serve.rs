@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use esker_server::Address;
@@ -226,12 +227,12 @@ fn a_kill_loses_no_acknowledged_write() {
             let len = client.call(&format!("STRLEN huge{number}")).integer();
             assert!(len == huge.len() as i64 || found == 0, "{len}");
         }
-        let enough = 150 + 100 * round;
+        let (enough, begun) = (150 + 100 * round, AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for (number, last) in acknowledged.iter_mut().enumerate() {
-                let (mut client, huge) = (serving.client(), &huge);
+                let (mut client, huge, begun) = (serving.client(), &huge, &begun);
+                *last = client.call(&format!("GET n{number}")).to_string().parse().unwrap_or(0);
                 scope.spawn(move || {
-                    *last = client.call(&format!("GET n{number}")).to_string().parse().unwrap_or(0);
                     for done in 0_i64.. {
                         let mut bytes = encoded_line(&format!("RPUSH list{number} x"));
                         bytes.extend(encoded(&[
@@ -259,13 +260,16 @@ fn a_kill_loses_no_acknowledged_write() {
                         }
                         let Some(Value::Array(counts)) = reply else { panic!("{reply:?}") };
                         *last = counts[0].integer();
+                        if done == 0 {
+                            begun.fetch_add(1, Ordering::Relaxed);
+                        }
                     }
                 });
             }
             // While all of them write.
             loop {
                 let count = client.call("GET n0").to_string().parse::<i64>().unwrap_or(0);
-                if count >= enough {
+                if count >= enough && begun.load(Ordering::Relaxed) == CLIENTS {
                     break;
                 }
             }

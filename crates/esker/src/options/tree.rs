@@ -43,8 +43,9 @@ pub enum ExpiryClock {
     Store = 0,
     /// The greatest time that the tree's writes have carried ([`Tree::at_us`](crate::Tree::at_us)). For replicas: all
     /// that have applied the same writes agree on what has expired, and no machine's fast clock removes what a later
-    /// command still finds. Reads and conditional writes should be given their time too. A snapshot does not hold this
-    /// time still: its reads without a time are judged by the time of the read.
+    /// command still finds. Reads and conditional writes should be given their time too. A call that writes nothing (a
+    /// condition that does not hold, an empty transaction) carries no time: [`Batch::carry`](crate::Batch::carry) does.
+    /// A snapshot does not hold this time still: its reads without a time are judged by the time of the read.
     Writes = 1,
 }
 
