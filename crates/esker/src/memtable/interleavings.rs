@@ -239,3 +239,52 @@ fn interleavings_of_one_group_lose_no_key() {
         shuttle::check_pct(move || one_group(hashes), 10_000, 3);
     }
 }
+
+/// Two threads insert while a copy is made.
+fn copied() {
+    let table = Arc::new(Memtable::new());
+    let one = |table: &Memtable, key: u8| {
+        let mut region = table.reserve(Memtable::entry_size(1, 1, 0)).unwrap();
+        table.insert(&mut region, &NewEntry::new(1, &[key], u64::from(key), Kind::Put, b""));
+    };
+    one(&table, 1);
+    table.begin_recent();
+    let reserving = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = [[10, 12], [11, 13]]
+        .into_iter()
+        .map(|keys| {
+            let (table, reserving) = (Arc::clone(&table), Arc::clone(&reserving));
+            shuttle::thread::spawn(move || {
+                for key in keys {
+                    while reserving.swap(true, Ordering::Acquire) {
+                        shuttle::thread::yield_now();
+                    }
+                    let mut region = table.reserve(Memtable::entry_size(1, 1, 0)).unwrap();
+                    reserving.store(false, Ordering::Release);
+                    table.insert(&mut region, &NewEntry::new(1, &[key], u64::from(key), Kind::Put, b""));
+                }
+            })
+        })
+        .collect();
+    let copy = Arc::new(table.empty_copy());
+    one(&copy, 1);
+    assert!(table.copy_recent(&copy).is_some() && table.copy_recent(&copy).is_some());
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    assert!(table.copy_recent(&copy).is_some());
+    table.end_recent();
+    let (mut cursor, mut keys) = (copy.cursor(), Vec::new());
+    cursor.seek_to_first().unwrap();
+    while cursor.valid() {
+        keys.push(cursor.key()[0]);
+        cursor.next().unwrap();
+    }
+    assert_eq!(keys, [1, 10, 11, 12, 13]);
+}
+
+#[test]
+fn interleavings_of_a_copy_lose_no_entry() {
+    shuttle::check_random(copied, 5000);
+    shuttle::check_pct(copied, 5000, 3);
+}

@@ -18,8 +18,8 @@
 //!
 //! Files: `arena` (memory), `node` (an entry's bytes; why searches touch little memory), `search` (the
 //! walk, linking), `splice` (cheap inserts next to the last one), `together` (inserts of many), `heads` (numbers that stand
-//! for keys), `index` (each key's newest entry), `height`, `cursor`, `chunk_pool` (chunks of dropped memtables, kept for the
-//! next).
+//! for keys), `index` (each key's newest entry), `recent` (what comes while a copy is made), `height`, `cursor`, `chunk_pool`
+//! (chunks of dropped memtables, kept for the next).
 
 mod arena;
 mod chunk_pool;
@@ -31,6 +31,7 @@ mod index;
 #[cfg(esker_shuttle)]
 mod interleavings;
 mod node;
+mod recent;
 mod search;
 mod splice;
 #[cfg(not(esker_shuttle))]
@@ -48,6 +49,7 @@ use self::heads::{Heads, prefix_of};
 use self::height::MAX_HEIGHT;
 use self::index::{Found, KeyIndex};
 use self::node::{Link, NodeRef};
+use self::recent::Recent;
 use self::splice::{Path, Splice};
 pub(crate) use self::together::{NewEntry, TOGETHER};
 use crate::cursor::{Kind, SeqNo};
@@ -93,6 +95,7 @@ pub(crate) struct Memtable {
     counts: Counts,
     /// The greatest sequence number for which space was reserved.
     newest: AtomicU64,
+    recent: Recent,
     arena: Arena,
 }
 
@@ -201,8 +204,7 @@ impl Memtable {
         let mut next = self.first();
         while let Some(node) = next {
             let entry = NewEntry::new(height::random(), node.key(), node.seq(), node.kind(), node.value());
-            let mut region = copy.reserve(entry.size()).ok()?;
-            copy.insert(&mut region, &entry);
+            copy.insert_copy(&entry).ok()?;
             next = node.next();
         }
         Some(copy)
@@ -226,6 +228,7 @@ impl Memtable {
             splice: Splice::new(),
             counts: Counts::default(),
             newest: AtomicU64::new(0),
+            recent: Recent::default(),
             arena: Arena::new(pool),
         }
     }
@@ -260,6 +263,7 @@ impl Memtable {
     pub(crate) fn reserve(&self, bytes: usize) -> Result<Region> {
         let at = self.arena.reserve(bytes)?;
         self.index.begin(self.expected);
+        self.recent.promise(bytes);
         Ok(Region { at, left: bytes, table: self.id })
     }
 
@@ -308,6 +312,7 @@ impl Memtable {
             None => link_in(&mut Path::new(), self.top()),
         };
         self.count(1, usize::from(self.index.add(hash, node)));
+        self.recent.note(node);
     }
 
     #[inline]

@@ -409,6 +409,74 @@ fn the_common_prefix_is_that_of_all_keys() {
     assert_eq!(table.common_prefix(), b"user/");
 }
 
+fn entries_of(table: &Arc<Memtable>) -> Vec<(Vec<u8>, SeqNo, Vec<u8>)> {
+    let (mut cursor, mut entries) = (table.cursor(), Vec::new());
+    cursor.seek_to_first().unwrap();
+    while cursor.valid() {
+        entries.push((cursor.key().to_vec(), cursor.seq(), cursor.value().to_vec()));
+        cursor.next().unwrap();
+    }
+    entries
+}
+
+/// Threads insert one by one and together while a copy is made: it gets each entry once.
+#[test]
+fn a_copy_gets_what_comes_while_it_is_made() {
+    let (rounds, table) = (if cfg!(miri) { 20 } else { 2000 }, Arc::new(Memtable::new()));
+    (0..20).for_each(|seq| put(&table, &[seq as u8], seq, Kind::Put, b"before"));
+    table.begin_recent();
+    let next = parking_lot::Mutex::new(20);
+    let copy = Arc::new(table.empty_copy());
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for round in 0..rounds {
+                    let key = vec![round as u8];
+                    let size = Memtable::entry_size(2, 1, 6);
+                    // Stands for the commit lock.
+                    let mut next = next.lock();
+                    let (seq, mut region) = (*next, table.reserve(2 * size).unwrap());
+                    *next += 2;
+                    drop(next);
+                    let entries = [seq, seq + 1].map(|seq| NewEntry::new(2, &key, seq, Kind::Put, b"during"));
+                    if round % 2 == 0 {
+                        table.insert_together(&mut region, &entries);
+                    } else {
+                        entries.iter().for_each(|entry| table.insert(&mut region, entry));
+                    }
+                }
+            });
+        }
+        for (key, seq, value) in entries_of(&table).into_iter().filter(|(_, seq, _)| *seq < 20) {
+            copy.insert_copy(&NewEntry::new(1, &key, seq, Kind::Put, &value)).unwrap();
+        }
+        (0..8).for_each(|_| assert!(table.copy_recent(&copy).is_some()));
+    });
+    assert!(table.copy_recent(&copy).is_some());
+    table.end_recent();
+    assert_eq!(table.len(), 20 + 6 * rounds);
+    assert_eq!(entries_of(&copy), entries_of(&table));
+    // Nothing is noted any more.
+    put(&table, b"after", 1 << 20, Kind::Put, b"");
+    assert_eq!(table.copy_recent(&copy), Some(0));
+}
+
+/// Reservations of large values make room for many entries; the list does not take more and more memory for them.
+#[test]
+fn a_copy_is_given_up_before_its_list_takes_much_memory() {
+    let table = Arc::new(Memtable::new());
+    table.begin_recent();
+    let (value, copy) = (vec![1; 1 << 20], table.empty_copy());
+    for seq in 0..40 {
+        put(&table, b"large", seq, Kind::Put, &value);
+    }
+    assert_eq!(table.copy_recent(&copy), None);
+    table.begin_recent();
+    put(&table, b"small", 50, Kind::Put, b"");
+    assert_eq!(table.copy_recent(&copy), Some(1), "it begins anew");
+    table.end_recent();
+}
+
 /// Threads insert interleaved keys, each batch as one region. Meanwhile readers check that they find what was
 /// published before they looked.
 #[test]

@@ -109,6 +109,7 @@ impl Memtable {
             // Entries that were linked meanwhile, here or elsewhere, lie behind the nodes of the path.
             self.link(&mut search.path, node, search.height, &search.target);
             again += usize::from(self.index.add(search.hash, node));
+            self.recent.note(node);
         }
         self.count(entries.len(), again);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::blob::BlobSet;
 use crate::operators::MergeOperators;
-use crate::state::TreeInner;
+use crate::state::{PassedKeys, TreeInner};
 use crate::trace::{Metrics, Notes, Operation, Subject, perf_context};
 
 /// The store that a scan reads. The scan keeps it open.
@@ -14,6 +14,12 @@ pub(crate) trait Scanned: Send + Sync {
     fn operators(&self) -> &MergeOperators;
 
     fn blobs(&self) -> &Arc<BlobSet>;
+
+    /// Reads have paid for a copy of the memtable of `tree` without what no reader sees.
+    fn clean(&self, tree: &Arc<TreeInner>);
+
+    /// Reads may have paid for a merge of the tables of `tree` where they have passed most.
+    fn merge_passed(&self, tree: &Arc<TreeInner>);
 }
 
 /// Measures one scan, or one after the other. When one ends, its notes are recorded as one operation.
@@ -27,12 +33,20 @@ pub(crate) struct ScanMeter {
     passed: Passed,
 }
 
+/// After so many entries of tables that are not pairs, a scan notes where it is. What it passes between such places costs
+/// little.
+const PLACES_APART: u64 = if cfg!(debug_assertions) { 8 } else { 64 };
+
 /// How many entries a scan has passed that were not pairs.
 #[derive(Debug, Default)]
 struct Passed {
     all: u64,
-    /// How many of them were in memtables.
+    /// How many of them were in memtables since the tree was last told.
     in_memory: u64,
+    /// The same of tables.
+    in_tables: u64,
+    /// Among which keys the latter were, if there were several.
+    keys: Option<Box<PassedKeys>>,
 }
 
 impl ScanMeter {
@@ -53,6 +67,9 @@ impl ScanMeter {
         if self.noted.is_some() {
             self.record();
         }
+        if self.passed.in_memory > 0 || self.passed.in_tables > 0 {
+            self.tell_passed();
+        }
         self.count();
     }
 
@@ -69,12 +86,42 @@ impl ScanMeter {
         }
     }
 
-    /// Counts an entry that is not a pair. Returns how many there were.
+    /// Counts an entry of `key` that is not a pair. Returns how many there were.
     #[inline]
-    pub(crate) fn pass(&mut self, is_in_memory: bool) -> u64 {
+    pub(crate) fn pass(&mut self, is_in_memory: bool, key: &[u8]) -> u64 {
+        self.pay(is_in_memory, key);
         self.passed.all += 1;
-        self.passed.in_memory += u64::from(is_in_memory);
         self.passed.all
+    }
+
+    /// Notes an entry of `key` that would cost nothing after a cleaning or a merge.
+    #[inline]
+    pub(crate) fn pay(&mut self, is_in_memory: bool, key: &[u8]) {
+        let passed = &mut self.passed;
+        if is_in_memory {
+            passed.in_memory += 1;
+        } else {
+            passed.in_tables += 1;
+            if passed.in_tables.is_multiple_of(PLACES_APART) {
+                passed.keys.get_or_insert_default().reach(key);
+            }
+        }
+    }
+
+    /// Tells the tree what was passed in vain since the last call.
+    fn tell_passed(&mut self) {
+        let passed = &mut self.passed;
+        let (in_memory, in_tables) =
+            (std::mem::take(&mut passed.in_memory), std::mem::take(&mut passed.in_tables));
+        if in_memory > 0 && self.tree.passed_cost.note(in_memory, self.tree.state.load().mem.table.len()) {
+            self.store.clean(&self.tree);
+        }
+        let Some(keys) = passed.keys.as_mut().filter(|_| in_tables >= PLACES_APART) else { return };
+        keys.passed = in_tables;
+        if self.tree.passed_in_tables.note(keys) {
+            self.store.merge_passed(&self.tree);
+        }
+        keys.clear();
     }
 
     /// How many entries that are not pairs were passed.
@@ -123,5 +170,8 @@ impl ScanMeter {
 impl Drop for ScanMeter {
     fn drop(&mut self) {
         self.record();
+        if self.passed.in_memory > 0 || self.passed.in_tables > 0 {
+            self.tell_passed();
+        }
     }
 }

@@ -6,19 +6,20 @@
 //!
 //! Memtables and tables whose largest number is not above the moment are left out beforehand. Mostly only the
 //! memtable that takes writes remains: checking a key costs one lookup there, checking a range a walk over
-//! the range's entries there.
+//! the range's entries there. Such a walk pays for the cleaning of the memtable, as a scan does.
 
 use crate::canary::broken;
 use crate::checksum::hash_key;
-use crate::cursor::{Cursor, MAX_SEQ, SeqNo};
+use crate::cursor::{Cursor, Kind, MAX_SEQ, SeqNo};
 use crate::error::Result;
 use crate::ranges::{KeyRange, RangeTombstones};
-use crate::state::{Mem, TreeState};
+use crate::state::{Mem, TreeInner, TreeState};
 use crate::table::ScanHint;
 use crate::version::levels::Table;
 
 /// The parts of a tree that may hold anything newer than a moment.
 pub(crate) struct Newer<'a> {
+    tree: &'a TreeInner,
     mems: Vec<&'a Mem>,
     tables: Vec<&'a Table>,
     ranges: &'a RangeTombstones,
@@ -27,11 +28,13 @@ pub(crate) struct Newer<'a> {
 }
 
 impl<'a> Newer<'a> {
-    pub(crate) fn than(after: SeqNo, state: &'a TreeState) -> Newer<'a> {
+    /// The parts of `tree` in the state `state`.
+    pub(crate) fn than(after: SeqNo, tree: &'a TreeInner, state: &'a TreeState) -> Newer<'a> {
         let mems = std::iter::once(&state.mem).chain(&state.immutable).map(|mem| &**mem);
         let tables = state.levels.tables().map(|(_, table)| &**table);
         let moved = state.key_bounds.moved.iter().filter(|moved| moved.seq > after);
         Newer {
+            tree,
             mems: mems.filter(|mem| mem.last_seq() > after).collect(),
             tables: tables.filter(|table| table.info.max_seq > after).collect(),
             ranges: &state.ranges,
@@ -70,13 +73,17 @@ impl<'a> Newer<'a> {
     /// A key of `range` that was written after `after`, which is the moment or a later number.
     pub(crate) fn key_in(&self, range: &KeyRange, after: SeqNo) -> Result<Option<Vec<u8>>> {
         for mem in self.mems.iter().filter(|mem| mem.last_seq() > after) {
-            if let Some(key) = first_newer(&mut mem.table.cursor(), range, after)? {
-                return Ok(Some(key));
+            let mut deleted = 0;
+            let key = first_newer(&mut mem.table.cursor(), range, after, &mut deleted)?;
+            // Here other locks may be held, so the next scan begins the cleaning.
+            self.tree.passed_cost.add(deleted);
+            if key.is_some() {
+                return Ok(key);
             }
         }
         for table in self.tables.iter().filter(|table| table.info.max_seq > after) {
             if range.overlaps(&table.info.smallest, &table.info.largest)
-                && let Some(key) = first_newer(&mut table.cursor(ScanHint::Scan)?, range, after)?
+                && let Some(key) = first_newer(&mut table.cursor(ScanHint::Scan)?, range, after, &mut 0)?
             {
                 return Ok(Some(key));
             }
@@ -88,12 +95,19 @@ impl<'a> Newer<'a> {
     }
 }
 
-fn first_newer(cursor: &mut impl Cursor, range: &KeyRange, after: SeqNo) -> Result<Option<Vec<u8>>> {
+/// The first key of `range` with an entry after the number `after`. Adds the number of tombstones before it to `deleted`.
+fn first_newer(
+    cursor: &mut impl Cursor,
+    range: &KeyRange,
+    after: SeqNo,
+    deleted: &mut u64,
+) -> Result<Option<Vec<u8>>> {
     cursor.seek(&range.lower, MAX_SEQ)?;
     while cursor.valid() && range.ends_behind(cursor.key()) {
         if cursor.seq() > after {
             return Ok(Some(cursor.key().to_vec()));
         }
+        *deleted += u64::from(cursor.kind() == Kind::Delete);
         cursor.next()?;
     }
     Ok(None)

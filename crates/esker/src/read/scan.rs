@@ -228,11 +228,7 @@ impl Scan {
                 break moved;
             }
             match self.make_value() {
-                Ok(false) => {
-                    if let Err(error) = self.pass(false) {
-                        break Err(error);
-                    }
-                }
+                Ok(false) => {}
                 made => break made,
             }
         };
@@ -427,7 +423,7 @@ impl Scan {
     }
 
     /// Computes the current key's value, whose newest version is an operand, from what lies below. Returns whether it has
-    /// one: it may have expired. A scan of keys finds out that alone.
+    /// one: it may have expired, and then the key was passed. A scan of keys finds out that alone.
     #[cold]
     fn make_value(&mut self) -> Result<bool> {
         let newest = if self.range.reverse { self.value.as_slice() } else { self.merge.value() };
@@ -438,11 +434,16 @@ impl Scan {
             self.merge.turn(Direction::Forward);
             self.merge.seek(&self.key, self.seq)?;
         }
+        let is_in_memory = self.merge.valid() && self.merge.is_in_memory();
         let (deleted, mut operands, mut base) = (self.cover.over(&self.key), Vec::new(), None);
         while self.merge.valid() && self.merge.key() == self.key.as_slice() && self.merge.seq() >= deleted {
             if self.merge.kind() != Kind::Merge {
                 base = Some((self.merge.kind(), self.merge.value()));
                 break;
+            }
+            // One operand is as good as many.
+            if !operands.is_empty() {
+                self.meter.pay(self.merge.is_in_memory(), &self.key);
             }
             operands.push(self.merge.value().to_vec());
             self.merge.advance()?;
@@ -466,6 +467,9 @@ impl Scan {
             self.merge.seek(&self.key, MAX_SEQ)?;
         } else {
             self.is_ahead = true;
+        }
+        if !lives {
+            self.pass(is_in_memory)?;
         }
         Ok(lives)
     }
@@ -559,7 +563,7 @@ impl Scan {
     /// Counts an entry that is not a pair.
     #[inline]
     fn pass(&mut self, is_in_memory: bool) -> Result<()> {
-        let passed = self.meter.pass(is_in_memory);
+        let passed = self.meter.pass(is_in_memory, &self.key);
         if passed > self.passed_max { Err(self.passed_too_many()) } else { Ok(()) }
     }
 
@@ -624,7 +628,8 @@ impl Scan {
                     break;
                 }
                 if skipped > 1 {
-                    self.pass(self.merge.is_in_memory())?;
+                    // An older version than this one.
+                    self.pass(is_in_memory)?;
                 }
                 is_in_memory = self.merge.is_in_memory();
                 if self.merge.seq() <= self.seq {

@@ -27,12 +27,15 @@ mod group;
 pub(crate) mod merging;
 mod operand_times;
 mod own_time;
+mod passed_cost;
 pub(crate) mod versions;
 
 pub(crate) use group::Group;
 use merging::Merging;
 use operand_times::OperandTimes;
 use own_time::OwnTime;
+use passed_cost::PassedCost;
+pub(crate) use passed_cost::{PassedInTables, PassedKeys};
 
 /// A memtable and its place in the log. The fields are written under the commit lock.
 #[derive(Debug)]
@@ -44,6 +47,8 @@ pub(crate) struct Mem {
     end: AtomicU64,
     /// The greatest time that its writes carry.
     time_us: AtomicU64,
+    /// How many of its entries copies have left out.
+    left_out: usize,
 }
 
 impl Mem {
@@ -59,7 +64,13 @@ impl Mem {
             last_seq: AtomicU64::new(0),
             end: AtomicU64::new(0),
             time_us: AtomicU64::new(0),
+            left_out: 0,
         })
+    }
+
+    /// How many entries were written to it, also those that copies have left out.
+    pub(crate) fn written(&self) -> u64 {
+        (self.table.len() + self.left_out) as u64
     }
 
     /// The greatest time that its writes carry, in microseconds since 1970; 0: none.
@@ -72,18 +83,18 @@ impl Mem {
         self.time_us.fetch_max(time_us, Ordering::AcqRel);
     }
 
-    /// A copy whose searches are faster; `None` if there is no need for one. Under the commit lock, while no reservation
-    /// is in progress.
-    fn learned(&self) -> Option<Arc<Mem>> {
+    /// The same place in the log with a copy of the memtable. Under the commit lock, while no reservation is in progress.
+    fn with_copy(&self, table: Memtable) -> Arc<Mem> {
         let copied = |field: &AtomicU64| AtomicU64::new(field.load(Ordering::Acquire));
-        Some(Arc::new(Mem {
-            table: Arc::new(self.table.learned()?),
+        Arc::new(Mem {
+            left_out: self.left_out + self.table.len().saturating_sub(table.len()),
+            table: Arc::new(table),
             floor_segment: copied(&self.floor_segment),
             floor_start: copied(&self.floor_start),
             last_seq: copied(&self.last_seq),
             end: copied(&self.end),
             time_us: copied(&self.time_us),
-        }))
+        })
     }
 
     /// Notes a reservation whose last number is `last_seq`. `logged`: the segment that its record lies in, and the log
@@ -236,6 +247,10 @@ pub(crate) struct TreeInner {
     /// All writes to it up to this one are in tables, by the manifest.
     flushed: AtomicU64,
     dropped: AtomicBool,
+    /// What reads have spent on entries in the memtable that were no use to them.
+    pub(crate) passed_cost: PassedCost,
+    /// The same in tables.
+    pub(crate) passed_in_tables: PassedInTables,
     /// Writers wait. Set under the commit lock when no reservation is under way; cleared without it.
     paused: AtomicBool,
 }
@@ -267,6 +282,8 @@ impl TreeInner {
             state: ArcSwap::new(state),
             merging: Merging::default(),
             flushed: AtomicU64::new(0),
+            passed_cost: PassedCost::default(),
+            passed_in_tables: PassedInTables::default(),
             dropped: AtomicBool::new(false),
             paused: AtomicBool::new(false),
         })
@@ -347,13 +364,20 @@ impl TreeInner {
         if !mem.table.may_learn() {
             return mem.table.begin_index(limit);
         }
-        if let Some(copy) = mem.learned() {
-            // A store that closes takes its memtables away without the lock.
-            self.state.rcu(|state| {
-                let mem = if Arc::ptr_eq(&state.mem, &mem) { &copy } else { &state.mem };
-                TreeState { mem: Arc::clone(mem), ..TreeState::clone(state) }
-            });
+        if let Some(copy) = mem.table.learned() {
+            self.replace_mem(&mem, copy);
         }
+    }
+
+    /// Puts `copy` in the place of the memtable `mem`, if that still takes writes. For readers it holds the same. Under the
+    /// commit lock, while no reservation is in progress.
+    pub(crate) fn replace_mem(&self, mem: &Arc<Mem>, copy: Memtable) {
+        let copy = mem.with_copy(copy);
+        // A store that closes takes its memtables away without the lock.
+        self.state.rcu(|state| {
+            let mem = if Arc::ptr_eq(&state.mem, mem) { &copy } else { &state.mem };
+            TreeState { mem: Arc::clone(mem), ..TreeState::clone(state) }
+        });
     }
 
     /// Shows what has changed, all at once, and takes the flushed memtables out. Under the version lock; where range

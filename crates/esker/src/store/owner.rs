@@ -16,6 +16,7 @@ use super::Store;
 use crate::blob::BlobSet;
 use crate::operators::MergeOperators;
 use crate::read::meter::Scanned;
+use crate::state::TreeInner;
 use crate::trace::Metrics;
 
 /// See the module's comment.
@@ -56,6 +57,14 @@ impl Scanned for Owner {
 
     fn blobs(&self) -> &Arc<BlobSet> {
         &self.store.blobs
+    }
+
+    fn clean(&self, tree: &Arc<TreeInner>) {
+        self.store.flusher().clean_later(tree);
+    }
+
+    fn merge_passed(&self, tree: &Arc<TreeInner>) {
+        self.store.compactor().merge_passed_later(tree);
     }
 }
 

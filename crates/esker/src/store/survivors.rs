@@ -43,6 +43,8 @@ pub(super) struct Survivors<'a, 'b> {
     /// Whether no older version of any key lies outside the sources.
     pub(super) nothing_below: bool,
     pub(super) around: &'a dyn Surroundings,
+    /// Whether entries with pointers to huge values are kept as they are: their values are not freed.
+    pub(super) keeps_pointers: bool,
     pub(super) left_out: &'a mut LeftOut,
     /// The tree's compaction rule, if it has one.
     pub(super) rule: Option<&'a mut RunningRule<'b>>,
@@ -99,12 +101,17 @@ impl Survivors<'_, '_> {
                 }
                 _ if self.settles(&mut gathered, newest, (kind, stored), sink)? => {
                     newest = Newest::Passed;
-                    self.left_out.unseen.extend(Pointer::of_entry(kind, stored));
+                    if self.keeps(kind, stored) {
+                        sink.write(key, seq, kind, stored)?;
+                    } else {
+                        self.left_out.unseen.extend(Pointer::of_entry(kind, stored));
+                    }
                 }
                 verdict => {
                     has_operands |= self.put_out(&mut gathered, sink)? || kind == Kind::Merge;
                     let verdict = self.marked(verdict, key, seq, has_operands);
                     let mut by_rule = false;
+                    let verdict = if self.keeps(kind, stored) { Verdict::Keep(seq) } else { verdict };
                     let verdict = match (verdict, &mut self.rule) {
                         (Verdict::Keep(kept), Some(rule)) if is_newest => {
                             let ruled = rule.judge(key, seq, kept, &Content::open(kind, stored))?;
@@ -129,6 +136,11 @@ impl Survivors<'_, '_> {
             merge.advance()?;
         }
         self.end_key(&mut gathered, newest, sink)
+    }
+
+    /// Whether the entry stays although no reader sees it.
+    fn keeps(&self, kind: Kind, stored: &[u8]) -> bool {
+        self.keeps_pointers && Pointer::of_entry(kind, stored).is_some()
     }
 
     /// Applies the gathered operands to the entry judged last. Returns whether they have become a value, which replaces

@@ -89,10 +89,10 @@ impl Tree {
     /// Deletes the pair with the least key, and returns it. It is the first one at the moment of the deletion, and no
     /// two threads get the same pair: so a tree can be a queue.
     ///
-    /// Until merges have dropped them, each call passes over the entries that earlier calls have deleted. A long queue
-    /// does better with a counter of its own for its first key: the next number to take lies under a key of another
-    /// tree, and a transaction reads it for update, takes that job and writes the number after it. So does
-    /// `crates/esker/examples/queue.rs` in Esker's source.
+    /// Each call passes over entries that earlier calls have deleted, until these are some hundreds and the background
+    /// has removed them. A busy queue does better with a counter of its own for its first key: the next number to take lies
+    /// under a key of another tree, and a transaction reads it for update, takes that job and writes the number after it.
+    /// `crates/esker/examples/queue.rs` in Esker's source does this.
     ///
     /// The deletion has the store's default durability. A consumer that must not lose a job when it dies takes it in a
     /// transaction that also notes it as taken ([`Txn::pop_first`](crate::Txn::pop_first)).
@@ -132,7 +132,8 @@ impl Tree {
             };
             let unchanged = || {
                 let state = self.readable_state()?;
-                Ok(Newer::than(seen, &state).key_in(&up_to_key.keys, seen)?.is_none() && lasting.holds())
+                Ok(Newer::than(seen, &self.inner, &state).key_in(&up_to_key.keys, seen)?.is_none()
+                    && lasting.holds())
             };
             let mut batch = Batch::new();
             batch.delete(self, &key)?;

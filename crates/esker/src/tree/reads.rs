@@ -102,7 +102,7 @@ impl Tree {
 
     /// Whether `key` has no version newer than `seen`, a registered snapshot.
     pub(crate) fn is_unchanged(&self, key: &[u8], seen: SeqNo) -> Result<bool> {
-        Ok(!Newer::than(seen, &*self.readable_state()?).has_key(key, seen)?)
+        Ok(!Newer::than(seen, &self.inner, &*self.readable_state()?).has_key(key, seen)?)
     }
 
     /// Like [`Tree::consistent_state`], with a time at which there was no newer number. `None` if the read point must

@@ -116,7 +116,7 @@ impl ReadSet {
             let since = keys.values().chain(ranges.iter().flatten().map(|(_, seq)| seq)).min();
             let Some(&since) = since else { continue };
             let state = tree.readable_state()?;
-            let newer = Newer::than(since.max(seen), &state);
+            let newer = Newer::than(since.max(seen), tree.inner(), &state);
             if newer.is_empty() {
                 continue;
             }
@@ -157,7 +157,7 @@ impl Validation<'_> {
         let since = snapshot.max(seen);
         for (tree, changes) in writes.trees() {
             let state = tree.readable_state()?;
-            let newer = Newer::than(since, &state);
+            let newer = Newer::than(since, tree.inner(), &state);
             for key in changes.keys.keys().take_while(|_| !newer.is_empty()) {
                 if !broken("txn-writes") && newer.has_key(key, since)? {
                     return Err(conflict(tree, key, "began; the transaction writes it too"));

@@ -40,9 +40,11 @@ use crate::version::levels::{LEVELS, Levels, Table, runs_among};
 use crate::version::table_info::LookAgain;
 
 mod expiry;
+mod passed;
 mod ranges;
 mod space;
 
+use passed::{Passed, Walked};
 use space::{Found, SpaceWatch};
 
 /// A merge yields to any merge of at most a quarter of its size.
@@ -185,6 +187,7 @@ pub(crate) struct Compactor {
     /// Held while a thread chooses what to merge.
     choosing: Mutex<()>,
     space: SpaceWatch,
+    walked: Walked,
 }
 
 impl Compactor {
@@ -206,6 +209,7 @@ impl Compactor {
             compactions: Arc::clone(installer.compactions()),
             choosing: Mutex::new(()),
             space: SpaceWatch::new(core, log, flusher, versions),
+            walked: Walked::new(core, flusher),
         }
     }
 
@@ -216,7 +220,8 @@ impl Compactor {
             let merge = || Ok(self.merge_for_space()? || self.merge_most_urgent()?);
             self.disk.space().with_reserve(merge)
         } else {
-            self.merge_most_urgent().and_then(|merged| Ok(merged || self.merge_for_space()?))
+            self.merge_most_urgent()
+                .and_then(|merged| Ok(merged || self.merge_passed()? || self.merge_for_space()?))
         };
         match merged {
             Err(error) if is_full(&error) => {
@@ -280,12 +285,7 @@ impl Compactor {
         let (found, is_begun) =
             self.space.look(self.room(), |tree, compaction| !self.has_no_room(tree, compaction))?;
         let Some(Found { tree, levels, compaction, room }) = found else { return Ok(is_begun) };
-        let mut held = tree.merging.hold();
-        let is_as_found = Arc::ptr_eq(&tree.state.load().levels, &levels);
-        if !held.may_begin(false) || !is_as_found || !held.running().is_empty() {
-            held.refuse();
-            return Ok(false);
-        }
+        let Some(held) = self.hold_found(&tree, &levels) else { return Ok(false) };
         // It fits by its measure, which says more than the failure of another merge.
         let Some(begun) = self.begin_fitting(&tree, held, levels, compaction) else { return Ok(false) };
         // A merge that is sure to need the reserve does not first write what is free.
@@ -296,6 +296,38 @@ impl Compactor {
         done?;
         self.space.look_soon();
         Ok(true)
+    }
+
+    /// Does a merge that walks have paid for.
+    fn merge_passed(&self) -> Result<bool> {
+        let _merging = self.installer.begin_merge();
+        let Some(Passed { tree, levels, compaction }) = self.walked.look()? else { return Ok(false) };
+        let before = self.walked.before(&levels, &compaction);
+        let held = self.hold_found(&tree, &levels);
+        let Some(begun) = held.and_then(|held| self.begin_picked(&tree, held, levels, compaction)) else {
+            self.walked.add(&tree);
+            return Ok(false);
+        };
+        self.do_begun(begun)?;
+        before.note_merged(&tree, &tree.state.load().levels);
+        Ok(true)
+    }
+
+    /// Walks may have paid for a merge of tables of `tree`.
+    pub(in crate::store) fn merge_passed_later(&self, tree: &Arc<TreeInner>) {
+        self.walked.look_at(tree);
+    }
+
+    /// Holds the merges of `tree` for one that was found in `levels`, if no other one runs and the tables are as they
+    /// were.
+    fn hold_found<'a>(&self, tree: &'a TreeInner, levels: &Arc<Levels>) -> Option<Held<'a>> {
+        let mut held = tree.merging.hold();
+        let is_as_found = Arc::ptr_eq(&tree.state.load().levels, levels);
+        if !held.may_begin(false) || !is_as_found || !held.running().is_empty() {
+            held.refuse();
+            return None;
+        }
+        Some(held)
     }
 
     /// After how long to look for dead entries again, if soon.
@@ -723,6 +755,7 @@ impl Compactor {
             retention,
             nothing_below,
             around: &around,
+            keeps_pointers: false,
             left_out: &mut *left_out,
             rule: rule.as_mut(),
         }

@@ -79,7 +79,7 @@ impl Mark {
 /// What was seen of a tree.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
-    /// Entries in its memtable at the last look.
+    /// Entries written to its memtable by the last look.
     entries: u64,
     measured: Option<Measured>,
 }
@@ -87,7 +87,7 @@ struct Seen {
 #[derive(Debug, Clone, Copy)]
 struct Measured {
     mark: Mark,
-    /// Entries in its memtable.
+    /// Entries written to its memtable.
     entries: u64,
     pressure: Pressure,
     /// The room that was too small for a merge that is worth it.
@@ -189,7 +189,7 @@ impl SpaceWatch {
             if state.levels.tables().next().is_none() {
                 continue;
             }
-            let entries = state.mem.table.len() as u64;
+            let entries = state.mem.written();
             let seen = looks.trees.get(&tree.id).copied();
             let pressure = pressure_of(&state, entries, seen, is_full);
             let before = seen.and_then(|seen| seen.measured);

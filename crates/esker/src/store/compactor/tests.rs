@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::db::Db;
-use crate::env::{Clock, Env, StepExecutor};
+use crate::env::{Clock, Env, JobKind, StepExecutor};
 use crate::fs::sim::SimFs;
 use crate::options::{CompactionStyle, Options, TreeOptions};
 use crate::read::range::ScanRange;
@@ -197,4 +197,100 @@ fn two_ranges_of_a_tree_are_merged_at_once() {
     });
     assert_eq!(contents(&tree), model);
     db.close().unwrap();
+}
+
+/// A store with one tree, whose 2,000 pairs lie in tables.
+fn full() -> (Db, Tree) {
+    let env = Env { executor: Some(Arc::new(StepExecutor)), clock: Arc::new(Still), ..Env::system() };
+    let mut options = Options::default().env(env);
+    options.table_bytes = 16 << 10;
+    let db = Db::open_in_memory(options).unwrap();
+    let tree = db.default_tree().clone();
+    for key in 0..2000_u32 {
+        tree.put(key.to_be_bytes(), [7; 40]).unwrap();
+    }
+    db.compact().unwrap();
+    (db, tree)
+}
+
+fn work(db: &Db) {
+    while JobKind::ALL.iter().any(|job| db.step(*job)) {}
+}
+
+/// How many entries a scan passes until its first pair.
+fn passed_to_first(tree: &Tree, backward: bool) -> u64 {
+    let range = if backward { ScanRange::all().reverse() } else { ScanRange::all() };
+    let mut scan = tree.scan(range).unwrap();
+    scan.advance().unwrap();
+    scan.passed()
+}
+
+/// A queue that lies in tables, from either end: a walk to its first pair passes few dead entries, however many there
+/// were, and merges read little for each that has gone.
+#[test]
+fn walks_that_pass_dead_entries_have_tables_merged() {
+    for backward in [false, true] {
+        let (db, tree) = full();
+        let before = db.stats().unwrap();
+        let mut most = 0;
+        for round in 0..2000_u32 {
+            let key = if backward { 1999 - round } else { round };
+            most = most.max(passed_to_first(&tree, backward));
+            tree.delete(key.to_be_bytes()).unwrap();
+            work(&db);
+        }
+        let stats = db.stats().unwrap();
+        let (merges, read) = (stats.merges - before.merges, stats.merged_bytes_in - before.merged_bytes_in);
+        assert!(most < 200, "{most} entries passed, {merges} merges");
+        assert!((10..400).contains(&merges), "{merges} merges");
+        assert!(read < 4 << 20, "{read} bytes read by merges");
+        assert_eq!(tree.count(..).unwrap(), 0);
+    }
+}
+
+/// What a snapshot holds back is merged a few times in vain, and once it has gone.
+#[test]
+fn what_a_snapshot_needs_is_not_merged_again_and_again() {
+    let (db, tree) = full();
+    let snapshot = db.snapshot();
+    for key in 0..1000_u32 {
+        tree.delete(key.to_be_bytes()).unwrap();
+    }
+    let before = db.stats().unwrap().merges;
+    for _ in 0..500 {
+        assert!(passed_to_first(&tree, false) >= 1000);
+        work(&db);
+    }
+    let merges = db.stats().unwrap().merges - before;
+    assert!(merges <= 2, "{merges} merges");
+    assert_eq!(snapshot.scan(&tree, ..).unwrap().count(), 2000);
+    drop(snapshot);
+    for _ in 0..20 {
+        passed_to_first(&tree, false);
+        work(&db);
+    }
+    assert!(passed_to_first(&tree, false) < 100);
+    assert_eq!(tree.count(..).unwrap(), 1000);
+}
+
+/// Values that were overwritten after they had been flushed do not cost later walks anything.
+#[test]
+fn walks_that_pass_older_versions_have_them_merged() {
+    let (db, tree) = full();
+    for round in 1..4_u8 {
+        for key in 0..100_u32 {
+            tree.put(key.to_be_bytes(), [round; 40]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let passed = |tree: &Tree| {
+        let mut scan = tree.scan(..100_u32.to_be_bytes()).unwrap();
+        while scan.advance().unwrap() {}
+        scan.passed()
+    };
+    for _ in 0..20 {
+        passed(&tree);
+        work(&db);
+    }
+    assert_eq!(passed(&tree), 0);
 }

@@ -40,10 +40,12 @@ use crate::version::edit::{Edit, TableInfo, TreeId};
 use crate::version::levels::{LEVELS, shared_key};
 use crate::version::table_info::LookAgain;
 
+mod clean;
 mod log_segments;
 mod shrink;
 mod volatile;
 
+use clean::ToClean;
 use shrink::Idle;
 
 /// When a memtable of at least this many bytes becomes immutable, a new log segment begins.
@@ -74,6 +76,7 @@ pub(crate) struct Flusher {
     /// The longest record for which a writer that did not wait wants a log segment, in bytes; 0: none.
     wanted_record: AtomicUsize,
     idle: Idle,
+    to_clean: ToClean,
 }
 
 impl Flusher {
@@ -96,6 +99,7 @@ impl Flusher {
             flushing: Mutex::new(()),
             wanted_record: AtomicUsize::new(0),
             idle: Idle::default(),
+            to_clean: ToClean::default(),
         }
     }
 
@@ -115,7 +119,8 @@ impl Flusher {
         drop(preparing);
         self.relieve_log();
         self.relieve_memory();
-        self.flush_some()
+        let flushed = self.flush_some()?;
+        Ok(self.clean_some() || flushed)
     }
 
     /// Flushes the trees that pin the oldest part of the log, if the log is over its budget. At half of it already, if all
@@ -406,7 +411,8 @@ impl Flusher {
         let operators = &self.core.options.merge_operators;
         let mut merge = merged(mems)?;
         let look_again = self.ask_rule(tree, mems, rule, &snapshots, left_out, |rule, left_out| {
-            Survivors { operators, retention, nothing_below: bottom, around: &around, left_out, rule }
+            let (nothing_below, keeps_pointers, around) = (bottom, false, &around);
+            Survivors { operators, retention, nothing_below, around, keeps_pointers, left_out, rule }
                 .write_all(&mut merge, &|| Ok(()), &mut output)
         })?;
         output.look_again_at(look_again);
@@ -494,7 +500,8 @@ impl Flusher {
             let mut merge = merged(mems)?;
             let look_again = self.ask_rule(tree, mems, rule, &snapshots, left_out, |rule, left_out| {
                 let mut sink = SharedSink { tree: tree.id, part: &mut part, output: &mut output };
-                Survivors { operators, retention, nothing_below: false, around: &around, left_out, rule }
+                let (nothing_below, keeps_pointers, around) = (false, false, &around);
+                Survivors { operators, retention, nothing_below, around, keeps_pointers, left_out, rule }
                     .write_all(&mut merge, &|| Ok(()), &mut sink)
             })?;
             part.look_again_at(look_again);

@@ -1,9 +1,19 @@
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
+use crate::compact::retain::ReadPoints;
+use crate::cursor::{Cursor, Kind};
 use crate::db::Db;
-use crate::env::{Env, JobKind, StepExecutor};
+use crate::env::{Clock, Env, JobKind, StepExecutor};
 use crate::error::{Error, ErrorKind};
+use crate::keys;
+use crate::operators::{ADD, APPEND};
 use crate::options::{Options, TreeOptions};
+use crate::read::range::ScanRange;
+use crate::rng::Rng;
+use crate::tree::{Snapshot, Tree};
 use crate::write::batch::Batch;
 
 /// On a full disk memtables are flushed one after the other: but those of a group together (rule 21).
@@ -70,4 +80,349 @@ fn a_row_that_is_written_again_and_again_lets_log_files_go_around() {
         "the newest log file, and the most of the log's budget that was live, in percent"
     );
     assert!(later.1 <= 50, "{later:?}");
+}
+
+/// Time passes as a test says.
+#[derive(Debug, Default)]
+struct Hand(AtomicU64);
+
+impl Hand {
+    fn pass(&self, us: u64) {
+        self.0.fetch_add(us, Ordering::Relaxed);
+    }
+}
+
+impl Clock for Hand {
+    fn wall_us(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.wall_us()
+    }
+
+    fn sleep(&self, _: Duration) {}
+}
+
+fn opened_with(env: Env) -> Db {
+    let env = Env { executor: Some(Arc::new(StepExecutor)), ..env };
+    Db::open_in_memory(Options::default().separate_at(100).env(env)).unwrap()
+}
+
+fn opened() -> Db {
+    opened_with(Env::system())
+}
+
+fn opened_by_hand() -> (Db, Arc<Hand>) {
+    let clock = Arc::new(Hand(AtomicU64::new(1_000_000)));
+    (opened_with(Env { clock: Arc::<Hand>::clone(&clock), ..Env::system() }), clock)
+}
+
+fn clean(db: &Db, tree: &Tree) {
+    db.store().flusher().clean_later(tree.inner());
+    assert!(db.store().flusher().clean_some());
+}
+
+fn entries(tree: &Tree) -> usize {
+    tree.inner().mem().table.len()
+}
+
+type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What a snapshot has to show, and which keys were written after it.
+struct Seen {
+    snapshot: Snapshot,
+    pairs: Pairs,
+    written: BTreeSet<Vec<u8>>,
+    /// Which keys were in a range that was deleted after it.
+    in_deleted: BTreeSet<Vec<u8>>,
+}
+
+/// Checks all ways to read `tree`, now and at the moments of `seen`.
+fn check(tree: &Tree, pairs: &Pairs, seen: &[Seen], what: &str) {
+    let collected = |scan: crate::read::scan::Scan| scan.map(Result::unwrap).collect::<Vec<_>>();
+    let sorted = |pairs: &Pairs| pairs.clone().into_iter().collect::<Vec<_>>();
+    assert_eq!(collected(tree.scan(..).unwrap()), sorted(pairs), "{what}");
+    let mut backward = collected(tree.scan(ScanRange::all().reverse()).unwrap());
+    backward.reverse();
+    assert_eq!(backward, sorted(pairs), "{what}");
+    for one in seen {
+        assert_eq!(collected(one.snapshot.scan(tree, ..).unwrap()), sorted(&one.pairs), "{what}");
+    }
+    for key in (0..30_u8).map(|key| vec![b'k', key]) {
+        assert_eq!(tree.get_vec(&key).unwrap().as_ref(), pairs.get(&key), "{what} {key:?}");
+        for one in seen {
+            assert_eq!(
+                one.snapshot.get_vec(tree, &key).unwrap().as_ref(),
+                one.pairs.get(&key),
+                "{what} {key:?} at {}",
+                one.snapshot.seq()
+            );
+            let unchanged = tree.is_unchanged(&key, one.snapshot.seq()).unwrap();
+            // A range deletion that hides nothing in tables is forgotten.
+            let is_absent = !one.pairs.contains_key(&key) && !pairs.contains_key(&key);
+            let is_forgotten = unchanged && is_absent && one.in_deleted.contains(&key);
+            assert!(
+                unchanged != one.written.contains(&key) || is_forgotten,
+                "{what} {key:?} at {}: {unchanged}",
+                one.snapshot.seq()
+            );
+        }
+    }
+}
+
+/// Values, and when they expire.
+type Timed = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
+
+fn lives(until: Option<u64>, now: u64) -> bool {
+    until.is_none_or(|until| now < until)
+}
+
+/// What is left of `timed`.
+fn living(timed: &Timed, now: u64) -> Pairs {
+    let living = timed.iter().filter(|(_, (_, until))| lives(*until, now));
+    living.map(|(key, (value, _))| (key.clone(), value.clone())).collect()
+}
+
+/// A memtable that was cleaned reads like one that was not, at all times: for snapshots and transactions that began before,
+/// with huge values, values that expire, operands over all of them and range deletions, over tables and memtables that have
+/// older versions.
+#[test]
+fn a_cleaned_memtable_reads_the_same() {
+    for seed in 0..60 {
+        let mut rng = Rng::new(seed);
+        let (db, clock) = opened_by_hand();
+        let tree = db.tree("tree").unwrap();
+        let (mut timed, mut seen, mut left_out) = (Timed::new(), Vec::<Seen>::new(), 0);
+        // Few keys are written much.
+        let keys = if seed % 2 == 0 { 30 } else { 5 };
+        for step in 0..400 {
+            let key = vec![b'k', rng.index(keys) as u8];
+            let write = |seen: &mut Vec<Seen>, key: &[u8]| {
+                for one in seen {
+                    one.written.insert(key.to_vec());
+                }
+            };
+            let now = clock.wall_us();
+            let value = vec![step as u8; if rng.index(6) == 0 { 150 } else { 8 }];
+            match rng.index(100) {
+                0..15 => {
+                    tree.put(&key, &value).unwrap();
+                    write(&mut seen, &key);
+                    timed.insert(key, (value, None));
+                }
+                15..30 => {
+                    let after = rng.index(20) as u64;
+                    tree.put_for(&key, &value, Duration::from_micros(after)).unwrap();
+                    write(&mut seen, &key);
+                    timed.insert(key, (value, Some(now + after)));
+                }
+                30..42 => {
+                    tree.delete(&key).unwrap();
+                    write(&mut seen, &key);
+                    timed.remove(&key);
+                }
+                42..65 => {
+                    let old = timed.get(&key).filter(|(_, until)| lives(*until, now)).cloned();
+                    let number = old.as_ref().map_or(Some(0), |(old, _)| keys::decode_i64(old).ok());
+                    let until = old.as_ref().and_then(|(_, until)| *until);
+                    let new = if let Some(number) = number.filter(|_| rng.index(3) > 0) {
+                        tree.merge(&key, ADD, keys::i64(3)).unwrap();
+                        keys::i64(number.wrapping_add(3)).to_vec()
+                    } else {
+                        tree.merge(&key, APPEND, "+").unwrap();
+                        [old.map(|(old, _)| old).unwrap_or_default(), b"+".to_vec()].concat()
+                    };
+                    write(&mut seen, &key);
+                    timed.insert(key, (new, until));
+                }
+                65..69 => {
+                    let upper = vec![b'k', key[1] + 1 + rng.index(5) as u8];
+                    tree.delete_range(&key..&upper).unwrap();
+                    for place in key[1]..upper[1] {
+                        write(&mut seen, &[b'k', place]);
+                        for one in &mut seen {
+                            one.in_deleted.insert(vec![b'k', place]);
+                        }
+                    }
+                    timed.retain(|one, _| *one < key || *one >= upper);
+                }
+                69..74 if seen.len() < 4 => {
+                    let (snapshot, pairs) = (db.snapshot(), living(&timed, now));
+                    let (written, in_deleted) = (BTreeSet::new(), BTreeSet::new());
+                    seen.push(Seen { snapshot, pairs, written, in_deleted });
+                }
+                74..79 if !seen.is_empty() => drop(seen.swap_remove(rng.index(seen.len()))),
+                79..82 => db.store().flusher().switch_memtable(tree.inner(), 0),
+                82..84 => db.flush().unwrap(),
+                84 => JobKind::ALL.iter().for_each(|job| while db.step(*job) {}),
+                85..93 => {
+                    clock.pass(1 + rng.index(6) as u64);
+                    let pairs = living(&timed, clock.wall_us());
+                    check(&tree, &pairs, &seen, &format!("seed {seed}, step {step}, later"));
+                }
+                _ => {
+                    let before = entries(&tree);
+                    clean(&db, &tree);
+                    left_out += before - entries(&tree);
+                    check(&tree, &living(&timed, now), &seen, &format!("seed {seed}, step {step}"));
+                }
+            }
+        }
+        assert!(left_out > 0, "the test is about nothing");
+        drop(seen);
+        let check = |what: &str| {
+            check(&tree, &living(&timed, clock.wall_us()), &[], &format!("seed {seed}, {what}"));
+        };
+        db.flush().unwrap();
+        check("flushed");
+        clock.pass(3);
+        check("later");
+        db.compact().unwrap();
+        JobKind::ALL.iter().for_each(|job| while db.step(*job) {});
+        check("merged");
+        clock.pass(30);
+        db.compact().unwrap();
+        JobKind::ALL.iter().for_each(|job| while db.step(*job) {});
+        check("merged, later");
+        let living = living(&timed, clock.wall_us());
+        let huge = living.values().filter(|value| value.len() >= 100).count() as u64;
+        assert_eq!(db.stats().unwrap().blob_values, huge, "seed {seed}: huge values are freed");
+    }
+}
+
+/// An operand that comes while the memtable is copied, and is older than the expiry of the value below it, ends with that
+/// value: the copy keeps when it expired.
+#[test]
+fn a_copy_says_when_values_expired_if_operands_come() {
+    let (db, clock) = opened_by_hand();
+    let (tree, flusher) = (db.tree("tree").unwrap(), db.store().flusher());
+    let before = clock.wall_us();
+    tree.put_for("k", "v", Duration::from_secs(5)).unwrap();
+    tree.put_for("m", "v", Duration::from_secs(5)).unwrap();
+    let mem = tree.inner().mem();
+    // The copy begins here. This operand is not visible by then, but had read the clock.
+    let points = ReadPoints { seqs: vec![mem.last_seq()], time_us: before + 7_000_000 };
+    mem.table.begin_recent();
+    tree.append("k", "a").unwrap();
+    clock.pass(7_000_000);
+    let copy = flusher.copy_of(tree.inner(), &mem, points).unwrap();
+    assert_eq!(flusher.install_copy(tree.inner(), &mem, copy), Some(1));
+    mem.table.end_recent();
+    let copied = tree.inner().mem();
+    let mut cursor = copied.table.cursor();
+    cursor.seek_to_last().unwrap();
+    let ended = (before + 5_000_000).to_le_bytes();
+    assert_eq!((cursor.key(), cursor.kind(), cursor.value()), (&b"k"[..], Kind::Delete, &ended[..]));
+    let read = || (tree.get_vec("k").unwrap(), tree.count(..).unwrap());
+    assert_eq!(read(), (None, 0));
+    // Another copy, or the flush, has both.
+    tree.put("n", "").unwrap();
+    clean(&db, &tree);
+    assert_eq!((read(), entries(&tree)), ((None, 1), 1));
+    tree.append("k", "b").unwrap();
+    assert_eq!(read(), (Some(b"b".to_vec()), 2));
+    db.compact().unwrap();
+    assert_eq!(read(), (Some(b"b".to_vec()), 2));
+}
+
+/// Deleted keys leave nothing behind if nothing older has them, and their tombstones otherwise.
+#[test]
+fn tombstones_go_where_nothing_lies_below() {
+    let db = opened();
+    let tree = db.tree("tree").unwrap();
+    let write = |keys: std::ops::Range<u32>, delete: bool| {
+        for key in keys {
+            let key = key.to_be_bytes();
+            if delete { tree.delete(key).unwrap() } else { tree.put(key, "value").unwrap() }
+        }
+    };
+    write(0..100, false);
+    db.flush().unwrap();
+    write(50..300, false);
+    write(0..250, true);
+    let snapshot = db.snapshot();
+    write(250..260, true);
+    clean(&db, &tree);
+    // The tombstones of what the table has, the pairs, and the tombstones that the snapshot does not see.
+    assert_eq!(entries(&tree), 100 + 50 + 10);
+    drop(snapshot);
+    clean(&db, &tree);
+    assert_eq!(entries(&tree), 100 + 40);
+    assert_eq!(tree.count(..).unwrap(), 40);
+}
+
+/// Writers and readers go on while memtables are cleaned: no write is lost, and each thread reads what it has written.
+#[test]
+fn writes_go_on_while_a_memtable_is_cleaned() {
+    let db = opened();
+    let tree = db.tree("tree").unwrap();
+    let (is_over, rounds) = (AtomicBool::new(false), if cfg!(miri) { 50 } else { 6000 });
+    let expected: Pairs = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3_u8)
+            .map(|writer| {
+                let tree = &tree;
+                scope.spawn(move || {
+                    let (mut rng, mut own) = (Rng::new(u64::from(writer)), Pairs::new());
+                    for round in 0..rounds {
+                        let key = vec![writer, rng.index(50) as u8];
+                        if rng.index(3) == 0 {
+                            tree.delete(&key).unwrap();
+                            own.remove(&key);
+                        } else {
+                            let value = format!("{round}").into_bytes();
+                            tree.put(&key, &value).unwrap();
+                            own.insert(key.clone(), value);
+                        }
+                        assert_eq!(tree.get_vec(&key).unwrap().as_ref(), own.get(&key));
+                        if round % 64 == 0 {
+                            let found = tree.scan(ScanRange::prefix([writer])).unwrap();
+                            let found: Pairs = found.map(Result::unwrap).collect();
+                            assert_eq!(found, own);
+                        }
+                    }
+                    own
+                })
+            })
+            .collect();
+        let cleaner = scope.spawn(|| {
+            let mut count = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                clean(&db, &tree);
+                count += 1;
+            }
+            count
+        });
+        // The cleaner ends also if a writer has failed.
+        let written: Vec<_> = writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert!(cleaner.join().unwrap() > 3);
+        written.into_iter().flat_map(Result::unwrap).collect()
+    });
+    clean(&db, &tree);
+    assert_eq!(tree.scan(..).unwrap().map(Result::unwrap).collect::<Pairs>(), expected);
+    assert_eq!(entries(&tree), expected.len());
+}
+
+/// As a sorted set does whose upper ranks are removed again and again: a walk from the end passes few dead entries,
+/// however many there were.
+#[test]
+fn walks_that_pass_dead_entries_have_them_cleaned() {
+    let db = opened();
+    let tree = db.tree("tree").unwrap();
+    let mut passed = Vec::new();
+    for round in 0..20_000_u32 {
+        tree.put(round.to_be_bytes(), "member").unwrap();
+        if round >= 500 {
+            tree.delete((round - 500).to_be_bytes()).unwrap();
+        }
+        let mut scan = tree.scan(..).unwrap();
+        assert!(scan.advance().unwrap());
+        passed.push(scan.passed());
+        drop(scan);
+        while db.step(JobKind::Flush) {}
+    }
+    let most = passed.iter().max();
+    assert!(most < Some(&2000), "{most:?} entries passed");
+    assert!(entries(&tree) < 2000);
 }
