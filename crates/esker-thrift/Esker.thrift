@@ -13,6 +13,7 @@ namespace go esker
 namespace java esker.thrift.generated
 namespace py esker_thrift
 
+/** Why a call has failed. An IOError that a method of HBase's throws has it too, as the field 3, unless it is FAILED. */
 enum ErrorKind {
   /** The call is all right, but cannot be done: the store has failed, or the answer would be too long. */
   FAILED = 1,

@@ -131,12 +131,10 @@ fn no_namespace(table: &str) -> Error {
 }
 
 /// The error of an increment. HBase's interface has one exception for a failing disk and for a stored cell that cannot be
-/// incremented; an Esker server's message tells them apart.
+/// incremented; an Esker server adds the kind.
 fn of_stored_number(error: Error) -> Error {
     match error {
-        Error::Remote(CallError::Thrown { kind: Thrown::Io, message })
-            if message.starts_with("the cell is no number") || message.ends_with("has more than 64 bits") =>
-        {
+        Error::Remote(CallError::Thrown { kind: Thrown::Argument, message }) => {
             esker_table::Error::Invalid(message).into()
         }
         error => error,
@@ -213,10 +211,12 @@ impl Remote {
         };
         if matches!(self.is_eskers(), Ok(true)) {
             // An Esker server says it itself. It does not list a table of which the client may not read anything.
-            let none = esker_table::Error::NoTable(table.to_owned());
-            let is_none =
-                matches!(&failed, CallError::Thrown { message, .. } if *message == none.to_string());
-            return Err(if is_none { none.into() } else { failed.into() });
+            return Err(match failed {
+                CallError::Thrown { kind: Thrown::NoTable, .. } => {
+                    esker_table::Error::NoTable(table.to_owned()).into()
+                }
+                failed => failed.into(),
+            });
         }
         match self.names() {
             Ok(names) if !names.iter().any(|name| name == table) => {

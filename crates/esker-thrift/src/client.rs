@@ -672,7 +672,7 @@ fn answer<T>(
             }
         };
         let Exception { message, number } = exception(&mut source)?;
-        // An `EskerError` has its kind there; HBase's exceptions have no number.
+        // An `EskerError` has its kind there, and so has an `IOError` of an Esker server; other exceptions have no number.
         let kind = number.map_or(declared, Thrown::of_kind);
         return Err(CallError::Thrown { kind, message });
     }
@@ -690,7 +690,7 @@ fn exception(source: &mut Source<'_>) -> Result<Exception, Fault> {
     while let Some(field) = source.field(&mut last)? {
         match (field.id, field.kind) {
             (1, Kind::Bytes) => exception.message = String::from_utf8_lossy(source.bytes()?).into_owned(),
-            (2, Kind::I32) => exception.number = Some(source.i32()?),
+            (2 | 3, Kind::I32) => exception.number = Some(source.i32()?),
             (_, kind) => source.skip(kind)?,
         }
     }

@@ -447,8 +447,12 @@ fn reply(
                 sink.field(1, 2, Kind::I32);
                 sink.i32(kind.kind());
             } else if id == 1 {
-                // `canRetry`
+                // `canRetry`, and a field of Esker's own: clients pass over fields that they do not know.
                 sink.field_bool(1, 2, may_pass);
+                if kind != Thrown::Io {
+                    sink.field(2, 3, Kind::I32);
+                    sink.i32(kind.kind());
+                }
             }
             sink.stop();
             sink.stop();

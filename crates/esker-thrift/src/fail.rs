@@ -39,7 +39,7 @@ pub enum Thrown {
     Argument,
     /// `AlreadyExists`: there is a table with this name.
     Exists,
-    /// The client may not do this. Only Esker's own methods tell this and the kinds up to [`Thrown::SchemaChanged`] apart.
+    /// The client may not do this. Only Esker servers distinguish this and the kinds up to [`Thrown::SchemaChanged`].
     Denied,
     /// There is no such table.
     NoTable,
@@ -95,6 +95,8 @@ pub(crate) struct Fail {
     pub(crate) message: String,
     /// Whether the same call may succeed later.
     pub(crate) may_pass: bool,
+    /// Whether HBase throws an `IOError` for it, whatever its kind.
+    is_io: bool,
 }
 
 /// Whether a store may take the same call later.
@@ -121,13 +123,13 @@ impl From<Error> for Fail {
             Error::SchemaChanged { .. } => Thrown::SchemaChanged,
             _ => Thrown::Io,
         };
-        Fail { kind, message: error.to_string(), may_pass }
+        Fail { kind, message: error.to_string(), may_pass, is_io: false }
     }
 }
 
 impl Fail {
     pub(crate) fn new(kind: Thrown, message: impl Into<String>) -> Fail {
-        Fail { kind, message: message.into(), may_pass: false }
+        Fail { kind, message: message.into(), may_pass: false, is_io: false }
     }
 
     pub(crate) fn io(message: impl Into<String>) -> Fail {
@@ -136,6 +138,11 @@ impl Fail {
 
     pub(crate) fn argument(message: impl Into<String>) -> Fail {
         Fail::new(Thrown::Argument, message)
+    }
+
+    /// An `IOError` of HBase's methods, of this kind.
+    pub(crate) fn into_io_error(self) -> Fail {
+        Fail { is_io: true, ..self }
     }
 
     /// Of a call that may succeed later.
@@ -147,6 +154,7 @@ impl Fail {
     /// `IllegalArgument`, `AlreadyExists`. What a method does not declare is an `IOError`.
     pub(crate) fn field(&self, throws: u8) -> i16 {
         match self.kind {
+            _ if self.is_io => 1,
             Thrown::Argument if throws >= 2 => 2,
             Thrown::Exists if throws >= 3 => 3,
             _ => 1,

@@ -181,7 +181,7 @@ fn cells_of(batches: &[BatchMutation<'_>], timestamp: i64) -> Outcome<Option<Cel
 /// The error of an increment whose row is all right: the cell, which the client does not give, is not a number, or too large a one.
 fn of_sum(error: esker_table::Error) -> Fail {
     match error {
-        esker_table::Error::Invalid(message) => Fail::io(message),
+        esker_table::Error::Invalid(message) => Fail::argument(message).into_io_error(),
         error => error.into(),
     }
 }
