@@ -1,5 +1,5 @@
-//! What the tests of all packages share: random choices and how many of them to try, and clients for Redis' protocol and for
-//! Thrift that share no code with the servers. It needs no other package, so that each may use it.
+//! What the tests of all packages share: random choices and how many of them to try, clients for Redis' protocol and for Thrift that
+//! share no code with the servers, and a store whose clock is ahead. It needs no other package, so that each may use it.
 
 #![allow(
     missing_docs,
@@ -10,10 +10,12 @@
     reason = "helpers of tests"
 )]
 
+mod clock;
 mod effort;
 pub mod redis;
 mod rng;
 pub mod thrift;
 
+pub use clock::AHEAD_MIN_US;
 pub use effort::{cases, duration, is_full_run, seed, seeds, variable};
 pub use rng::Rng;

@@ -8,11 +8,9 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Duration;
 
-use esker::env::{Clock, Env};
-use esker::{Db, Options};
+use esker::env::Env;
 use tempfile::TempDir;
 
 use crate::reader::reader;
@@ -56,34 +54,13 @@ impl Place {
     }
 }
 
-/// The machine's clock, 30 years ahead.
-#[derive(Debug)]
-struct Ahead(Env);
-
-impl Clock for Ahead {
-    fn wall_us(&self) -> u64 {
-        self.0.clock.wall_us() + 30 * 8766 * 3_600_000_000
-    }
-
-    fn monotonic_us(&self) -> u64 {
-        self.0.clock.monotonic_us()
-    }
-
-    fn sleep(&self, duration: Duration) {
-        self.0.clock.sleep(duration);
-    }
-}
-
 /// The store was written to while the machine's clock was ahead. Moments that are given and shown are those of the machine's
 /// clock all the same, on the files and on the server.
 #[test]
 fn moments_are_those_of_the_machine_where_the_clock_of_the_store_is_ahead() {
     let (served, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let env = Env { clock: Arc::new(Ahead(Env::system())), ..Env::system() };
-    let db = Db::open(served.path().join("esker.db"), Options::default().env(env)).unwrap();
-    db.default_tree().put_for("ahead", "1", Duration::from_secs(3600)).unwrap();
-    db.close().unwrap();
-    drop(db);
+    let store = served.path().join("esker.db");
+    test_kit::write_with_the_clock_ahead!(store, "ahead", "1", Duration::from_secs(3600));
     let now_us = Env::system().clock.wall_us();
     let given_us = (now_us / 1_000_000 + 3600) * 1_000_000;
     let row = |name: &str, us: u64| format!("key,value,expires_us\n{name},1,{us}\n");
@@ -104,7 +81,7 @@ fn moments_are_those_of_the_machine_where_the_clock_of_the_store_is_ahead() {
     local("check", b"");
     let stats = local("stats --json", b"");
     let ahead = stats.split_once("\"clock_ahead_us\":").unwrap().1.split(',').next().unwrap();
-    assert!(ahead.parse::<u64>().unwrap() > 29 * 8766 * 3_600_000_000, "{stats}");
+    assert!(ahead.parse::<u64>().unwrap() > test_kit::AHEAD_MIN_US, "{stats}");
     let listed = reader(&[Path::new("list"), &served.path().join("esker.db")]);
     assert_eq!(listed.code, 0, "{}", listed.stderr());
     assert!(all["local-ttl"].abs_diff(given_us) < 600_000_000, "{all:?}");

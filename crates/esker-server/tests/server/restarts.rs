@@ -1,10 +1,8 @@
 //! What is there after a server has ended and another one has begun.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use esker::env::{Clock, Env};
-use esker::{Db, Options};
+use esker::env::Env;
 use esker_server::{Config, ServeError};
 
 use crate::client::Value;
@@ -137,33 +135,11 @@ fn a_store_that_was_filled_without_a_server() {
     assert_eq!(other.db.tree("default.elements").unwrap().get_vec("a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
-/// The machine's clock, 30 years ahead.
-#[derive(Debug)]
-struct Ahead(Env);
-
-impl Clock for Ahead {
-    fn wall_us(&self) -> u64 {
-        self.0.clock.wall_us() + 30 * 8766 * 3_600_000_000
-    }
-
-    fn monotonic_us(&self) -> u64 {
-        self.0.clock.monotonic_us()
-    }
-
-    fn sleep(&self, duration: Duration) {
-        self.0.clock.sleep(duration);
-    }
-}
-
 /// The store was written to once while the machine's clock was 30 years ahead. Clients see nothing of it.
 #[test]
 fn clients_are_told_the_time_of_the_machine_where_the_store_s_clock_is_ahead() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env { clock: Arc::new(Ahead(Env::system())), ..Env::system() };
-    let db = Db::open(dir.path().join("store"), Options::default().env(env)).unwrap();
-    db.default_tree().put_for("before", "", Duration::from_secs(1)).unwrap();
-    db.close().unwrap();
-    drop(db);
+    test_kit::write_with_the_clock_ahead!(dir.path().join("store"), "before", "", Duration::from_secs(1));
     let now_s = || (Env::system().clock.wall_us() / 1_000_000) as i64;
     let is_now = |told_s: i64| assert!(now_s().abs_diff(told_s) < 3600, "{told_s}");
     let at_s = now_s() + 10_000;
@@ -176,7 +152,7 @@ fn clients_are_told_the_time_of_the_machine_where_the_store_s_clock_is_ahead() {
     let told = {
         let host = serve();
         let mut client = host.client();
-        assert!(host.store.db.stats().unwrap().clock_ahead_us > 29 * 8766 * 3_600_000_000);
+        assert!(host.store.db.stats().unwrap().clock_ahead_us > test_kit::AHEAD_MIN_US);
         client.check(&format!(
             "SET a 1 EXAT {at_s} => +OK
             EXPIRETIME a => :{at_s}
