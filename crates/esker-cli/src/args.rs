@@ -245,7 +245,8 @@ Examples:
     Dump(Dump),
     /// Make a copy of the store by hard links; the copy is a store too
     #[command(
-        after_help = "The copy must be on the store's file system; `esker backup` copies to any file system.
+        after_help = "The copy must be on the store's file system; `esker backup` copies to any file system. The files of a store that \
+cannot be written here are copied.
 
 Example:
   esker checkpoint /backup/monday.db"

@@ -8,7 +8,7 @@ use crate::exit::{Failure, Outcome};
 use crate::interrupt::{self, Then};
 use crate::output::Out;
 use crate::progress::Progress;
-use crate::store::{close, existing, options};
+use crate::store::{close, existing, options, readable};
 
 pub(crate) fn compact(global: &Global) -> Outcome {
     let db = existing(global)?;
@@ -19,7 +19,7 @@ pub(crate) fn compact(global: &Global) -> Outcome {
 }
 
 pub(crate) fn checkpoint(global: &Global, args: &Checkpoint) -> Outcome {
-    let db = existing(global)?;
+    let db = readable(global)?;
     let _progress = Progress::spinner("copying");
     let (copied, dir) = (db.clone(), args.dir.clone());
     interrupt::wait(Then::of(global), move || copied.checkpoint(dir).map_err(uncopied))?;

@@ -203,6 +203,18 @@ fn a_store_on_a_read_only_mount_can_be_read_in_every_way() {
     );
     assert_eq!(fs::read_dir(&mount.0).unwrap().count(), before);
 
+    ok(&esker(dir, "--db mount checkpoint checkpoint"));
+    assert_eq!(ok(&esker(dir, "--db checkpoint export -")), whole);
+    assert_eq!(ok(&esker(dir, "--db checkpoint --tree other scan")), "c 3\n");
+    assert_eq!(ok(&esker(dir, "--db checkpoint check")), "ok\n");
+    assert_eq!(ok(&esker(dir, "--db checkpoint put x y")), "");
+    assert_eq!(esker(dir, "--db mount checkpoint checkpoint").code, 3, "it exists");
+    let inside = esker(dir, "--db mount checkpoint mount/inside");
+    assert_eq!(inside.code, 2, "{}", inside.stderr());
+    for arguments in ["check", "count", "get late", "scan", "ls", "stats", "trees", "export rows.jsonl"] {
+        ok(&esker(dir, &format!("--db mount {arguments}")));
+    }
+
     // Another store's backups are refused, as always.
     ok(&esker(dir, "--db new backup new-backups"));
     assert_eq!(esker(dir, "--db mount backup new-backups").code, 2);

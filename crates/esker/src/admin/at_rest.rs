@@ -1,10 +1,12 @@
 //! A store that is open for reading only, as what a copy is made of. No process writes to its files meanwhile, so they are
 //! copied as they are. The copy is opened as after a crash: its log is replayed, as it was here.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::checkpoint::{copy_marks, copy_segment};
-use super::new_dir::NewDir;
+use super::file_copy::copy_file;
+use super::new_dir::{NewDir, check_new};
 use crate::blob::blob_path;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::DirLock;
@@ -14,6 +16,15 @@ use crate::store::Store;
 use crate::version::edit::ManifestState;
 use crate::version::manifest::Manifest;
 use crate::version::tables::table_path;
+
+/// Makes a copy of such a store in `dir`, which must not exist.
+pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<()> {
+    check_new(store.env(), dir)?;
+    let at_rest = AtRest::read(store)?;
+    let target = NewDir::make(store.env(), dir)?;
+    // Report the first error.
+    at_rest.copy(store, &target).map(drop).inspect_err(|_| target.discard())
+}
 
 /// The files of such a store.
 pub(super) struct AtRest {
@@ -53,6 +64,19 @@ impl AtRest {
         let tables = self.disk.state.files().into_iter().map(|file| table_path("".as_ref(), file));
         let blobs = self.disk.listing.blobs.iter().map(|&file| blob_path("".as_ref(), file));
         tables.chain(blobs).map(|path| path.to_string_lossy().into_owned()).collect()
+    }
+
+    /// Makes the copy in `target`. Its files are copied: where the store cannot be written, they cannot get second names.
+    /// Returns how many tables and blob files it has, and their size in bytes.
+    pub(super) fn copy(self, store: &Store, target: &NewDir<'_>) -> Result<(u64, u64)> {
+        let (mut files, mut bytes) = (0, 0);
+        for file in self.names() {
+            let (from, to) = (store.dir().join(&file), target.dir.join(&file));
+            bytes += copy_file((store.env(), &from), (&target.env, &to))?.0;
+            files += 1;
+        }
+        self.fill(store, target)?;
+        Ok((files, bytes))
     }
 
     /// Makes everything else in `target`. Returns the state in its manifest.

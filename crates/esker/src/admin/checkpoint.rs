@@ -33,13 +33,13 @@ pub(crate) fn check_outside(store: &Store, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the copy in `dir`, which must not exist. Returns the state in its manifest.
-pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<ManifestState> {
+/// Makes the copy in `dir`, which must not exist.
+pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<()> {
     check_new(store.env(), dir)?;
     prepare(store)?;
     let target = NewDir::make(store.env(), dir)?;
     // Report the first error.
-    fill(store, &target).inspect_err(|_| target.discard())
+    fill(store, &target).map(drop).inspect_err(|_| target.discard())
 }
 
 /// Seals and syncs most of the files that a copy needs, while writers go on.

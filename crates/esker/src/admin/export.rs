@@ -76,24 +76,17 @@ pub(crate) fn export_at_rest(store: &Store, name: &str, dir: &Path) -> Result<Tr
         let env = store.env().outside();
         let opened = crate::open::open(&beside, Options { env, ..store.options().clone() }, false)?;
         let linked = export(&opened, Whole::Tree(name), &[], dir)?;
-        Ok(TreeFiles { copied_files: copied.files, copied_bytes: copied.bytes, ..linked })
+        Ok(TreeFiles { copied_files: copied.0, copied_bytes: copied.1, ..linked })
     });
     copy.discard();
     exported
 }
 
-/// Copies the files of a store at rest that the tree `name` needs.
-fn copy_tree(store: &Store, name: &str, copy: &NewDir<'_>) -> Result<TreeFiles> {
+/// Copies the files of a store at rest that the tree `name` needs. Returns their number and their size in bytes.
+fn copy_tree(store: &Store, name: &str, copy: &NewDir<'_>) -> Result<(u64, u64)> {
     let mut at_rest = AtRest::read(store)?;
     at_rest.keep_tree(name)?;
-    let mut copied = TreeFiles::default();
-    for file in at_rest.names() {
-        let (len, _) =
-            copy_file((store.env(), &store.dir().join(&file)), (&copy.env, &copy.dir.join(&file)))?;
-        copied.note(len, true);
-    }
-    at_rest.fill(store, copy)?;
-    Ok(copied)
+    at_rest.copy(store, copy)
 }
 
 /// Gives the trees' files second names in `target`.

@@ -8,7 +8,7 @@
 //! - [`export`] makes a store of one tree, and [`import`] makes a tree of such a store.
 //! - [`repair()`] makes a damaged store whole.
 
-mod at_rest;
+pub(crate) mod at_rest;
 pub(crate) mod backup;
 mod catalog;
 mod check;

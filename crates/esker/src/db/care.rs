@@ -45,14 +45,20 @@ impl Db {
 
     /// Makes a copy of the current store in the directory `dir`, which must not exist yet, while others read and write.
     /// Tables are shared by hard link and the log is copied. This takes little space and time. `dir` must be on the
-    /// same file system.
+    /// same file system. The files of a store that is open for reading only are copied, to any file system.
     ///
     /// # Errors
     /// `InvalidInput` when `dir` lies in the store's own directory; `AlreadyExists`, `Io`, `OutOfSpace`.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
-        self.store.disk().ensure_writable()?;
+        let is_read_only = self.store.is_read_only();
+        if !is_read_only {
+            self.store.disk().ensure_writable()?;
+        }
         crate::admin::checkpoint::check_outside(&self.store, dir.as_ref())?;
-        crate::admin::checkpoint::checkpoint(&self.store, dir.as_ref()).map(drop)
+        match is_read_only {
+            true => crate::admin::at_rest::checkpoint(&self.store, dir.as_ref()),
+            false => crate::admin::checkpoint::checkpoint(&self.store, dir.as_ref()),
+        }
     }
 
     /// Adds a backup of the current store to the directory `dir`, which may be on another disk, while others read and
