@@ -172,6 +172,11 @@ impl Error {
         self.0.path.as_deref()
     }
 
+    /// Whether the device cannot read what was asked for: the place is damaged, and a read of another place may succeed.
+    pub(crate) fn is_of_device(&self) -> bool {
+        self.0.source.as_ref().is_some_and(is_of_device)
+    }
+
     /// The byte offset concerned, if there is one.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
@@ -241,6 +246,22 @@ fn is_out_of_resources(error: &io::Error) -> bool {
     let codes = [4];
     error.kind() == io::ErrorKind::OutOfMemory
         || error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
+/// Whether the device cannot read what was asked for, as far as the system's error tells.
+fn is_of_device(error: &io::Error) -> bool {
+    // Linux has EIO for most, ENODATA and EREMOTEIO for sectors, EILSEQ and EBADMSG for checksums of the device or the file system.
+    #[cfg(target_os = "linux")]
+    let codes = {
+        use rustix::io::Errno;
+        [Errno::IO, Errno::NODATA, Errno::REMOTEIO, Errno::ILSEQ, Errno::BADMSG].map(Errno::raw_os_error)
+    };
+    #[cfg(all(unix, not(target_os = "linux")))]
+    let codes = [rustix::io::Errno::IO.raw_os_error()];
+    // ERROR_CRC, ERROR_SECTOR_NOT_FOUND, ERROR_READ_FAULT, ERROR_IO_DEVICE
+    #[cfg(windows)]
+    let codes = [23, 27, 30, 1117];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
 impl fmt::Display for Error {

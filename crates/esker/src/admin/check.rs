@@ -15,7 +15,7 @@ use crate::cache::BufferPool;
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::finding::CheckReport;
-use crate::fs::{Cancel, LockMode};
+use crate::fs::{Cancel, LockMode, Unreadable};
 use crate::log::replay::Segments;
 use crate::log::survey::survey_stream;
 use crate::open::Listing;
@@ -76,13 +76,21 @@ pub fn check_until(
     cancelled: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Result<CheckReport> {
     let (dir, cancel) = (path.as_ref(), &Cancel::when(cancelled));
-    let env = &options.env.until(cancel).within(dir)?;
+    let unreadable = Arc::default();
+    let env = &options.env.until(cancel).around(&unreadable).within(dir)?;
     let (_lock, listing) = locked::lock(env, dir, LockMode::Shared)?;
-    Ok(check_locked(env, dir, &listing, cancel))
+    Ok(check_locked(env, dir, &listing, cancel, &unreadable))
 }
 
-/// As [`check`], for a caller that holds the lock.
-pub(super) fn check_locked(env: &Env, dir: &Path, listing: &Listing, cancel: &Cancel) -> CheckReport {
+/// As [`check`], for a caller that holds the lock. The reads of `env` go around what is `unreadable`.
+pub(super) fn check_locked(
+    env: &Env,
+    dir: &Path,
+    listing: &Listing,
+    cancel: &Cancel,
+    unreadable: &Unreadable,
+) -> CheckReport {
+    unreadable.clear();
     let mut check = Check { env, dir, report: CheckReport::default(), cancel };
     let segments = check.segments(listing);
     let (state, synced) = check.manifest(listing, segments.as_ref());
@@ -95,6 +103,7 @@ pub(super) fn check_locked(env: &Env, dir: &Path, listing: &Listing, cancel: &Ca
     if let Some(state) = &state {
         check.levels(state);
     }
+    unreadable.places().iter().for_each(|place| check.found(place));
     check.report.is_cancelled = cancel.has_failed_calls();
     check.report
 }

@@ -5,6 +5,7 @@
 //! both damaged       their first sound records tell trees; all tables of the directory are merged, the newest versions kept
 //! log damaged        every whole record, also after damage, in a new segment
 //! huge values lost   a deletion in the place of each entry that names one
+//! unreadable blocks  damage like any other; a file of huge values with such blocks is replaced by a copy without them
 //! then               unused files get a second name in quarantine-N; the new manifest; then they lose their first name
 //! ```
 //! A repair loses nothing that was there before. The new manifest comes after everything that it names. Every file that
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::check::{Check, Recovered, check_as, check_locked};
+use super::file_copy::copy_file;
 use super::locked;
 use crate::blob::{BlobFileId, Pointer, blob_path};
 use crate::cache::BufferPool;
@@ -25,7 +27,7 @@ use crate::cursor::SeqNo;
 use crate::env::{Env, Gate};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{CheckReport, Finding};
-use crate::fs::{Cancel, LockMode, gone};
+use crate::fs::{Cancel, LockMode, Unreadable, gone, temporary_of};
 use crate::log::replay::Segments;
 use crate::log::salvage::Salvaged;
 use crate::open::{Listing, QUARANTINE};
@@ -102,6 +104,7 @@ struct Repair<'a> {
     needs_manifest: bool,
     report: RepairReport,
     cancel: &'a Cancel,
+    unreadable: &'a Unreadable,
 }
 
 /// Makes the store in `path` whole again, as far as its files allow. Every entry of a block, record or huge value that
@@ -146,16 +149,17 @@ pub fn repair_until(
 ) -> Result<RepairReport> {
     let (dir, cancel) = (path.as_ref(), &Cancel::when(cancelled));
     options.check()?;
-    let env = options.env.until(cancel).within(dir)?;
+    let unreadable = &Arc::default();
+    let env = options.env.until(cancel).around(unreadable).within(dir)?;
     let options = &Options { env, ..options.clone() };
     let env = &options.env;
     let (_lock, listing) = locked::lock(env, dir, LockMode::Exclusive)?;
-    let checked = check_locked(env, dir, &listing, cancel);
+    let checked = check_locked(env, dir, &listing, cancel, unreadable);
     cancel.go_on(dir)?;
     if checked.findings.is_empty() {
         return Ok(RepairReport::default());
     }
-    let mut repair = Repair::begin(options, dir, listing, &checked, cancel)?;
+    let mut repair = Repair::begin(options, dir, listing, &checked, (cancel, unreadable))?;
     let is_whole = repair.read_manifest()?;
     repair.maker.next_file.fetch_max(repair.state.next_file, Ordering::Relaxed);
     let records = repair.read_log(is_whole)?;
@@ -179,7 +183,7 @@ impl<'a> Repair<'a> {
         dir: &'a Path,
         listing: Listing,
         checked: &CheckReport,
-        cancel: &'a Cancel,
+        (cancel, unreadable): (&'a Cancel, &'a Unreadable),
     ) -> Result<Repair<'a>> {
         let env = &options.env;
         let maker = Arc::new(TableMaker {
@@ -210,6 +214,7 @@ impl<'a> Repair<'a> {
             needs_manifest: false,
             report: RepairReport::default(),
             cancel,
+            unreadable,
             listing,
         };
         repair.open_segments()?;
@@ -300,7 +305,10 @@ impl<'a> Repair<'a> {
         if damage.len() == before
             && let Some(path) = paths.iter().find(|path| self.damaged.contains(*path))
         {
-            let message = "the manifest is kept twice, and this one is shorter than the other";
+            let message = match self.unreadable.is_in(path) {
+                true => "the device cannot read a part of it that has no records",
+                false => "the manifest is kept twice, and this one is shorter than the other",
+            };
             damage.push(Error::corruption(path, 0, message));
         }
         remains
@@ -323,7 +331,10 @@ impl<'a> Repair<'a> {
         if self.listing.segments.is_empty() {
             self.lose(&Error::corruption(self.dir, 0, "every log segment is missing"), None, None);
         } else if is_whole && !self.segments.paths.is_empty() {
+            let is_unreadable = self.segments.paths.iter().any(|path| self.unreadable.is_in(path));
             match self.recovered(&mut |_| {}) {
+                // Every opening would come to the place: the log is written anew.
+                Ok(_) if is_unreadable => {}
                 Ok(recovered) => {
                     self.logged = recovered.pointers;
                     return Ok(None);
@@ -347,9 +358,10 @@ impl<'a> Repair<'a> {
         // From here on the repair is completed even if it is cancelled, so that the caller learns what is lost.
         let cancel = self.cancel;
         cancel.go_on(self.dir)?;
+        self.unreadable.places().iter().for_each(|place| self.lose(place, None, None));
         cancel.put_off(|| self.replace())?;
         let left = match Listing::read(self.env, self.dir) {
-            Ok(listing) => check_locked(self.env, self.dir, &listing, cancel),
+            Ok(listing) => check_locked(self.env, self.dir, &listing, cancel, self.unreadable),
             Err(error) if error.kind() == ErrorKind::Cancelled => {
                 CheckReport { is_cancelled: true, ..CheckReport::default() }
             }
@@ -372,8 +384,11 @@ impl<'a> Repair<'a> {
         if self.needs_manifest {
             self.unused.extend(self.listing.manifest_paths(self.dir));
         }
-        let blobs = self.listing.blobs.iter().map(|&id| blob_path(self.dir, id));
-        let kept: BTreeSet<PathBuf> = blobs.filter(|_| self.needs_manifest && keeps_blobs).collect();
+        let blobs: Vec<PathBuf> = self.listing.blobs.iter().map(|&id| blob_path(self.dir, id)).collect();
+        let is_copied = |path: &PathBuf| self.unreadable.is_in(path) && !self.unused.contains(path);
+        let copied: Vec<PathBuf> = blobs.iter().filter(|path| is_copied(path)).cloned().collect();
+        let is_kept = |path: &PathBuf| (self.needs_manifest && keeps_blobs) || copied.contains(path);
+        let kept: BTreeSet<PathBuf> = blobs.into_iter().filter(is_kept).collect();
         if !self.unused.is_empty() || !kept.is_empty() {
             let quarantine = self.quarantine()?;
             for path in self.unused.union(&kept) {
@@ -382,6 +397,12 @@ impl<'a> Repair<'a> {
                 }
             }
             fs.sync_dir(&quarantine)?;
+            // A file of huge values keeps its name, since pointers have it. The copy is readable everywhere.
+            for path in &copied {
+                let copy = temporary_of(&quarantine.join(path.file_name().unwrap_or_default()));
+                copy_file((self.env, path), (self.env, &copy))?;
+                fs.rename(&copy, path)?;
+            }
             self.report.quarantine = Some(quarantine);
         }
         if self.needs_manifest {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::fs::{Cancel, FileSystem, RealFs, UntilCancelled};
+use crate::fs::{AroundUnreadable, Cancel, FileSystem, RealFs, Unreadable, UntilCancelled};
 
 mod executor;
 mod gate;
@@ -84,6 +84,11 @@ impl Env {
     /// The same world, in which calls of the file system fail once `cancel` says so.
     pub(crate) fn until(&self, cancel: &Arc<Cancel>) -> Env {
         Env { fs: UntilCancelled::wrap(Arc::clone(&self.fs), Arc::clone(cancel)), ..self.clone() }
+    }
+
+    /// The same world, in which reads go around what the device cannot read.
+    pub(crate) fn around(&self, unreadable: &Arc<Unreadable>) -> Env {
+        Env { fs: AroundUnreadable::wrap(Arc::clone(&self.fs), Arc::clone(unreadable)), ..self.clone() }
     }
 
     /// The same world, in which files have the paths that they have for the process.

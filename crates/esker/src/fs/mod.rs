@@ -31,6 +31,7 @@ mod real;
 pub mod sim;
 #[cfg(test)]
 mod tests;
+mod unreadable;
 mod until;
 mod user_file;
 
@@ -39,6 +40,7 @@ pub(crate) use memory::MemoryFs;
 pub(crate) use real::RealFs;
 pub(crate) use real::os::{expect_use, running_threads};
 pub use real::{Directory, give_back_free_memory};
+pub(crate) use unreadable::{AroundUnreadable, Unreadable};
 pub(crate) use until::{Cancel, UntilCancelled};
 pub(crate) use user_file::OpenFile;
 pub use user_file::UserFile;

@@ -195,6 +195,14 @@ impl SimFs {
         })
     }
 
+    /// Damage at rest: the device cannot read the pages of some bytes of a file, until they are written.
+    pub fn make_unreadable(&self, path: impl AsRef<Path>, offset: u64, len: u64) -> Result<()> {
+        self.at_rest(path.as_ref(), |content| {
+            content.make_unreadable(offset, len);
+            Ok(())
+        })
+    }
+
     /// Damage at rest: cuts a file (or extends it with zeros), durably.
     pub fn truncate(&self, path: impl AsRef<Path>, len: u64) -> Result<()> {
         self.at_rest(path.as_ref(), |content| {

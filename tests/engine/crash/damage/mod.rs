@@ -9,6 +9,7 @@ mod repair;
 mod repair_kinds;
 mod store;
 mod twins;
+mod unreadable;
 mod verdict;
 
 use std::path::{Path, PathBuf};

@@ -14,11 +14,11 @@ use crate::history::{Bytes, Pairs, State};
 
 /// What a repair did to one store.
 #[derive(Debug, Default)]
-struct Tally {
+pub(super) struct Tally {
     sound: u64,
     rebuilt: u64,
     kept: u64,
-    lost: u64,
+    pub(super) lost: u64,
 }
 
 pub(crate) fn kind(path: &Path) -> &'static str {
@@ -32,7 +32,7 @@ fn damage_file(disk: &SimFs, path: &Path, rng: &mut Rng) -> String {
     let mut bytes = disk.read_all(path).unwrap();
     let used = bytes.iter().rposition(|&byte| byte != 0).map_or(1, |last| last + 1);
     let at = rng.index(used);
-    let how = match rng.below(8) {
+    let how = match rng.below(9) {
         0 => {
             disk.remove_file(path).unwrap();
             "removed".to_owned()
@@ -46,6 +46,10 @@ fn damage_file(disk: &SimFs, path: &Path, rng: &mut Rng) -> String {
             bytes[at..to].fill_with(|| if way == 4 { 0 } else { rng.next() as u8 });
             disk.write_all(path, &bytes).unwrap();
             format!("{} from {at} to {to}", if way == 4 { "zeros" } else { "noise" })
+        }
+        8 => {
+            disk.make_unreadable(path, at as u64, 1 + rng.below(8192)).unwrap();
+            format!("unreadable at {at}")
         }
         _ => {
             disk.flip_byte(path, at as u64, 1 + rng.below(255) as u8).unwrap();
@@ -165,7 +169,7 @@ fn compare(
     Ok(())
 }
 
-fn repaired(
+pub(super) fn repaired(
     disk: &SimFs,
     expected: &State,
     logged: &State,
@@ -208,7 +212,7 @@ fn repaired(
 }
 
 /// What a store at rest would be without its log: those pairs may be lost with it.
-fn logged(disk: &SimFs) -> State {
+pub(super) fn logged(disk: &SimFs) -> State {
     // Whatever some segment names at all.
     let mut state = State::new();
     for path in files(disk).into_iter().filter(|path| kind(path) == "wal-") {

@@ -11,7 +11,7 @@
 //! Invariants: bytes after `len` in the last page are zero; a sector that is neither dirty nor lost is the same in
 //! `pages` and in the durable page.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::rng::Rng;
@@ -31,6 +31,8 @@ pub(super) struct Content {
     least_len: u64,
     most_len: u64,
     unsynced: BTreeMap<u64, Unsynced>,
+    /// The pages that the device cannot read until they are written.
+    unreadable: BTreeSet<u64>,
 }
 
 /// A page with sectors that a power loss may revert.
@@ -125,6 +127,19 @@ impl Content {
         });
         unsynced.dirty |= sectors;
         unsynced.lost &= !sectors;
+        self.unreadable.remove(&(page as u64));
+    }
+
+    /// Makes the pages of some bytes unreadable. Their content stays.
+    pub(super) fn make_unreadable(&mut self, offset: u64, len: u64) {
+        let end = offset.saturating_add(len).min(self.len).div_ceil(PAGE as u64);
+        self.unreadable.extend(offset / PAGE as u64..end);
+    }
+
+    /// Whether the device can read these bytes.
+    pub(super) fn is_readable(&self, offset: u64, len: usize) -> bool {
+        let pages = offset / PAGE as u64..offset.saturating_add(len as u64).div_ceil(PAGE as u64);
+        len == 0 || self.unreadable.range(pages).next().is_none()
     }
 
     /// Cuts the file, or extends it by a hole. Bytes that are cut off stay on the disk until a sync.
@@ -179,7 +194,8 @@ impl Content {
 
     /// The content after a power loss, if each unsynced sector reached the disk with probability `kept`.
     pub(super) fn after_crash(&self, kept: f64, rng: &mut Rng) -> Content {
-        let mut found = Content { pages: self.pages.clone(), len: self.len, ..Content::default() };
+        let (pages, unreadable) = (self.pages.clone(), self.unreadable.clone());
+        let mut found = Content { pages, len: self.len, unreadable, ..Content::default() };
         found.resize(self.most_len);
         for (&page, unsynced) in &self.unsynced {
             let mut sectors = 0;

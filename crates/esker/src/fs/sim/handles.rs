@@ -12,6 +12,9 @@ use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, MappedFile, ReadFile, SyncFile, WriteFile, too_short};
 
+/// The number of the error of a device that cannot read a sector, as [`Error::is_of_device`] knows it.
+const EIO: i32 = if cfg!(windows) { 23 } else { 5 };
+
 /// An open file: its bytes stay when its names are removed.
 #[derive(Debug)]
 pub(super) struct Handle {
@@ -36,6 +39,10 @@ impl Handle {
         let mut world = self.world.lock();
         world.check_fault(Op::Read, path).map_err(|error| error.at_offset(offset))?;
         let content = world.file(self.id).map_err(|error| self.io_error("read the file", error))?;
+        if !content.is_readable(offset, buf.len()) {
+            let error = std::io::Error::from_raw_os_error(EIO);
+            return Err(self.io_error("read the file", error).at_offset(offset));
+        }
         if content.read(offset, buf) { Ok(()) } else { Err(too_short(path, offset, buf.len())) }
     }
 

@@ -1,0 +1,220 @@
+//! A file system that reads around places which the device cannot read.
+//!
+//! ```text
+//! read of 64 KiB fails     again, block by block: 15 blocks as they are, one filled with 0xb5 and noted
+//! ```
+//! A disk reports a sector that it can no longer read as an error of the call, and the call returns nothing. For a check
+//! and a repair such a sector is damage like any other: the checksums of what it held do not match the filling, which has
+//! no zeros that could be taken for the end of something. The notes say that the device is why.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error as _;
+use std::mem::MaybeUninit;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{
+    BLOCK, DirLock, Directory, Entry, FileMark, FileSystem, LockMode, MappedFile, Mapping, RandomFile,
+    ReadFile, UserFile, WriteFile,
+};
+use crate::error::{Error, Result};
+
+/// What a block that cannot be read is filled with.
+const FILLING: u8 = 0xb5;
+
+/// The blocks that reads have gone around.
+#[derive(Debug, Default)]
+pub(crate) struct Unreadable {
+    found: Mutex<BTreeMap<PathBuf, Blocks>>,
+}
+
+/// The offsets of a file's unreadable blocks, and what the system says about one of them.
+#[derive(Debug, Default)]
+struct Blocks {
+    offsets: BTreeSet<u64>,
+    reason: String,
+}
+
+impl Unreadable {
+    fn note(&self, path: &Path, offset: u64, error: &Error) {
+        let mut found = self.found.lock();
+        let blocks = found.entry(path.to_path_buf()).or_default();
+        blocks.offsets.insert(offset);
+        blocks.reason = error.source().map_or_else(|| error.message().to_owned(), ToString::to_string);
+    }
+
+    /// Whether a block of this file was noted.
+    pub(crate) fn is_in(&self, path: &Path) -> bool {
+        self.found.lock().contains_key(path)
+    }
+
+    /// The unreadable places: an error for each run of blocks.
+    pub(crate) fn places(&self) -> Vec<Error> {
+        let mut places = Vec::new();
+        for (path, Blocks { offsets, reason }) in &*self.found.lock() {
+            let offsets: Vec<u64> = offsets.iter().copied().collect();
+            for run in offsets.chunk_by(|a, b| a + BLOCK == *b) {
+                let (first, len) = (run.first().copied().unwrap_or_default(), run.len() as u64 * BLOCK);
+                let message = format!("the device cannot read {len} bytes from here on ({reason})");
+                places.push(Error::corruption(path, first, message));
+            }
+        }
+        places
+    }
+
+    /// Forgets what was noted so far.
+    pub(crate) fn clear(&self) {
+        self.found.lock().clear();
+    }
+}
+
+/// `inner`, whose unreadable places are noted and read as [`FILLING`].
+#[derive(Debug)]
+pub(crate) struct AroundUnreadable {
+    inner: Arc<dyn FileSystem>,
+    unreadable: Arc<Unreadable>,
+}
+
+impl AroundUnreadable {
+    pub(crate) fn wrap(inner: Arc<dyn FileSystem>, unreadable: Arc<Unreadable>) -> Arc<dyn FileSystem> {
+        Arc::new(AroundUnreadable { inner, unreadable })
+    }
+
+    /// The opened file. A file that the device cannot even open is damaged as a whole.
+    fn reading(&self, path: &Path, opened: Result<Arc<dyn ReadFile>>) -> Result<Arc<dyn ReadFile>> {
+        match opened {
+            Ok(inner) => Ok(Arc::new(ReadAround { inner, unreadable: Arc::clone(&self.unreadable) })),
+            Err(error) if error.is_of_device() => {
+                self.unreadable.note(path, 0, &error);
+                Err(Error::corruption(path, 0, "the device cannot open the file"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Methods that pass the call on.
+macro_rules! pass {
+    ($(fn $name:ident($($argument:ident: $of:ty),*) -> $result:ty;)*) => {
+        $(fn $name(&self $(, $argument: $of)*) -> $result {
+            self.inner.$name($($argument),*)
+        })*
+    };
+}
+
+impl FileSystem for AroundUnreadable {
+    fn within(&self, dir: &Path) -> Result<Arc<dyn FileSystem>> {
+        Ok(AroundUnreadable::wrap(self.inner.within(dir)?, Arc::clone(&self.unreadable)))
+    }
+
+    fn outside(&self) -> Arc<dyn FileSystem> {
+        AroundUnreadable::wrap(self.inner.outside(), Arc::clone(&self.unreadable))
+    }
+
+    fn directory(&self) -> Option<&Directory> {
+        self.inner.directory()
+    }
+
+    fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        self.reading(path, self.inner.open_read(path))
+    }
+
+    fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        self.reading(path, self.inner.open_direct(path))
+    }
+
+    pass! {
+        fn holds(dir: &Path, path: &Path) -> Result<bool>;
+        fn descriptors() -> usize;
+        fn boot_id() -> [u8; 16];
+        fn mount_id(dir: &Path) -> u64;
+        fn create(path: &Path) -> Result<Box<dyn WriteFile>>;
+        fn create_direct(path: &Path) -> Result<Box<dyn WriteFile>>;
+        fn create_mapped(path: &Path, len: u64) -> Result<Arc<dyn MappedFile>>;
+        fn open_mapped(path: &Path) -> Result<Arc<dyn MappedFile>>;
+        fn create_random(path: &Path) -> Result<Arc<dyn RandomFile>>;
+        fn open_random(path: &Path) -> Result<Arc<dyn RandomFile>>;
+        fn punch_hole(path: &Path, offset: u64, len: u64) -> Result<()>;
+        fn punch_holes(path: &Path, holes: &[(u64, u64)]) -> Result<()>;
+        fn link_count(path: &Path) -> Result<u64>;
+        fn allocated_bytes(path: &Path) -> Result<u64>;
+        fn create_bulk(path: &Path, len: u64) -> Result<Arc<dyn MappedFile>>;
+        fn open_bulk(path: &Path) -> Result<Arc<dyn MappedFile>>;
+        fn set_allocated(path: &Path, len: u64) -> Result<()>;
+        fn entries(dir: &Path) -> Result<Vec<Entry>>;
+        fn list(dir: &Path) -> Result<Vec<String>>;
+        fn exists(path: &Path) -> Result<bool>;
+        fn file_len(path: &Path) -> Result<u64>;
+        fn file_mark(path: &Path) -> Result<FileMark>;
+        fn create_dir_all(dir: &Path) -> Result<()>;
+        fn create_dir(dir: &Path) -> Result<()>;
+        fn is_regular(path: &Path) -> Result<bool>;
+        fn remove_file(path: &Path) -> Result<()>;
+        fn remove_dir(dir: &Path) -> Result<()>;
+        fn rename(from: &Path, to: &Path) -> Result<()>;
+        fn hard_link(from: &Path, to: &Path) -> Result<()>;
+        fn hard_link_to(from: &Path, target: &dyn FileSystem, to: &Path) -> Result<()>;
+        fn sync_dir(dir: &Path) -> Result<()>;
+        fn lock(path: &Path, mode: LockMode) -> Result<Box<dyn DirLock>>;
+        fn free_space(dir: &Path) -> Result<u64>;
+    }
+}
+
+/// A file whose unreadable blocks are noted and read as [`FILLING`].
+#[derive(Debug)]
+struct ReadAround {
+    inner: Arc<dyn ReadFile>,
+    unreadable: Arc<Unreadable>,
+}
+
+impl ReadAround {
+    /// Fills `buf` from `offset` on, where a read of all of it has failed.
+    fn read_blocks(&self, mut buf: &mut [u8], mut offset: u64) -> Result<()> {
+        while !buf.is_empty() {
+            let block = offset / BLOCK * BLOCK;
+            let len = buf.len().min((block + BLOCK - offset) as usize);
+            let (part, rest) = std::mem::take(&mut buf).split_at_mut(len);
+            match self.inner.read_exact_at(part, offset) {
+                Err(error) if error.is_of_device() => {
+                    part.fill(FILLING);
+                    self.unreadable.note(self.path(), block, &error);
+                }
+                read => read?,
+            }
+            (buf, offset) = (rest, offset + len as u64);
+        }
+        Ok(())
+    }
+}
+
+impl ReadFile for ReadAround {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        match self.inner.read_exact_at(buf, offset) {
+            Err(error) if error.is_of_device() => self.read_blocks(buf, offset),
+            read => read,
+        }
+    }
+
+    fn copy_resident<'a>(&self, buf: &'a mut [MaybeUninit<u8>], offset: u64) -> Option<&'a mut [u8]> {
+        self.inner.copy_resident(buf, offset)
+    }
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn map(&self, offset: u64, len: u64) -> Result<Mapping> {
+        self.inner.map(offset, len)
+    }
+
+    pass! {
+        fn len() -> u64;
+        fn prefetch(offset: u64, len: u64) -> ();
+        fn is_cached(offset: u64) -> bool;
+        fn read_resident_at(buf: &mut [u8], offset: u64) -> bool;
+        fn next_data(offset: u64) -> u64;
+        fn copy_to(offset: u64, len: u64, target: &UserFile) -> u64;
+    }
+}
