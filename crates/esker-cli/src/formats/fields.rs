@@ -44,7 +44,7 @@ impl Fields {
         self.bytes.get(start..self.end(at)).unwrap_or_default()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).map(|at| self.get(at))
     }
 

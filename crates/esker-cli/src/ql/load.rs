@@ -44,6 +44,10 @@ const SKIPPED_TOLD: u64 = 10;
 /// The longest header.
 const HEADER_MAX: u64 = 1 << 20;
 
+/// What a first line that may be a cell is refused with.
+const IS_CELL: &str = "the first line looks like a cell, not like a header: SINGLE_CELL_FORMAT reads cells without a header, and a \
+                       `#` in front of the line makes it a header";
+
 /// How ImportTsv calls the columns with the row and the timestamp.
 const HBASE_ROW: &[u8] = b"HBASE_ROW_KEY";
 const HBASE_TIMESTAMP: &[u8] = b"HBASE_TS_KEY";
@@ -70,6 +74,7 @@ pub(super) fn run(tables: &dyn Tables, table: &str, schema: &Schema, load: &Load
         load,
         families: families.map(|family| (family.name().to_owned(), family.is_counter())).collect(),
         layout: None,
+        may_be_cells: false,
         is_dump: false,
         times: Times::new(load.timestamp_unit),
         fields: Fields::default(),
@@ -130,6 +135,8 @@ struct Loading<'t> {
     families: BTreeMap<String, bool>,
     /// `None`: the header was not read yet.
     layout: Option<Layout>,
+    /// Whether the header, of which a column is left out, looks like a cell. The next line decides.
+    may_be_cells: bool,
     /// Whether the header begins with `#`, as `DUMP TABLE` and `INTO FILE` write it. They end each line.
     is_dump: bool,
     /// How its timestamps are read.
@@ -161,7 +168,10 @@ impl Loading<'_> {
     /// What a header says of the fields.
     fn layout(&mut self, line: &[u8]) -> Result<Layout, String> {
         let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
-        let line = line.strip_prefix(b"#").unwrap_or(line);
+        let (line, is_marked) = match line.strip_prefix(b"#") {
+            Some(line) => (line, true),
+            None => (line, false),
+        };
         let between = self.separator();
         let is_separated = line.contains(&between);
         let is_import_tsv = line.split(|byte| *byte == b',').any(|name| name.trim_ascii() == HBASE_ROW);
@@ -181,14 +191,19 @@ impl Loading<'_> {
                 String::from_utf8_lossy(names[twice])
             ));
         }
+        if let Some(time) = self.names_of_cells(&names) {
+            time.map_or(Ok(()), |time| self.times.read_unit(time))?;
+            return Ok(Layout::Cell { has_timestamp: time.is_some() });
+        }
         match names.as_slice() {
-            [b"row", b"column", b"value"] => return Ok(Layout::Cell { has_timestamp: false }),
-            [time, b"row", b"column", b"value"] if Times::is_timestamp(time) => {
-                self.times.read_unit(time)?;
-                return Ok(Layout::Cell { has_timestamp: true });
-            }
             [time, b"row", b"column", b"delete", ..] if Times::is_timestamp(time) => {
                 return Err("the file has deletes (RETURN_DELETES), which cannot be loaded".to_owned());
+            }
+            _ if !is_marked && !is_import_tsv && self.is_cell(&names) => {
+                if !self.load.ignore_unknown_columns {
+                    return Err(IS_CELL.to_owned());
+                }
+                self.may_be_cells = true;
             }
             _ => {}
         }
@@ -236,6 +251,40 @@ impl Loading<'_> {
             self.times.read_unit(names[place])?;
         }
         Ok(Layout::Row { keys, timestamp, columns, width: fields_min..=names.len() })
+    }
+
+    /// Whether these names are those of a file of cells; and the name of the timestamps, if it has them. `rowkey` and `columnkey` are
+    /// Hypertable's; families of the table may be called so.
+    fn names_of_cells<'n>(&self, names: &[&'n [u8]]) -> Option<Option<&'n [u8]>> {
+        let (time, names) = match names {
+            [time, names @ ..] if names.len() == 3 && Times::is_timestamp(time) => (Some(*time), names),
+            names => (None, names),
+        };
+        let is_of_cells = match names {
+            [b"row", b"column", b"value"] => true,
+            [b"row" | b"rowkey", column @ (b"column" | b"columnkey"), value @ b"value"] => {
+                self.column(column).is_err() || self.column(value).is_err()
+            }
+            _ => false,
+        };
+        is_of_cells.then_some(time)
+    }
+
+    /// Whether the fields of a first line look like those of a cell: a row, a column of the table and a value that is not a column, after
+    /// a timestamp or without one. The statement names no columns of the file.
+    fn is_cell(&self, fields: &[&[u8]]) -> bool {
+        // A number of nanoseconds is not a timestamp unless the statement names the unit.
+        let is_time = |field: &[u8]| field.iter().all(u8::is_ascii_digit) || self.times.stamp(field).is_ok();
+        let cell = match fields {
+            [time, cell @ ..] if cell.len() == 3 && is_time(time) => cell,
+            fields => fields,
+        };
+        let is_named = !self.load.row_key_columns.is_empty() || self.load.timestamp_column.is_some();
+        let [_, column, value] = cell else { return false };
+        !is_named
+            && self.load.header_file.is_none()
+            && self.column(column).is_ok()
+            && self.column(value).is_err()
     }
 
     /// [`column`] of the table.
@@ -469,14 +518,17 @@ impl Loading<'_> {
         let Some(names) = line.strip_prefix(b"#") else { return Ok(false) };
         let names: Vec<&[u8]> = names.split(|byte| *byte == self.separator()).collect();
         match names.as_slice() {
-            [b"row", b"column", b"value"] if self.families.contains_key("column") => Err(
-                "the line is a header, or a cell of the row \"#row\": without SINGLE_CELL_FORMAT, it is a header; HEADER_FILE makes \
-                 it a cell"
-                    .to_owned(),
-            ),
-            [b"row", b"column", b"value"] => Ok(true),
-            [time, b"row", b"column", b"value" | b"delete", ..] => Ok(Times::is_timestamp(time)),
-            _ => Ok(false),
+            [b"row" | b"rowkey", column @ (b"column" | b"columnkey"), b"value"]
+                if self.column(column).is_ok() =>
+            {
+                let row = String::from_utf8_lossy(names[0]);
+                Err(format!(
+                    "the line is a header, or a cell of the row \"#{row}\": without SINGLE_CELL_FORMAT, it is a header; HEADER_FILE \
+                     makes it a cell"
+                ))
+            }
+            [time, b"row", b"column", b"delete", ..] => Ok(Times::is_timestamp(time)),
+            names => Ok(self.names_of_cells(names).is_some()),
         }
     }
 
@@ -500,6 +552,11 @@ impl Loading<'_> {
             return Ok(());
         }
         self.split(line)?;
+        if std::mem::take(&mut self.may_be_cells) && self.is_cell(&self.fields.iter().collect::<Vec<_>>()) {
+            // As if the header had been refused: it is not a wrong line that can be left out.
+            self.layout = None;
+            return Err(Refused::Malformed(IS_CELL.to_owned()));
+        }
         self.take()
     }
 

@@ -84,8 +84,13 @@ fn clock_time(text: &str) -> Option<Time> {
     let (has_second, second) = (second.is_some(), second.unwrap_or(Some(0))?);
     let nanoseconds = match (parts.next(), fraction) {
         (None, None) => 0,
-        (None, Some(fraction)) if has_second && (1..=9).contains(&fraction.len()) => {
-            digits(fraction, fraction.len())? * 10_i64.pow(9 - fraction.len() as u32)
+        (None, Some(fraction)) if has_second && !fraction.is_empty() => {
+            // Digits after the ninth do not count.
+            let (counted, rest) = fraction.split_at_checked(9).unwrap_or((fraction, ""));
+            if !rest.bytes().all(|byte| byte.is_ascii_digit()) {
+                return None;
+            }
+            digits(counted, counted.len())? * 10_i64.pow(9 - counted.len() as u32)
         }
         (Some(number), None) if (1..=9).contains(&number.len()) => digits(number, number.len())?,
         _ => return None,
@@ -122,7 +127,9 @@ mod tests {
             ("2024-01-01 ", None),
             ("2024-01-01 10:00.5", None),
             ("2024-01-01 10:00:00.", None),
-            ("2024-01-01 10:00:00.1234567890", None),
+            ("2024-01-01 10:00:00.123456789x", None),
+            ("2024-01-01 10:00:00.12345678ä", None),
+            ("2000-02-29 12:34:56.7891234567", Some(951_827_696_789)),
             ("2024-01-01 10:00:00:1.5", None),
             ("2024-01-01 10:00:00+02:00", None),
             ("2024-01-01T", None),
