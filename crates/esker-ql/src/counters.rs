@@ -5,6 +5,7 @@
 //! | `17`, `-3`, `=17` | the number; HQL's `=` may be in front of it |
 //! | 8 bytes that are no such text | these bytes |
 //! | 8 bytes that are such a text, such as `12345678` | refused: both may be meant |
+//! | `+17` | refused: HQL adds it |
 
 use std::borrow::Cow;
 
@@ -13,6 +14,12 @@ use std::borrow::Cow;
 /// # Errors
 /// What is wrong with it.
 pub fn counter(value: &[u8]) -> Result<Cow<'_, [u8]>, String> {
+    if is_sum(value) {
+        return Err(
+            "HQL adds a number with a `+` to the counter, and here a value replaces it: INCREMENT adds"
+                .to_owned(),
+        );
+    }
     let Some(digits) = decimal(value) else {
         return match value.len() {
             8 => Ok(Cow::Borrowed(value)),
@@ -33,7 +40,12 @@ pub fn counter(value: &[u8]) -> Result<Cow<'_, [u8]>, String> {
 
 /// Whether `value` is the 8 bytes of a counter, and decimal text too: [`counter`] refuses it.
 pub fn is_ambiguous(value: &[u8]) -> bool {
-    value.len() == 8 && decimal(value).is_some()
+    value.len() == 8 && (decimal(value).is_some() || is_sum(value))
+}
+
+/// Whether it is decimal text with a `+` in front of it.
+pub(crate) fn is_sum(value: &[u8]) -> bool {
+    matches!(value, [b'+', digits @ ..] if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
 /// The sign and the digits, if it is decimal text.
@@ -65,13 +77,13 @@ mod tests {
         ] {
             assert_eq!(counter(text.as_bytes()).as_deref(), Ok(&i64::to_be_bytes(number)[..]), "{text}");
         }
-        for bytes in [&[0; 8], b"1234567a", b"12 45678", b"--345678", b"========", b"+1234567"] {
+        for bytes in [&[0; 8], b"1234567a", b"12 45678", b"--345678", b"========", b"+12345 7"] {
             assert_eq!(counter(bytes).as_deref(), Ok(&bytes[..]));
         }
         for wrong in ["", "-", "=", "+1", "1.5", " 1", "==1", "word", "9223372036854775808", "123456789a"] {
             assert!(counter(wrong.as_bytes()).is_err(), "{wrong}");
         }
-        for both in ["12345678", "-1234567", "=1234567", "=-123456"] {
+        for both in ["12345678", "-1234567", "=1234567", "=-123456", "+1234567"] {
             assert!(is_ambiguous(both.as_bytes()) && counter(both.as_bytes()).is_err(), "{both}");
             // The number that these bytes are is written with more digits.
             let number = i64::from_be_bytes(both.as_bytes().try_into().unwrap_or_default());

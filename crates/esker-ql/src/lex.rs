@@ -40,8 +40,9 @@ pub(crate) struct Token {
 }
 
 /// The longer ones first.
-const SIGNS: [&str; 19] =
-    ["=^", "=~", "<=", ">=", "!=", "<>", "(", ")", ",", ";", "=", "<", ">", "*", ":", "/", "^", "+", "-"];
+const SIGNS: [&str; 20] = [
+    "=^", "=~", "<=", ">=", "!=", "<>", "(", ")", ",", ";", "=", "<", ">", "*", ":", "/", "^", "+", "-", "|",
+];
 
 /// Reads the tokens of a text.
 #[derive(Debug, Clone)]

@@ -33,6 +33,10 @@ const LATER: [(&str, &str); 8] = [
     ("STATUS", "clusters"),
 ];
 
+/// Statements of HQL about the servers of a Hypertable cluster.
+const OF_SERVERS: [&str; 10] =
+    ["CLOSE", "DESTROY", "FETCH", "HEAPCHECK", "REPLAY", "SET", "SHUTDOWN", "STOP", "UPDATE", "WAIT"];
+
 /// The statements of a text, one after the other. Behind an error there are none.
 ///
 /// # Example
@@ -380,10 +384,12 @@ impl<'a> Parser<'a> {
                 self.need(&["TABLE"])?;
                 self.table().map(Statement::ExistsTable)
             }
-            b"USE" => self.placed_name("a namespace's name").map(Statement::Use),
-            b"COMPACT" => {
-                self.eat("TABLE")?;
-                self.table().map(Statement::Compact)
+            b"USE" => self.use_namespace(),
+            b"COMPACT" => self.compact(),
+            b"PAUSE" => self.number("a number of seconds").map(|seconds| Statement::Pause { seconds }),
+            b"QUIT" | b"EXIT" => Ok(Statement::Quit),
+            b"WAIT" if self.eat("FOR")? => {
+                self.need(&["MAINTENANCE"]).map(|()| Statement::WaitForMaintenance)
             }
             b"REBUILD" => {
                 // All kinds are rebuilt together.
@@ -420,11 +426,20 @@ impl<'a> Parser<'a> {
             b"SOURCE" => self.bytes("a file's name").map(Statement::Source),
             other => {
                 let later = LATER.iter().find(|(word, _)| word.as_bytes() == other);
-                Err(match later {
-                    Some((word, with)) => {
+                let of_servers = OF_SERVERS.iter().find(|word| word.as_bytes() == other);
+                Err(match (later, of_servers) {
+                    (Some((word, with)), _) => {
                         self.lexer.wrong(token.start, format!("not yet: `{word}` comes with {with}"))
                     }
-                    None => self.expected_at(&token, "a statement, such as `SELECT` or `CREATE TABLE`"),
+                    (None, Some(word)) => {
+                        let message = format!(
+                            "`{word}` is about the servers of a Hypertable cluster, which Esker does not have"
+                        );
+                        self.lexer.wrong(token.start, message)
+                    }
+                    (None, None) => {
+                        self.expected_at(&token, "a statement, such as `SELECT` or `CREATE TABLE`")
+                    }
                 })
             }
         }

@@ -419,6 +419,7 @@ impl Display for SelectOptions {
         flag(f, "NO_ESCAPE", self.no_escape)?;
         flag(f, "SCAN_AND_FILTER_ROWS", self.scan_and_filter_rows)?;
         flag(f, "REVERSED", self.reversed)?;
+        option(f, "SEPARATOR =", self.separator.as_ref().map(|byte| Bytes(std::slice::from_ref(byte))))?;
         option(f, "INTO FILE", self.into_file.as_deref().map(Bytes))
     }
 }
@@ -514,6 +515,8 @@ impl Display for DumpTable {
             list(f, &self.columns)?;
         }
         option(f, "BUCKETS", self.buckets)?;
+        option(f, "MAX_VERSIONS", self.max_versions)?;
+        option(f, "SEPARATOR =", self.separator.as_ref().map(|byte| Bytes(std::slice::from_ref(byte))))?;
         write!(f, " INTO FILE {}", Bytes(&self.file))
     }
 }
@@ -621,6 +624,12 @@ impl Display for Statement {
             }
             Statement::DumpTable(dump) => dump.fmt(f),
             Statement::Compact(table) => write!(f, "COMPACT TABLE {table}"),
+            Statement::CompactRanges { is_of_tables } => {
+                write!(f, "COMPACT RANGES {}", if *is_of_tables { "ALL" } else { "SYSTEM" })
+            }
+            Statement::WaitForMaintenance => f.write_str("WAIT FOR MAINTENANCE"),
+            Statement::Pause { seconds } => write!(f, "PAUSE {seconds}"),
+            Statement::Quit => f.write_str("QUIT"),
             Statement::RebuildIndices(table) => write!(f, "REBUILD INDICES {table}"),
             Statement::Source(file) => write!(f, "SOURCE {}", Bytes(file)),
         }

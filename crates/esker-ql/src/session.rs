@@ -14,10 +14,12 @@ mod paths;
 mod places;
 mod schemas;
 
+use core::time::Duration;
+
 use esker_table::{CellBatch, Schema};
 use esker_thrift::{CallError, Thrown};
 
-use crate::counters::{counter, decimal};
+use crate::counters::{counter, decimal, is_sum};
 use crate::error::{Error, Result};
 use crate::names::similar;
 use crate::plan::check_named;
@@ -109,6 +111,10 @@ pub enum Answer {
     },
     /// The caller has to run the statements of a file.
     Source(Vec<u8>),
+    /// The caller has to wait for so long.
+    Pause(Duration),
+    /// The caller has to run no more statements.
+    Quit,
     /// The caller has to read a file, and give its text to [`Session::change_schema`].
     ReadSchema {
         /// The file.
@@ -148,6 +154,8 @@ impl std::fmt::Debug for Answer {
             Answer::LoadCell { .. } => "LoadCell",
             Answer::DumpCell { .. } => "DumpCell",
             Answer::Source(_) => "Source",
+            Answer::Pause(_) => "Pause",
+            Answer::Quit => "Quit",
             Answer::ReadSchema { .. } => "ReadSchema",
             Answer::WriteSchema { .. } => "WriteSchema",
         })
@@ -363,7 +371,7 @@ impl Session {
             }
             Statement::DumpTable(dump) => {
                 let (columns, table) = (dump.columns.clone(), dump.table.clone());
-                let options = SelectOptions::default();
+                let options = SelectOptions { max_versions: dump.max_versions, ..SelectOptions::default() };
                 let all = Select { columns, table, is_of_cells: true, terms: Vec::new(), options };
                 let cells = tables.select(&self.whole(&dump.table), &all);
                 Ok(Answer::Dump { cells: cells.map_err(|error| self.of_table(error, &dump.table))?, dump })
@@ -372,6 +380,15 @@ impl Session {
                 let compacted = tables.compact(&self.whole(&table));
                 compacted.map(|()| Answer::Done).map_err(|error| self.of_table(error, &table))
             }
+            Statement::CompactRanges { is_of_tables } => {
+                if is_of_tables {
+                    tables.names()?.iter().try_for_each(|table| tables.compact(table))?;
+                }
+                Ok(Answer::Done)
+            }
+            Statement::WaitForMaintenance => Ok(Answer::Done),
+            Statement::Pause { seconds } => Ok(Answer::Pause(Duration::from_secs(seconds))),
+            Statement::Quit => Ok(Answer::Quit),
             Statement::RebuildIndices(table) => {
                 let rebuilt = tables.rebuild_indexes(&self.whole(&table));
                 rebuilt.map(|()| Answer::Done).map_err(|error| self.of_table(error, &table))
@@ -455,7 +472,7 @@ impl Session {
         given: Vec<(&Placed<String>, &mut Placed<Vec<u8>>)>,
     ) -> Result<bool> {
         // Otherwise the families are of no interest, and a server is not asked for them.
-        if !given.iter().any(|(_, value)| decimal(value).is_some()) {
+        if !given.iter().any(|(_, value)| decimal(value).is_some() || is_sum(value)) {
             return Ok(false);
         }
         if !self.tables.have_counters()? {

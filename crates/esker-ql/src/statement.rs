@@ -264,6 +264,21 @@ pub enum Statement {
     DumpTable(DumpTable),
     /// `COMPACT TABLE t`
     Compact(TableName),
+    /// HQL's `COMPACT RANGES USER`: all tables of all namespaces; `COMPACT RANGES SYSTEM`: the tables of a cluster
+    /// itself, which Esker does not have.
+    CompactRanges {
+        /// Whether tables are compacted.
+        is_of_tables: bool,
+    },
+    /// HQL's `WAIT FOR MAINTENANCE`: nothing has to wait for merges.
+    WaitForMaintenance,
+    /// `PAUSE n`: waits.
+    Pause {
+        /// How long.
+        seconds: u64,
+    },
+    /// `QUIT`, `EXIT`: no more statements are run.
+    Quit,
     /// `REBUILD INDICES t`
     RebuildIndices(TableName),
     /// `SOURCE 'f'`
@@ -311,8 +326,8 @@ pub struct FamilyItem {
 pub enum Change {
     /// `ADD (...)`
     Add(Vec<SchemaItem>),
-    /// `MODIFY (cf ..., ...)`: what is not named stays.
-    Modify(Vec<FamilyItem>),
+    /// `MODIFY (cf ..., ACCESS GROUP g (cf, ...), ...)`: what is not named stays, and families stay in their groups.
+    Modify(Vec<SchemaItem>),
     /// `DROP (cf, ...)`
     Drop(Vec<Placed<String>>),
     /// `DROP INDEX cf`, `DROP QUALIFIER INDEX cf`
@@ -535,6 +550,8 @@ pub struct SelectOptions {
     pub scan_and_filter_rows: bool,
     /// `REVERSED`: the last row first.
     pub reversed: bool,
+    /// `SEPARATOR = ','`: what is between the fields of tab-separated lines, if not tabs.
+    pub separator: Option<u8>,
     /// `INTO FILE 'f'`
     pub into_file: Option<Vec<u8>>,
 }
@@ -705,6 +722,10 @@ pub struct DumpTable {
     pub columns: Vec<Columns>,
     /// `BUCKETS n`
     pub buckets: Option<u64>,
+    /// `MAX_VERSIONS n`: so many versions of each column.
+    pub max_versions: Option<u64>,
+    /// `SEPARATOR = ','`: what is between the fields, if not tabs.
+    pub separator: Option<u8>,
     /// `INTO FILE 'f'`
     pub file: Vec<u8>,
 }

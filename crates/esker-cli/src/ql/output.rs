@@ -34,18 +34,23 @@ pub(super) struct Shown {
     has_deletes: bool,
     /// Whether the value of a counter is shown as a number.
     has_numbers: bool,
+    /// What is between the fields of tab-separated lines.
+    separator: u8,
 }
 
 impl Shown {
-    /// Everything, as it is.
-    pub(super) const WHOLE: Shown = Shown {
-        has_timestamps: true,
-        has_values: true,
-        is_escaped: true,
-        is_for_file: true,
-        has_deletes: false,
-        has_numbers: false,
-    };
+    /// Everything, as it is, with tabs or another separator between the fields.
+    pub(super) fn whole(separator: Option<u8>) -> Shown {
+        Shown {
+            has_timestamps: true,
+            has_values: true,
+            is_escaped: true,
+            is_for_file: true,
+            has_deletes: false,
+            has_numbers: false,
+            separator: separator.unwrap_or(b'\t'),
+        }
+    }
 
     /// What a query with these options shows.
     pub(super) fn of(options: &SelectOptions) -> Shown {
@@ -58,6 +63,24 @@ impl Shown {
             has_deletes: options.return_deletes,
             // A file has the bytes, which can be loaded again.
             has_numbers: options.into_file.is_none(),
+            separator: options.separator.unwrap_or(b'\t'),
+        }
+    }
+
+    /// Appends a field of a tab-separated line.
+    fn append(&self, out: &mut Vec<u8>, field: &[u8]) {
+        match (self.is_escaped, self.separator) {
+            (false, _) => out.extend_from_slice(field),
+            (true, b'\t') => tsv::append(out, field),
+            (true, separator) => {
+                for (place, part) in field.split(|byte| *byte == separator).enumerate() {
+                    if place > 0 {
+                        // Writing to memory cannot fail.
+                        let _ = write!(out, "\\x{separator:02x}");
+                    }
+                    tsv::append(out, part);
+                }
+            }
         }
     }
 
@@ -89,21 +112,26 @@ pub(super) fn cells(out: &mut Out, format: QlFormat, cells: Box<dyn Cells>, show
 
 /// Writes cells as `LOAD DATA` reads them: tab-separated, with a header.
 pub(super) fn file_cells(out: &mut Out, cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
-    let delete = if shown.has_deletes { "\tdelete" } else { "" };
-    let value = if shown.has_values { "\tvalue" } else { "" };
     let timestamp = TimeUnit::Milliseconds.column_name();
-    out.line(&format!("#{timestamp}\trow\tcolumn{delete}{value}"))?;
+    let mut names = vec![timestamp, "row", "column"];
+    names.extend(shown.has_deletes.then_some("delete"));
+    names.extend(shown.has_values.then_some("value"));
+    out.line(&format!("#{}", names.join(&char::from(shown.separator).to_string())))?;
     tab_separated(out, cells, shown)
 }
 
 /// Fails at a cell that a file without escapes cannot hold.
-fn check_plain(cells: &dyn Cells, value: &[u8]) -> Outcome {
-    let is_plain = |bytes: &[u8]| !bytes.iter().any(|byte| b"\t\n\r".contains(byte));
+fn check_plain(cells: &dyn Cells, value: &[u8], separator: u8) -> Outcome {
+    let is_plain = |bytes: &[u8]| !bytes.iter().any(|byte| b"\n\r".contains(byte) || *byte == separator);
     match is_plain(cells.row()) && is_plain(cells.qualifier()) && is_plain(value) {
         true => Ok(()),
-        false => Err(Failure::usage(
-            "NO_ESCAPE: a cell has a tab or a line end, which the file cannot hold without an escape",
-        )),
+        false => {
+            let separator =
+                if separator == b'\t' { "tab".to_owned() } else { format!("`{}`", char::from(separator)) };
+            Err(Failure::usage(format!(
+                "NO_ESCAPE: a cell has a {separator} or a line end, which the file cannot hold without an escape"
+            )))
+        }
     }
 }
 
@@ -126,34 +154,31 @@ fn deleted(cells: &dyn Cells) -> Option<&'static str> {
 }
 
 fn tab_separated(out: &mut Out, mut cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
-    let append = |out: &mut Vec<u8>, field: &[u8]| match shown.is_escaped {
-        true => tsv::append(out, field),
-        false => out.extend_from_slice(field),
-    };
+    let append = |out: &mut Vec<u8>, field: &[u8]| shown.append(out, field);
     while cells.advance().map_err(failure)? {
         let long = cells.long_value_len().filter(|_| shown.has_values);
         let value = if long.is_some() { Cow::default() } else { shown.value(&*cells)? };
         if shown.is_for_file && !shown.is_escaped {
-            check_plain(&*cells, &value)?;
+            check_plain(&*cells, &value, shown.separator)?;
         }
         let buffer = out.buffer();
         if shown.has_timestamps {
             append(buffer, cells.timestamp().to_string().as_bytes());
-            buffer.push(b'\t');
+            buffer.push(shown.separator);
         }
         append(buffer, cells.row());
-        buffer.push(b'\t');
+        buffer.push(shown.separator);
         append(buffer, cells.family().as_bytes());
         if !matches!(cells.delete(), Some(DeleteKind::Row | DeleteKind::Family)) {
             buffer.push(b':');
             append(buffer, cells.qualifier());
         }
         if shown.has_deletes {
-            buffer.push(b'\t');
+            buffer.push(shown.separator);
             append(buffer, deleted(&*cells).unwrap_or_default().as_bytes());
         }
         if shown.has_values {
-            buffer.push(b'\t');
+            buffer.push(shown.separator);
             append(buffer, &value);
         }
         if let Some(len) = long {
@@ -191,14 +216,10 @@ fn long_value(out: &mut Out, cells: &dyn Cells, len: u64, shown: &Shown) -> Outc
         // An escape would take the place of a character that the pieces share.
         let whole = if piece.len() as u64 == rest { piece.len() } else { whole_characters(piece) };
         let piece = &piece[..whole];
-        if shown.is_escaped {
-            tsv::append(out.buffer(), piece);
-        } else {
-            if shown.is_for_file {
-                check_plain(cells, piece)?;
-            }
-            out.buffer().extend_from_slice(piece);
+        if shown.is_for_file && !shown.is_escaped {
+            check_plain(cells, piece, shown.separator)?;
         }
+        shown.append(out.buffer(), piece);
         out.spill()?;
         at += whole as u64;
     }

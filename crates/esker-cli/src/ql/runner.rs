@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use esker_ql::{Answer, Error, STATEMENT_LEN_MAX, Session, Statement, statements};
 
@@ -31,6 +31,8 @@ pub(super) struct Runner {
     format: QlFormat,
     /// How many files are being read one within the other.
     sources: usize,
+    /// Whether a statement has ended the session.
+    has_quit: bool,
 }
 
 /// Where a text comes from.
@@ -62,7 +64,12 @@ impl Origin<'_> {
 
 impl Runner {
     pub(super) fn new(global: &Global, session: Session, format: QlFormat) -> Runner {
-        Runner { global: global.clone(), session, format, sources: 0 }
+        Runner { global: global.clone(), session, format, sources: 0, has_quit: false }
+    }
+
+    /// Whether a statement has said that no more statements are run.
+    pub(super) fn has_quit(&self) -> bool {
+        self.has_quit
     }
 
     pub(super) fn session(&self) -> &Session {
@@ -100,7 +107,7 @@ impl Runner {
                 continue;
             }
             let done = self.text(&text, origin, is_end)?;
-            if is_end {
+            if is_end || self.has_quit {
                 return Ok(());
             }
             if done == 0 && is_long {
@@ -137,6 +144,9 @@ impl Runner {
                 }
                 _ => failure,
             })?;
+            if self.has_quit {
+                break;
+            }
             let rest = &text[place.end..];
             done = place.end + rest.iter().position(|byte| *byte == b';').map_or(rest.len(), |at| at + 1);
         }
@@ -173,13 +183,20 @@ impl Runner {
                     }
                 }
             }
-            Answer::Dump { cells, dump } => files::write(&self.global, &dump.file, cells, &Shown::WHOLE),
+            Answer::Dump { cells, dump } => {
+                files::write(&self.global, &dump.file, cells, &Shown::whole(dump.separator))
+            }
             Answer::Load { table, schema, load } => load::run(self.session.tables(), &table, &schema, &load),
             Answer::LoadCell { table, cell, timestamp } => {
                 files::read_cell(self.session.tables(), &table, &cell, timestamp)
             }
             Answer::DumpCell { cells, file } => files::write_value(&self.global, &file, cells),
             Answer::Source(file) => self.source(&file),
+            Answer::Pause(time) => pause(time),
+            Answer::Quit => {
+                self.has_quit = true;
+                Ok(())
+            }
             Answer::ReadSchema { file, change } => {
                 let text = files::read_schema(&file)?;
                 let failed = |error: Error| match error {
@@ -218,6 +235,21 @@ impl Runner {
         let done = self.read(opened, Some(&path.display().to_string()));
         self.sources -= 1;
         done
+    }
+}
+
+/// Waits, until Ctrl-C at the latest.
+fn pause(time: Duration) -> Outcome {
+    // If no clock reaches the time, the wait has no end.
+    let until = Instant::now().checked_add(time);
+    loop {
+        interrupt::check()?;
+        let left =
+            until.map_or(interrupt::LOOK_EVERY, |until| until.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(interrupt::LOOK_EVERY));
     }
 }
 

@@ -45,9 +45,6 @@ pub(super) fn run(runner: &mut Runner, args: &Ql) -> Outcome {
             Err(error) => return Err(failed(&error)),
         };
         history.remember(&mut lines, &text);
-        if is_command(&text, "exit") || is_command(&text, "quit") {
-            return Ok(());
-        }
         if is_command(&text, "help") {
             Out::stdout()?.with(|out| out.line(HELP))?;
             continue;
@@ -57,6 +54,9 @@ pub(super) fn run(runner: &mut Runner, args: &Ql) -> Outcome {
                 return Err(failure);
             }
             failure.message().inspect(|message| note(message));
+        }
+        if runner.has_quit() {
+            return Ok(());
         }
     }
 }

@@ -726,6 +726,84 @@ fn files_of_other_programs_are_loaded_as_they_are_meant() {
     );
 }
 
+/// Files with another separator than tabs are read as they were written, and `QUIT` ends a script.
+#[test]
+fn cells_go_through_files_with_another_separator() {
+    let dir = tempfile::tempdir().unwrap();
+    prints(dir.path(), "CREATE TABLE t (f MAX_VERSIONS ALL); CREATE TABLE u (f MAX_VERSIONS ALL)");
+    prints(
+        dir.path(),
+        "INSERT INTO t VALUES (1, 'a,b;c', f:',;', '\\\\1,2;3\\t4\\n'), (2, 'a,b;c', f:',;', ''), (3, '\\xff', f:, '\"')",
+    );
+    let all = prints(dir.path(), "DUMP TABLE t");
+    assert!(all.starts_with("#timestamp_ms\trow\tcolumn\tvalue\n2\t"), "{all}");
+    for separator in [",", ";", "|", " ", "\\t", "~"] {
+        for write in
+            ["DUMP TABLE t FS='{s}' INTO FILE 'f'", "SELECT * FROM t SEPARATOR = '{s}' INTO FILE 'f'"]
+        {
+            prints(dir.path(), &write.replace("{s}", separator));
+            let load =
+                format!("TRUNCATE TABLE u; LOAD DATA INFILE SEPARATOR = '{separator}' 'f' INTO TABLE u");
+            assert_eq!(ql(dir.path(), &load).code, 0);
+            assert_eq!(prints(dir.path(), "DUMP TABLE u"), all, "{separator:?}");
+        }
+    }
+    let plain = ql(dir.path(), "SELECT * FROM t NO_ESCAPE FS = ';' INTO FILE 'f'");
+    fails(&plain, 2, "a cell has a `;` or a line end");
+    assert_eq!(prints(dir.path(), "DUMP TABLE t MAX_VERSIONS 1").lines().count(), 3);
+    assert_eq!(prints(dir.path(), "EXISTS TABLE t; PAUSE 0; quit; EXISTS TABLE none; nonsense"), "true\n");
+    fs::write(dir.path().join("inner.ql"), "EXISTS TABLE u; EXIT; nonsense").unwrap();
+    assert_eq!(prints(dir.path(), "SOURCE 'inner.ql'; EXISTS TABLE t"), "true\n");
+}
+
+/// A file of cells without a header: its first line is not taken for one.
+#[test]
+fn cells_without_a_header_are_refused_with_a_hint() {
+    const HINT: &str = "SINGLE_CELL_FORMAT";
+    let dir = tempfile::tempdir().unwrap();
+    prints(dir.path(), "CREATE TABLE t (f MAX_VERSIONS ALL, g)");
+    let load = |options: &str, text: &str| {
+        fs::write(dir.path().join("c.tsv"), text).unwrap();
+        ql(dir.path(), &format!("LOAD DATA INFILE {options} 'c.tsv' INTO TABLE t"))
+    };
+    let cells = "r\tf:a\tv\ns\tf:b\tw\n";
+    let timed = "2024-01-01 10:00:00\tr\tf\tv\n7\ts\tg:b\tw\n";
+    for text in [cells, timed, "1376710908572587001\tr\tf:a\tv\n"] {
+        fails(&load("", text), 2, "c.tsv:1: ");
+        fails(&load("SKIP_BAD_LINES", text), 2, HINT);
+    }
+    // As a header, the first line would make values of the columns of all further lines.
+    for options in ["IGNORE_UNKNOWN_COLUMNS", "SKIP_BAD_LINES IGNORE_UNKNOWN_COLUMNS"] {
+        fails(&load(options, cells), 2, HINT);
+        fails(&load(options, timed), 2, HINT);
+    }
+    assert_eq!(prints(dir.path(), "SELECT COUNT(CELLS) FROM t"), "0\n");
+    for (options, text, stored) in [
+        ("SINGLE_CELL_FORMAT", cells, "r\tf:a\tv\ns\tf:b\tw\n"),
+        ("SINGLE_CELL_FORMAT", timed, "r\tf:\tv\ns\tg:b\tw\n"),
+        ("", "#rowkey\tcolumnkey\tvalue\nr\tf:a\tv\n", "r\tf:a\tv\n"),
+        (
+            "ROW_KEY_COLUMN=rowkey",
+            "#timestamp\trowkey\tcolumn\tvalue\n2024-01-01 10:00:00.1000000000\tr\tf:a\tv\n",
+            "r\tf:a\tv\n",
+        ),
+        // Headers.
+        ("IGNORE_UNKNOWN_COLUMNS", "city\tf:wind\tnote\noslo\tstrong\tf:x\n", "oslo\tf:wind\tstrong\n"),
+        ("IGNORE_UNKNOWN_COLUMNS", "#city\tf:wind\tnote\noslo\tf:a\tx\n", "oslo\tf:wind\tf:a\n"),
+        (
+            "IGNORE_UNKNOWN_COLUMNS ROW_KEY_COLUMN = city",
+            "city\tf:wind\tnote\noslo\tf:a\tx\n",
+            "oslo\tf:wind\tf:a\n",
+        ),
+        ("", "city\tf:wind\tg:sky\noslo\tf:a\tx\n", "oslo\tf:wind\tf:a\noslo\tg:sky\tx\n"),
+    ] {
+        let done = load(options, text);
+        assert_eq!(done.code, 0, "{options} {text:?} {}", done.stderr());
+        assert_eq!(prints(dir.path(), "SELECT * FROM t"), stored, "{options} {text:?}");
+        prints(dir.path(), "TRUNCATE TABLE t");
+    }
+}
+
 /// Files of any bytes go into cells and come out, short and long.
 #[test]
 fn a_file_goes_into_a_cell_and_comes_out() {
@@ -1104,6 +1182,42 @@ fn a_server_is_asked_by_its_url() {
     fails(&ql(dir.path(), "SHOW TABLES"), 3, "esker.db");
 }
 
+/// Files of any bytes go into cells of a server's tables and come out.
+#[test]
+fn a_file_goes_into_a_cell_of_a_server_and_comes_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let serving = crate::thrift::serve(dir.path());
+    let url = format!("thrift://{}", serving.address);
+    let asks = |statements: &str| {
+        let mut command = esker_in(dir.path());
+        command.args(["ql", "--url", &url, "-e", statements]);
+        run(command, b"")
+    };
+    let done = asks("CREATE TABLE t (f MAX_VERSIONS ALL)");
+    assert_eq!(done.code, 0, "{}", done.stderr());
+    for (name, bytes) in
+        [("empty", Vec::new()), ("short", b"a\tb\\n\0\xff\r\n".to_vec()), ("long", mixed(5 << 20, 7))]
+    {
+        fs::write(dir.path().join(name), &bytes).unwrap();
+        let done = asks(&format!(
+            "LOAD CELL INFILE '{name}' INTO TABLE t ROW 'r' COLUMN f:{name} TIMESTAMP 5; \
+             LOAD CELL INFILE '{name}' INTO TABLE t ROW 'r' COLUMN f:{name}; \
+             DUMP CELL t ROW 'r' COLUMN f:{name} INTO FILE '{name}.out'"
+        ));
+        assert_eq!(done.code, 0, "{}", done.stderr());
+        assert!(fs::read(dir.path().join(format!("{name}.out"))).unwrap() == bytes, "{name}");
+        let shown = asks(&format!("DUMP CELL t ROW 'r' COLUMN f:{name} INTO FILE '/dev/stdout'"));
+        assert!(shown.code == 0 && shown.stdout == bytes, "{name}");
+    }
+    assert_eq!(asks("SELECT COUNT(CELLS) FROM t").stdout(), "6\n");
+    assert_eq!(asks("SELECT COUNT(CELLS) FROM t WHERE TIMESTAMP = 5").stdout(), "3\n");
+    fails(&asks("DUMP CELL t ROW 's' COLUMN f:short INTO FILE 'none'"), 2, "the table has no such cell");
+    assert!(!dir.path().join("none").exists());
+    fails(&asks("LOAD CELL INFILE 'nothing' INTO TABLE t ROW 'r' COLUMN f:q"), 3, "nothing");
+    fails(&asks("LOAD CELL INFILE 'short' INTO TABLE t ROW 'r' COLUMN g:q"), 2, "no column family");
+    fails(&asks("LOAD CELL INFILE 'short' INTO TABLE u ROW 'r' COLUMN f:q"), 2, "no table");
+}
+
 /// The examples of the language reference, one after the other, with the files that they read.
 #[test]
 fn every_example_of_the_reference_runs() {
@@ -1185,4 +1299,30 @@ fn the_documented_commands_do_what_they_should() {
     assert_eq!(done.code, 0, "{}", done.stderr());
     assert!(done.stdout().starts_with("{\"row\":\"ann\",\"family\":\"mail\""), "{}", done.stdout());
     assert!(dir.path().join("people.tsv.zst").exists());
+}
+
+/// Lines without a timestamp are versions of their own, as many as are counted: also those of one millisecond, and of several batches.
+#[test]
+fn each_line_of_a_cell_is_a_version() {
+    let dir = tempfile::tempdir().unwrap();
+    prints(dir.path(), "CREATE TABLE t (f MAX_VERSIONS ALL, g MAX_VERSIONS 3)");
+    let three = "row\tcolumn\tvalue\nr\tf:a\t1\nr\tf:a\t2\nr\tf:a\t3\n";
+    fs::write(dir.path().join("three.tsv"), three).unwrap();
+    let done = ql(dir.path(), "LOAD DATA INFILE 'three.tsv' INTO TABLE t");
+    assert!(done.code == 0 && done.stderr().starts_with("3 cells"), "{}", done.stderr());
+    assert_eq!(prints(dir.path(), "SELECT f FROM t"), "r\tf:a\t3\nr\tf:a\t2\nr\tf:a\t1\n");
+    let shown = prints(
+        dir.path(),
+        "INSERT INTO t VALUES ('s', f:a, '1'), ('s', f:a, '2'); INSERT INTO t VALUES ('s', f:a, '3'); \
+         CHECK t ROW 's' (f:a = '3') THEN INSERT VALUES (f:a, '4') INSERT VALUES (f:a, '5'); SELECT f FROM t WHERE ROW = 's'",
+    );
+    assert_eq!(shown, "true\ns\tf:a\t5\ns\tf:a\t4\ns\tf:a\t3\ns\tf:a\t2\ns\tf:a\t1\n");
+    // More than one batch has, which takes a millisecond for each; and few of a family with few versions.
+    let many: String = (0..1100).map(|number| format!("u\t{number}\t{number}\n")).collect();
+    fs::write(dir.path().join("many.tsv"), format!("row\tf:a\tg:a\n{many}")).unwrap();
+    let done = ql(dir.path(), "LOAD DATA INFILE 'many.tsv' INTO TABLE t");
+    assert!(done.code == 0 && done.stderr().starts_with("2,200 cells"), "{}", done.stderr());
+    assert_eq!(prints(dir.path(), "SELECT COUNT(CELLS) FROM t WHERE ROW = 'u'"), "1103\n");
+    assert_eq!(prints(dir.path(), "SELECT g FROM t"), "u\tg:a\t1099\nu\tg:a\t1098\nu\tg:a\t1097\n");
+    assert_eq!(prints(dir.path(), "DELETE f:a FROM t WHERE ROW = 'u'; SELECT f FROM t WHERE ROW = 'u'"), "");
 }

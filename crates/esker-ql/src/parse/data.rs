@@ -122,8 +122,7 @@ impl Parser<'_> {
             PartKind::String(bytes) => milliseconds(&bytes),
             PartKind::Column(_) => None,
         };
-        let value = value.filter(|value| *value <= esker_table::TIMESTAMP_MAX);
-        value.ok_or_else(|| self.lexer.wrong(part.at, format!("expected {}", super::time::EXPECTED)))
+        self.stored_time(value, part.at)
     }
 
     fn part_bytes(&self, part: Part, what: &str) -> Result<Placed<Vec<u8>>> {
@@ -408,21 +407,20 @@ impl Parser<'_> {
                 row_uniquify_chars = Some(chars);
             } else if self.eat("SEPARATOR")? || self.eat("FS")? {
                 self.need_sign("=")?;
-                let at = self.peek()?.start;
-                separator = match self.bytes("a byte")?[..] {
-                    // They end lines and begin escapes.
-                    [byte] if !b"\n\r\\".contains(&byte) => Some(byte),
-                    _ => {
-                        let expected = "expected one byte, which is no line end and no backslash";
-                        return Err(self.lexer.wrong(at, expected));
-                    }
-                };
+                separator = Some(self.separator()?);
             } else {
                 break;
             }
         }
         let file = self.bytes("a file")?;
-        self.need(&["INTO", "TABLE"])?;
+        self.need(&["INTO"])?;
+        if self.is_word("FILE")? {
+            let message =
+                "expected `TABLE`: `LOAD DATA` loads into a table, and `DUMP TABLE` makes a file of it";
+            let at = self.peek()?.start;
+            return Err(self.lexer.wrong(at, message));
+        }
+        self.need(&["TABLE"])?;
         let table = self.table()?;
         let [duplicate_key_columns, ignore_unknown_columns, single_cell_format, no_escape, skip_bad_lines] =
             flags;
@@ -445,6 +443,27 @@ impl Parser<'_> {
         }))
     }
 
+    /// One byte between fields.
+    fn separator(&mut self) -> Result<u8> {
+        let at = self.peek()?.start;
+        match self.bytes("a byte")?[..] {
+            // They end lines and begin escapes.
+            [byte] if !b"\n\r\\".contains(&byte) => Ok(byte),
+            _ => Err(self.lexer.wrong(at, "expected one byte, which is not a line end or a backslash")),
+        }
+    }
+
+    /// One byte between the fields of lines that are written. It is not a part of a number, a column, an escape or the header.
+    pub(super) fn written_separator(&mut self) -> Result<u8> {
+        let at = self.peek()?.start;
+        let byte = self.separator()?;
+        if byte.is_ascii_alphanumeric() || !byte.is_ascii() || b"#:_-\0".contains(&byte) {
+            let expected = "expected one byte, such as `,`, `;` or `|`: letters, digits and `# : _ -` are parts of fields";
+            return Err(self.lexer.wrong(at, expected));
+        }
+        Ok(byte)
+    }
+
     fn time_unit(&mut self) -> Result<TimeUnit> {
         for unit in TimeUnit::ALL {
             if self.eat(unit.word())? {
@@ -454,7 +473,8 @@ impl Parser<'_> {
         Err(self.expected("`NANOSECONDS`, `MICROSECONDS`, `MILLISECONDS` or `SECONDS`"))
     }
 
-    /// `DUMP TABLE t [COLUMNS c, ...] [BUCKETS n] INTO FILE f`
+    /// `DUMP TABLE t [COLUMNS c, ...] [BUCKETS n] [MAX_VERSIONS n] [SEPARATOR = s] [INTO FILE f]`, the last ones in any order; without a
+    /// file, to standard output.
     pub(super) fn dump(&mut self) -> Result<Statement> {
         self.need(&["TABLE"])?;
         let table = self.table()?;
@@ -465,8 +485,33 @@ impl Parser<'_> {
                 columns.push(self.columns()?);
             }
         }
-        let buckets = if self.eat("BUCKETS")? { Some(self.number("a number of buckets")?) } else { None };
-        self.need(&["INTO", "FILE"])?;
-        Ok(Statement::DumpTable(DumpTable { table, columns, buckets, file: self.bytes("a file")? }))
+        let (mut buckets, mut max_versions, mut separator, mut file) = (None, None, None, None);
+        loop {
+            let at = self.peek()?.start;
+            let again = if self.eat("BUCKETS")? {
+                buckets.replace(self.number("a number of buckets")?).is_some()
+            } else if self.eat("MAX_VERSIONS")? || self.eat("REVS")? {
+                self.eat_sign("=")?;
+                max_versions.replace(self.number("a number")?).is_some()
+            } else if self.eat("SEPARATOR")? || self.eat("FS")? {
+                self.need_sign("=")?;
+                separator.replace(self.written_separator()?).is_some()
+            } else if self.eat("INTO")? {
+                file.replace(self.file()?).is_some()
+            } else {
+                let file = file.unwrap_or_else(|| b"/dev/stdout".to_vec());
+                return Ok(Statement::DumpTable(DumpTable {
+                    table,
+                    columns,
+                    buckets,
+                    max_versions,
+                    separator,
+                    file,
+                }));
+            };
+            if again {
+                return Err(self.lexer.wrong(at, "the option is there twice"));
+            }
+        }
     }
 }

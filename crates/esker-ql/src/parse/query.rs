@@ -67,9 +67,14 @@ impl Parser<'_> {
 
     /// Whether a word and `(` follow.
     pub(super) fn is_call(&mut self, word: &str) -> Result<bool> {
+        Ok(self.is_word(word)? && self.is_followed_by(b"(")?)
+    }
+
+    /// Whether `sign` follows the next token; the empty one: whether the text ends there.
+    pub(super) fn is_followed_by(&mut self, sign: &[u8]) -> Result<bool> {
         let end = self.peek()?.end;
         let follows = self.lexer.text.get(end..).unwrap_or_default().trim_ascii_start();
-        Ok(self.is_word(word)? && follows.starts_with(b"("))
+        Ok(if sign.is_empty() { follows.is_empty() } else { follows.starts_with(sign) })
     }
 
     /// Conditions on `ROW`: one, or alternatives.
@@ -152,6 +157,13 @@ impl Parser<'_> {
             }
             // The answer is the same with HQL's cache and without it.
             if self.eat("NO_CACHE")? {
+                continue;
+            }
+            if self.eat("SEPARATOR")? || self.eat("FS")? {
+                self.need_sign("=")?;
+                if options.separator.replace(self.written_separator()?).is_some() {
+                    return Err(self.lexer.wrong(at, "the option is there twice"));
+                }
                 continue;
             }
             if !self.eat("INTO")? {
@@ -386,10 +398,15 @@ impl Parser<'_> {
                 low: self.bound(low, Self::cell_of)?,
                 high: self.bound(high, Self::cell_of)?,
             })]),
-            Key::Time => Term::Time(Interval {
-                low: self.bound(low, |parser, literal| parser.time_of(&literal))?,
-                high: self.bound(high, |parser, literal| parser.time_of(&literal))?,
-            }),
+            Key::Time => {
+                let read = |parser: &Self, literal: Literal| parser.time_of(&literal);
+                let (low, high) = (self.bound(low, read)?, self.bound(high, read)?);
+                // There are no cells before 1970.
+                let low = low.map(|low| if low.at < 0 { Bound { at: 0, is_included: true } } else { low });
+                let high =
+                    high.map(|high| if high.at < 0 { Bound { at: 0, is_included: false } } else { high });
+                Term::Time(Interval { low, high })
+            }
         })
     }
 

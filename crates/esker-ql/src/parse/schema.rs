@@ -90,20 +90,6 @@ impl Parser<'_> {
         self.bytes("a file")
     }
 
-    /// `(cf ..., ...)`
-    fn family_items(&mut self) -> Result<Vec<FamilyItem>> {
-        self.need_sign("(")?;
-        let mut families = Vec::new();
-        loop {
-            self.element()?;
-            families.push(self.family_item()?);
-            if !self.eat_sign(",")? {
-                self.need_sign(")")?;
-                return Ok(families);
-            }
-        }
-    }
-
     /// `(item, ...)`
     fn schema_items(&mut self) -> Result<Vec<SchemaItem>> {
         if !self.eat_sign("(")? {
@@ -200,10 +186,7 @@ impl Parser<'_> {
                 family.ttl_ms.replace(ttl_ms).is_some()
             } else if self.eat("TIME_ORDER")? {
                 self.eat_sign("=")?;
-                let is_ascending = self.eat("ASC")?;
-                if !is_ascending {
-                    self.need(&["DESC"])?;
-                }
+                let is_ascending = self.one_of(&["ASC", "DESC"])? == 0;
                 family.is_oldest_first.replace(is_ascending).is_some()
             } else if self.eat("COUNTER")? {
                 let is_counter = self.truth()?;
@@ -278,7 +261,10 @@ impl Parser<'_> {
             if self.eat("ADD")? {
                 changes.push(Change::Add(self.schema_items()?));
             } else if self.eat("MODIFY")? {
-                changes.push(Change::Modify(self.family_items()?));
+                if !self.is_sign("(")? {
+                    return Err(self.expected("`(`"));
+                }
+                changes.push(Change::Modify(self.schema_items()?));
             } else if self.eat("DROP")? {
                 // HQL's `DROP VALUE INDEX (cf, ...)`
                 let is_of_values = self.eat("VALUE")?;
@@ -305,6 +291,60 @@ impl Parser<'_> {
                 return Ok(Statement::AlterTable { table, changes });
             }
         }
+    }
+
+    /// `USE n`, also HQL's `USE NAMESPACE n`
+    pub(super) fn use_namespace(&mut self) -> Result<Statement> {
+        const NAME: &str = "a namespace's name";
+        let is_word = self.is_word("NAMESPACE")? || self.is_word("DATABASE")?;
+        let first = self.placed_name(NAME)?;
+        let has_name = is_word && matches!(self.peek()?.kind, Kind::Word | Kind::String(_));
+        Ok(Statement::Use(if has_name { self.placed_name(NAME)? } else { first }))
+    }
+
+    /// `COMPACT [TABLE] t`, and what HQL adds: `TYPE = MINOR`, a row, `RANGES ALL`. Tables are always compacted as a whole.
+    pub(super) fn compact(&mut self) -> Result<Statement> {
+        while self.is_word("TYPE")? && self.is_followed_by(b"=")? {
+            self.take()?;
+            self.need_sign("=")?;
+            self.one_of(&["MINOR", "MAJOR", "MERGING", "GC"])?;
+        }
+        const RANGES: [&str; 5] = ["ALL", "USER", "ROOT", "METADATA", "SYSTEM"];
+        if self.is_word("RANGES")? && !self.is_followed_by(b";")? && !self.is_followed_by(b"")? {
+            self.take()?;
+            let mut is_of_tables = false;
+            loop {
+                // The other ones hold the cluster's own tables.
+                is_of_tables |= self.one_of(&RANGES)? < 2;
+                if !self.eat_sign("|")? {
+                    return Ok(Statement::CompactRanges { is_of_tables });
+                }
+            }
+        }
+        self.eat("TABLE")?;
+        let table = self.table()?;
+        if matches!(self.peek()?.kind, Kind::String(_)) {
+            self.take()?;
+        }
+        Ok(Statement::Compact(table))
+    }
+
+    /// Takes one of these words, between quotes or not: its place among them.
+    fn one_of(&mut self, words: &[&str]) -> Result<usize> {
+        let found = match &self.peek()?.kind {
+            Kind::String(bytes) => words.iter().position(|word| bytes.eq_ignore_ascii_case(word.as_bytes())),
+            _ => None,
+        };
+        if let Some(place) = found {
+            return self.take().map(|_| place);
+        }
+        for (place, word) in words.iter().enumerate() {
+            if self.eat(word)? {
+                return Ok(place);
+            }
+        }
+        let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+        Err(self.expected(&format!("one of {}", words.join(", "))))
     }
 
     /// `RENAME TABLE a TO b`

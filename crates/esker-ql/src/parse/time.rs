@@ -17,9 +17,24 @@ impl Parser<'_> {
             Kind::String(bytes) => milliseconds(bytes),
             _ => None,
         };
-        match value.filter(|value| *value <= TIMESTAMP_MAX) {
-            Some(value) => self.take().map(|_| value),
+        match value {
+            Some(value) => {
+                let at = self.take()?.start;
+                self.stored_time(Some(value), at)
+            }
             None => Err(self.expected(EXPECTED)),
+        }
+    }
+
+    /// The timestamp at the byte `at`, if a cell can have it.
+    pub(super) fn stored_time(&self, value: Option<i64>, at: usize) -> Result<i64> {
+        match value {
+            Some(value @ 0..=TIMESTAMP_MAX) => Ok(value),
+            Some(..0) => {
+                let message = "the time is before 1970, and no cell has such a timestamp";
+                Err(self.lexer.wrong(at, message))
+            }
+            _ => Err(self.lexer.wrong(at, format!("expected {EXPECTED}"))),
         }
     }
 }
@@ -44,7 +59,7 @@ pub fn milliseconds(text: &[u8]) -> Option<i64> {
 }
 
 /// The moment of a text in UTC: `YYYY-MM-DD[ hh:mm[:ss[.fraction]]]`, with a `T` in place of the blank and a `Z` at the end if the text
-/// is of ISO 8601. HQL also writes nanoseconds after a second colon: `hh:mm:ss:n`. `None`: the text is not a time.
+/// is of ISO 8601. Before 1970, the milliseconds are negative. HQL also writes nanoseconds after a second colon: `hh:mm:ss:n`. `None`: the text is not a time.
 pub fn time(text: &[u8]) -> Option<Time> {
     let text = std::str::from_utf8(text).ok()?;
     let (date, clock) = match text.split_once([' ', 'T']) {
@@ -60,13 +75,14 @@ pub fn time(text: &[u8]) -> Option<Time> {
         1..=12 => 31,
         _ => return None,
     };
-    if parts.next().is_some() || year < 1970 || day == 0 || day > month_len {
+    if parts.next().is_some() || day == 0 || day > month_len {
         return None;
     }
     let of_day = clock.map_or(Some(Time { ms: 0, ns: 0 }), clock_time)?;
     // Days from 1970-01-01, counted in years that begin in March.
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    let days = 365 * year + leap_days + (153 * month + 2) / 5 + day - 1 - 719_468;
     Some(Time { ms: days * 86_400_000 + of_day.ms, ns: of_day.ns })
 }
 
@@ -138,7 +154,11 @@ mod tests {
             ("2000-02-29 12:34:56.7", Some(951_827_696_700)),
             ("2000-02-29 12:34:56:789000000", Some(951_827_696_789)),
             ("2000-02-29 12:34:56:7", Some(951_827_696_000)),
-            ("1969-12-31", None),
+            ("1969-12-31", Some(-86_400_000)),
+            ("1969-12-31 23:59:59.999", Some(-1)),
+            ("1965-02-23 07:00:00", Some(-153_162_000_000)),
+            ("0000-01-01", Some(-62_167_219_200_000)),
+            ("9999-12-31 23:59:59.999", Some(253_402_300_799_999)),
             ("+024-01-01", None),
         ] {
             assert_eq!(milliseconds(text.as_bytes()), ms, "{text}");

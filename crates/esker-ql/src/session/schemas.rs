@@ -77,7 +77,7 @@ pub(super) fn changed(mut schema: Schema, changes: &[Change]) -> Result<Schema> 
                 present.extend(named(items).map(ToString::to_string));
                 with_indexes(schema, items)?
             }
-            Change::Modify(families) => families.iter().try_fold(schema, modified)?,
+            Change::Modify(items) => with_indexes(items.iter().try_fold(schema, modified)?, items)?,
             Change::DropIndex { of_qualifiers, family } => with_index(schema, *of_qualifiers, family, false)?,
             Change::Drop(families) => {
                 for name in families {
@@ -149,8 +149,37 @@ fn named(items: &[SchemaItem]) -> impl Iterator<Item = &Placed<String>> {
         .map(|family| &family.name)
 }
 
+/// The schema with what `item` says of families that it has. They stay in their access groups.
+fn modified(schema: Schema, item: &SchemaItem) -> Result<Schema> {
+    match item {
+        SchemaItem::Family(family) => with_family_modified(schema, family),
+        SchemaItem::Group { name, families } => {
+            for family in families {
+                need(&schema, &family.name)?;
+                let mut groups = schema.groups().iter();
+                let is_of =
+                    |group: &&AccessGroup| group.families().iter().any(|other| other.name() == *family.name);
+                if let Some(group) = groups.find(is_of).filter(|group| group.name() != **name) {
+                    let message = format!(
+                        "the column family {:?} is in the access group {:?}, and cannot move to another one",
+                        *family.name,
+                        group.name()
+                    );
+                    return Err(Error::Impossible(message).at(family.name.at()));
+                }
+            }
+            if !schema.groups().iter().any(|group| group.name() == **name) {
+                let message = format!("the table has no access group {:?}", **name);
+                return Err(Error::Impossible(message).at(name.at()));
+            }
+            families.iter().try_fold(schema, with_family_modified)
+        }
+        SchemaItem::Index { .. } => Ok(schema),
+    }
+}
+
 /// The schema with what `item` says of a family that it has.
-fn modified(schema: Schema, item: &FamilyItem) -> Result<Schema> {
+fn with_family_modified(schema: Schema, item: &FamilyItem) -> Result<Schema> {
     let mut family = need(&schema, &item.name)?.clone();
     if item.is_counter && !family.is_counter() {
         let message = format!(

@@ -151,11 +151,16 @@ impl Random {
             no_escape: self.flip(),
             scan_and_filter_rows: self.flip(),
             reversed: self.flip(),
+            separator: self.maybe(Random::written_separator),
             into_file: self.maybe(Random::bytes),
         };
         let columns = if self.flip() { Vec::new() } else { self.some(Random::columns) };
         let terms = if self.flip() { Vec::new() } else { self.some(Random::term) };
         Box::new(Select { is_of_cells: self.flip(), columns, table: self.table(), terms, options })
+    }
+
+    fn written_separator(&mut self) -> u8 {
+        b"\t,'; "[self.below(5) as usize]
     }
 
     /// Columns to delete, and up to when.
@@ -200,7 +205,7 @@ impl Random {
     fn change(&mut self) -> Change {
         match self.below(5) {
             0 => Change::Add(self.some(Random::item)),
-            3 => Change::Modify(self.some(Random::family)),
+            3 => Change::Modify(self.some(Random::item)),
             1 => Change::Drop(self.some(Random::name)),
             2 => Change::DropIndex { of_qualifiers: self.flip(), family: self.name() },
             _ => Change::RenameFamily { from: self.name(), to: self.name() },
@@ -275,7 +280,10 @@ impl Random {
             21 => {
                 let columns = if self.flip() { Vec::new() } else { self.some(Random::columns) };
                 let buckets = self.maybe(|random| random.below(100));
-                Statement::DumpTable(DumpTable { table, columns, buckets, file: self.bytes() })
+                let (max_versions, separator) =
+                    (self.maybe(|random| random.below(100)), self.maybe(Random::written_separator));
+                let file = self.bytes();
+                Statement::DumpTable(DumpTable { table, columns, buckets, max_versions, separator, file })
             }
             24 => {
                 let (row, column) = (self.bytes(), self.column());
@@ -292,6 +300,12 @@ impl Random {
             }
             22 if self.flip() => Statement::RebuildIndices(table),
             22 => Statement::Compact(table),
+            26 if self.flip() => match self.below(4) {
+                0 => Statement::CompactRanges { is_of_tables: self.flip() },
+                1 => Statement::WaitForMaintenance,
+                2 => Statement::Pause { seconds: self.below(1000) },
+                _ => Statement::Quit,
+            },
             23 => Statement::Source(self.bytes()),
             _ => Statement::Select(self.select()),
         }

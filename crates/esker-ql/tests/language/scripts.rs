@@ -116,6 +116,8 @@ fn show(answer: Answer) -> esker_ql::Result<String> {
         Answer::LoadCell { table, cell, .. } => format!("load {table} {}\n", cell.column),
         Answer::DumpCell { cells, .. } => show_cells(cells, true)?,
         Answer::Load { table, load, .. } => format!("load {table}: {load}\n"),
+        Answer::Pause(time) => format!("pause {time:?}\n"),
+        Answer::Quit => "quit\n".to_owned(),
         Answer::Source(file) => format!("source {}\n", file.escape_ascii()),
         _ => "unknown\n".to_owned(),
     })
