@@ -248,6 +248,15 @@ impl RangeTombstones {
         if self.is_empty() { Vec::new() } else { self.fragments.read().list.clone() }
     }
 
+    /// How many tombstones are newer than `seq`.
+    pub(crate) fn count_newer(&self, seq: SeqNo) -> usize {
+        if self.is_empty() {
+            return 0;
+        }
+        let list = &self.fragments.read().list;
+        list.len() - list.partition_point(|one| one.seq <= seq)
+    }
+
     /// The range of a tombstone that is newer than `seq` and covers a key of `range`.
     pub(crate) fn newer_over(&self, range: &KeyRange, seq: SeqNo) -> Option<KeyRange> {
         if self.is_empty() {

@@ -45,7 +45,7 @@ const SCRATCH_LEN_MAX: usize = 64 << 10;
 /// How many bytes of memtable a range deletion counts as, beside its bounds. It takes less. But n nested range
 /// deletions take n * n / 2 numbers until they are flushed and all but the last are forgotten, so there should be some
 /// thousands at most.
-const RANGE_MEMORY: usize = 16 << 10;
+pub(crate) const RANGE_MEMORY: usize = 16 << 10;
 
 /// How many bytes of memtable a time counts as: writes that carry nothing else have to be flushed some day too.
 const TIME_MEMORY: usize = 64;

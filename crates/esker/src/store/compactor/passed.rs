@@ -2,8 +2,10 @@
 //! ([`crate::state`]'s `PassedInTables`).
 //!
 //! The merge takes everything that has keys among those passed down to the bottom level, so deletions go too. If the
-//! memtable has such keys, it is flushed first: mostly it has the deletions. All this is paid for by the entries passed. If
-//! a merge leaves out little, it has to wait until the oldest snapshot has gone, and the next one costs twice as much.
+//! memtable has such keys, it is flushed first: mostly it has the deletions. The same if a range of such keys was deleted
+//! since the last flush, because a merge counts only on deletions that are flushed. All this is paid for by the entries
+//! passed. If a merge leaves out little, it has to wait until the oldest snapshot has gone, and the next one costs twice as
+//! much.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,9 +18,11 @@ use crate::compact::space::below;
 use crate::cursor::{Cursor, MAX_SEQ, SeqNo};
 use crate::env::JobKind;
 use crate::error::Result;
-use crate::state::{Mem, TreeInner};
+use crate::ranges::{KeyRange, next_key};
+use crate::state::{Mem, TreeInner, TreeState};
 use crate::version::edit::FileId;
 use crate::version::levels::Levels;
+use crate::write::batch::RANGE_MEMORY;
 
 /// The trees in which walks may have paid for a merge.
 pub(super) struct Walked {
@@ -97,9 +101,11 @@ impl Walked {
             tree.passed_in_tables.note_merged(u64::MAX, oldest);
             return Ok(None);
         };
-        let has_keys = |mem: &Arc<Mem>| has_between(mem, &due.smallest, &due.largest);
-        let needs_flush = due.flushed.is_none() && (has_keys(&state.mem)? || !state.immutable.is_empty());
-        let flushed = if needs_flush { state.mem.table.entry_memory() as u64 } else { 0 };
+        let passed = KeyRange { lower: due.smallest.clone(), upper: Some(next_key(&due.largest)) };
+        let is_hidden = state.ranges.newer_over(&passed, tree.flushed_up_to()).is_some();
+        let is_touched = || Ok(is_hidden || !state.immutable.is_empty() || has_key_in(&state.mem, &passed)?);
+        let needs_flush = due.flushed.is_none() && is_touched()?;
+        let flushed = if needs_flush { written_by_flush(&state, tree.flushed_up_to()) } else { 0 };
         if compaction.bytes().saturating_add(flushed) > due.bytes {
             return Ok(None);
         }
@@ -137,9 +143,16 @@ impl Before {
     }
 }
 
-/// Whether the memtable has an entry of a key in `smallest..=largest`.
-fn has_between(mem: &Mem, smallest: &[u8], largest: &[u8]) -> Result<bool> {
+/// About what a flush of the memtable writes to tables, if the last one was up to the number `flushed`. The memory of range
+/// deletions is not that of entries.
+fn written_by_flush(state: &TreeState, flushed: SeqNo) -> u64 {
+    let ranges = state.ranges.count_newer(flushed).saturating_mul(RANGE_MEMORY);
+    state.mem.table.entry_memory().saturating_sub(ranges) as u64
+}
+
+/// Whether the memtable has an entry of a key in `range`.
+fn has_key_in(mem: &Mem, range: &KeyRange) -> Result<bool> {
     let mut cursor = mem.table.cursor();
-    cursor.seek(smallest, MAX_SEQ)?;
-    Ok(cursor.valid() && cursor.key() <= largest)
+    cursor.seek(&range.lower, MAX_SEQ)?;
+    Ok(cursor.valid() && range.contains(cursor.key()))
 }

@@ -248,6 +248,25 @@ fn walks_that_pass_dead_entries_have_tables_merged() {
     }
 }
 
+/// The same with a queue of groups, each deleted as a range. The memtable has no entry of their keys.
+#[test]
+fn walks_that_pass_deleted_ranges_have_tables_merged() {
+    let (db, tree) = full();
+    let before = db.stats().unwrap();
+    let mut most = 0;
+    for group in 0..200_u32 {
+        most = most.max(passed_to_first(&tree, false));
+        tree.delete_range((10 * group).to_be_bytes()..(10 * group + 10).to_be_bytes()).unwrap();
+        work(&db);
+    }
+    let stats = db.stats().unwrap();
+    let (merges, read) = (stats.merges - before.merges, stats.merged_bytes_in - before.merged_bytes_in);
+    assert!(most < 500, "{most} entries passed, {merges} merges");
+    assert!((3..200).contains(&merges), "{merges} merges");
+    assert!(read < 4 << 20, "{read} bytes read by merges");
+    assert_eq!(tree.count(..).unwrap(), 0);
+}
+
 /// What a snapshot holds back is merged a few times in vain, and once it has gone.
 #[test]
 fn what_a_snapshot_needs_is_not_merged_again_and_again() {
