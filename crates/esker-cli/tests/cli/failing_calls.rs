@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use esker::{Db, ErrorKind, Options, ScanRange};
 
-use crate::support::skip;
+use crate::support::can_trace;
 
 type Outcome<T> = Result<T, String>;
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -596,18 +596,6 @@ fn trace(dir: &Path, what: &[String], workload: &Workload) -> (Run, String) {
     (run, trace)
 }
 
-/// Whether strace can be used here; where not, the test is skipped and says so.
-fn can_trace() -> bool {
-    let arguments = ["-f", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=openat", "true"];
-    let why = match Command::new("strace").args(arguments).output() {
-        Ok(output) if output.status.success() => return true,
-        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        Err(error) => format!("strace: {error}"),
-    };
-    skip("calls_of_the_real_program_fail", &why);
-    false
-}
-
 /// In a random order in which each kind of call has its turn, however many calls of others there are.
 fn shuffle(cases: Vec<Case>, seed: u64) -> Vec<Case> {
     let mut rng = Rng(seed);
@@ -627,7 +615,7 @@ fn shuffle(cases: Vec<Case>, seed: u64) -> Vec<Case> {
 
 #[test]
 fn calls_of_the_real_program_fail() {
-    if !can_trace() {
+    if !can_trace("calls_of_the_real_program_fail") {
         return;
     }
     let ground = std::env::var_os("ESKER_SOAK_DIR").map(PathBuf::from);

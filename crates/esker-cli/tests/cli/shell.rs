@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
+use crate::support::can_trace;
 use crate::support::{esker, esker_in, esker_with};
 use rexpect::process::{PtyProcess, Signal};
 use rexpect::session::{PtySession, spawn_command};
@@ -225,26 +227,37 @@ fn any_byte_can_be_typed_between_double_quotes() {
     assert_eq!(esker(dir.path(), "get a\\nb").stdout(), "plain\n");
 }
 
-/// Fills a store until `check` takes long enough for somebody to press Ctrl-C meanwhile. Gives the number of rows.
-fn fill_until_slow(dir: &Path) -> u64 {
-    let mut rows = 250_000;
-    loop {
-        fill(dir, rows);
-        let start = Instant::now();
-        assert_eq!(esker(dir, "check").code, 0);
-        if start.elapsed() > Duration::from_millis(1_500) || rows > 8_000_000 {
-            return rows;
-        }
-        rows *= 2;
+/// Rows of a store whose check reads some hundred blocks.
+#[cfg(target_os = "linux")]
+const ROWS: u64 = 40_000;
+
+/// `esker` at a terminal, on a disk so slow that a user can press Ctrl-C meanwhile: each read and write waits. (A store that is
+/// large enough for that took a minute of processor time to fill.)
+#[cfg(target_os = "linux")]
+fn on_slow_disk(dir: &Path, arguments: &str) -> PtySession {
+    let program = esker_in(dir);
+    let mut command = Command::new("strace");
+    command.args(["-f", "--seccomp-bpf", "-q", "-o", "/dev/null", "-e", "trace=pread64,pwrite64,pwritev"]);
+    // In microseconds. A check reads block by block, a backup writes larger pieces, and a restore writes a MiB at a time.
+    for (call, delay) in [("pread64", 1_500), ("pwrite64", 30_000), ("pwritev", 300_000)] {
+        command.args(["-e", &format!("inject={call}:delay_enter={delay}")]);
     }
+    command.arg("--").arg(program.get_program()).args(arguments.split_whitespace()).current_dir(dir);
+    command.env_remove("ESKER_DB").env_remove("ESKER_URL").env("XDG_STATE_HOME", dir.join("state"));
+    command.env("TERM", "xterm").env("NO_COLOR", "1");
+    spawn_command(command, Some(PATIENCE_MS)).unwrap()
 }
 
 /// They end promptly, and the shell has its store again.
 #[test]
+#[cfg(target_os = "linux")]
 fn ctrl_c_ends_check_and_repair_and_the_store_is_open_again() {
+    if !can_trace("ctrl_c_ends_check_and_repair_and_the_store_is_open_again") {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
-    let rows = fill_until_slow(dir.path());
-    let mut shell = shell(dir.path(), "");
+    fill(dir.path(), ROWS);
+    let mut shell = on_slow_disk(dir.path(), "shell");
     sees(&mut shell, "", "esker.db");
     for (line, said) in [
         ("check", "interrupted: the rest of the store was not checked"),
@@ -263,14 +276,18 @@ fn ctrl_c_ends_check_and_repair_and_the_store_is_open_again() {
     }
     shell.send_control('d').unwrap();
     ends(shell);
-    assert_eq!(esker(dir.path(), "count").stdout(), format!("{rows}\n"));
+    assert_eq!(esker(dir.path(), "count").stdout(), format!("{ROWS}\n"));
 }
 
 /// So they do outside of the shell; what was found is printed, and the store is to be had at once.
 #[test]
+#[cfg(target_os = "linux")]
 fn ctrl_c_ends_check_repair_and_restore_with_exit_code_130() {
+    if !can_trace("ctrl_c_ends_check_repair_and_restore_with_exit_code_130") {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
-    let rows = fill_until_slow(dir.path());
+    fill(dir.path(), ROWS);
     let store = dir.path().join("esker.db");
     let copy = fs::read_dir(&store).unwrap().map(|entry| entry.unwrap().path());
     let copy = copy.filter(|path| path.extension().is_some_and(|end| end == "copy")).max().unwrap();
@@ -281,7 +298,7 @@ fn ctrl_c_ends_check_repair_and_restore_with_exit_code_130() {
         ("check", "interrupted: the rest of the store was not checked"),
         ("repair", "interrupted: the store was not repaired, and it has lost nothing"),
     ] {
-        let mut session = terminal(dir.path(), command);
+        let mut session = on_slow_disk(dir.path(), command);
         // The manifests are read when it shows for the second time that it is at work.
         session.exp_string("ing, ").unwrap();
         session.exp_string("ing, ").unwrap();
@@ -293,13 +310,13 @@ fn ctrl_c_ends_check_repair_and_restore_with_exit_code_130() {
     assert_eq!(esker(dir.path(), "repair").code, 1);
     assert_eq!(esker(dir.path(), "check").stdout(), "ok\n");
     assert_eq!(esker(dir.path(), "backup copies").code, 0);
-    let mut session = terminal(dir.path(), "restore copies new.db");
+    let mut session = on_slow_disk(dir.path(), "restore copies new.db");
     session.exp_string("ing, ").unwrap();
     session.send_control('c').unwrap();
     session.exp_string("interrupted: nothing was restored").unwrap();
     ends_with(session, 130);
     assert!(!dir.path().join("new.db").exists());
-    assert_eq!(esker(dir.path(), "count").stdout(), format!("{rows}\n"));
+    assert_eq!(esker(dir.path(), "count").stdout(), format!("{ROWS}\n"));
 }
 
 /// A bar or a spinner would write over the lines.
@@ -330,10 +347,14 @@ fn a_value_from_a_terminal_ends_with_one_ctrl_d() {
 
 /// What is left behind has a store that is open; closing it, and opening it again, goes on.
 #[test]
+#[cfg(target_os = "linux")]
 fn a_command_that_is_left_behind_keeps_no_store_from_being_opened() {
+    if !can_trace("a_command_that_is_left_behind_keeps_no_store_from_being_opened") {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
-    fill_until_slow(dir.path());
-    let mut shell = shell(dir.path(), "");
+    fill(dir.path(), ROWS);
+    let mut shell = on_slow_disk(dir.path(), "shell");
     sees(&mut shell, "", "esker.db");
     shell.send_line("backup copies").unwrap();
     shell.exp_string("copying, ").unwrap();

@@ -76,3 +76,16 @@ pub(crate) fn files(dir: &Path, found: &mut Vec<PathBuf>) {
         if path.is_dir() { files(&path, found) } else { found.push(path) }
     }
 }
+
+/// Whether strace can be used here; where not, `test` is skipped and says so.
+#[cfg(target_os = "linux")]
+pub(crate) fn can_trace(test: &str) -> bool {
+    let arguments = ["-f", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=openat", "true"];
+    let why = match Command::new("strace").args(arguments).output() {
+        Ok(output) if output.status.success() => return true,
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => format!("strace: {error}"),
+    };
+    skip(test, &why);
+    false
+}
