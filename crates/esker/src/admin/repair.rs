@@ -156,6 +156,7 @@ pub fn repair_until(
     let (_lock, listing) = locked::lock(env, dir, LockMode::Exclusive)?;
     let checked = check_locked(env, dir, &listing, cancel, unreadable);
     cancel.go_on(dir)?;
+    unreadable.check_device(dir)?;
     if checked.findings.is_empty() {
         return Ok(RepairReport::default());
     }

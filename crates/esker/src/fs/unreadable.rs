@@ -6,6 +6,9 @@
 //! A disk reports a sector that it can no longer read as an error of the call, and the call returns nothing. For a check
 //! and a repair such a sector is damage like any other: the checksums of what it held do not match the filling, which has
 //! no zeros that could be taken for the end of something. The notes say that the device is why.
+//!
+//! A device that is gone refuses all reads, and that says nothing about its sectors. So after a refused read, the last place
+//! that could be read is read again: if that fails too, the error is passed on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
@@ -19,7 +22,7 @@ use super::{
     BLOCK, DirLock, Directory, Entry, FileMark, FileSystem, LockMode, MappedFile, Mapping, RandomFile,
     ReadFile, UserFile, WriteFile,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// What a block that cannot be read is filled with.
 const FILLING: u8 = 0xb5;
@@ -28,6 +31,8 @@ const FILLING: u8 = 0xb5;
 #[derive(Debug, Default)]
 pub(crate) struct Unreadable {
     found: Mutex<BTreeMap<PathBuf, Blocks>>,
+    /// The last place that could be read: a file and the offset of a byte.
+    readable: Mutex<Option<(Arc<dyn ReadFile>, u64)>>,
 }
 
 /// The offsets of a file's unreadable blocks, and what the system says about one of them.
@@ -43,6 +48,23 @@ impl Unreadable {
         let blocks = found.entry(path.to_path_buf()).or_default();
         blocks.offsets.insert(offset);
         blocks.reason = error.source().map_or_else(|| error.message().to_owned(), ToString::to_string);
+    }
+
+    /// Whether the device refuses what it could read before.
+    fn is_device_gone(&self) -> bool {
+        let place = self.readable.lock().clone();
+        place.is_some_and(|(file, offset)| {
+            file.read_exact_at(&mut [0], offset).is_err_and(|error| error.is_of_device())
+        })
+    }
+
+    /// Fails if there were places that could not be read, and none that could.
+    pub(crate) fn check_device(&self, dir: &Path) -> Result<()> {
+        if self.found.lock().is_empty() || self.readable.lock().is_some() {
+            return Ok(());
+        }
+        let message = "the device can read nothing of the store: it may be gone, or not ready";
+        Err(Error::new(ErrorKind::Io, message).at(dir))
     }
 
     /// Whether a block of this file was noted.
@@ -82,11 +104,16 @@ impl AroundUnreadable {
         Arc::new(AroundUnreadable { inner, unreadable })
     }
 
-    /// The opened file. A file that the device cannot even open is damaged as a whole.
-    fn reading(&self, path: &Path, opened: Result<Arc<dyn ReadFile>>) -> Result<Arc<dyn ReadFile>> {
+    /// The file that `open` opens. A file that the device cannot open, even at the second attempt, is damaged as a whole.
+    fn reading(
+        &self,
+        path: &Path,
+        open: impl Fn() -> Result<Arc<dyn ReadFile>>,
+    ) -> Result<Arc<dyn ReadFile>> {
+        let opened = open().or_else(|error| if error.is_of_device() { open() } else { Err(error) });
         match opened {
             Ok(inner) => Ok(Arc::new(ReadAround { inner, unreadable: Arc::clone(&self.unreadable) })),
-            Err(error) if error.is_of_device() => {
+            Err(error) if error.is_of_device() && !self.unreadable.is_device_gone() => {
                 self.unreadable.note(path, 0, &error);
                 Err(Error::corruption(path, 0, "the device cannot open the file"))
             }
@@ -118,11 +145,11 @@ impl FileSystem for AroundUnreadable {
     }
 
     fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
-        self.reading(path, self.inner.open_read(path))
+        self.reading(path, || self.inner.open_read(path))
     }
 
     fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
-        self.reading(path, self.inner.open_direct(path))
+        self.reading(path, || self.inner.open_direct(path))
     }
 
     pass! {
@@ -177,7 +204,7 @@ impl ReadAround {
             let len = buf.len().min((block + BLOCK - offset) as usize);
             let (part, rest) = std::mem::take(&mut buf).split_at_mut(len);
             match self.inner.read_exact_at(part, offset) {
-                Err(error) if error.is_of_device() => {
+                Err(error) if error.is_of_device() && !self.unreadable.is_device_gone() => {
                     part.fill(FILLING);
                     self.unreadable.note(self.path(), block, &error);
                 }
@@ -193,6 +220,10 @@ impl ReadFile for ReadAround {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         match self.inner.read_exact_at(buf, offset) {
             Err(error) if error.is_of_device() => self.read_blocks(buf, offset),
+            Ok(()) if !buf.is_empty() => {
+                *self.unreadable.readable.lock() = Some((Arc::clone(&self.inner), offset));
+                Ok(())
+            }
             read => read,
         }
     }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use esker::fs::FileSystem;
-use esker::fs::sim::SimFs;
+use esker::fs::sim::{Fault, FaultError, Op, SimFs};
 use esker::{Db, ErrorKind, RepairReport};
 
 use crate::common;
@@ -68,12 +68,28 @@ fn a_repair_goes_around_what_cannot_be_read() {
 #[test]
 fn a_repair_survives_files_of_which_nothing_can_be_read() {
     for seed in common::seeds(3) {
-        let (disk, expected) = build(seed, Left::Closed);
-        let logged = logged(&disk);
-        let all: Vec<PathBuf> = files(&disk).into_iter().filter(|path| !kind(path).is_empty()).collect();
-        for hit in all.iter().map(std::slice::from_ref).chain([&all[..]]) {
-            let disk = disk.fork();
+        let (whole, expected) = build(seed, Left::Closed);
+        let logged = logged(&whole);
+        let all: Vec<PathBuf> = files(&whole).into_iter().filter(|path| !kind(path).is_empty()).collect();
+        let table = all.iter().position(|path| kind(path) == ".table").unwrap();
+        let but_a_table = [&all[..table], &all[table + 1..]].concat();
+        for hit in all.iter().map(std::slice::from_ref).chain([&all[..], &but_a_table]) {
+            let disk = whole.fork();
             hit.iter().for_each(|path| disk.make_unreadable(path, 0, u64::MAX).unwrap());
+            if hit.len() == all.len() {
+                // A device that is gone says nothing about its sectors.
+                let error = esker::repair(STORE, &options(&disk)).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Io, "{error:?}");
+                for path in &all {
+                    assert!(
+                        disk.read_all(path).unwrap() == whole.read_all(path).unwrap(),
+                        "{}",
+                        path.display()
+                    );
+                }
+                assert!(!esker::check(STORE, &options(&disk)).unwrap().findings.is_empty());
+                continue;
+            }
             // Without any manifest, nothing tells of files that are gone.
             let how: Vec<String> = hit.iter().map(|path| format!("{} removed", path.display())).collect();
             let report = repaired(&disk, &expected, &logged, &how, &mut Tally::default())
@@ -84,6 +100,48 @@ fn a_repair_survives_files_of_which_nothing_can_be_read() {
             );
         }
     }
+}
+
+/// The device goes while a store is repaired: every read fails from some moment on. A sound store stays as it was, and a damaged one is
+/// repaired by the next repair.
+#[test]
+fn a_device_that_is_gone_is_not_a_damaged_store() {
+    let bytes = |disk: &SimFs| -> Vec<(PathBuf, Vec<u8>)> {
+        files(disk).into_iter().map(|path| (path.clone(), disk.read_all(&path).unwrap())).collect()
+    };
+    let mut failed = 0;
+    // A run takes every fourth call, and begins at another one.
+    for seed in common::seeds(1) {
+        let (disk, _) = build(seed, Left::Closed);
+        let table = files(&disk).into_iter().find(|path| kind(path) == ".table").unwrap();
+        for is_damaged in [false, true] {
+            for call in (1 + seed % 4..).step_by(4) {
+                let disk = disk.fork();
+                if is_damaged {
+                    disk.flip_byte(&table, 100, 1).unwrap();
+                }
+                let before = bytes(&disk);
+                disk.inject(Fault::new(Op::Read, "").nth(call).error(FaultError::Device).forever());
+                let done = esker::repair(STORE, &options(&disk));
+                let is_over = disk.faults_hit() == 0;
+                disk.clear_faults();
+                if let Err(error) = &done {
+                    assert_eq!(error.kind(), ErrorKind::Io, "ESKER_SEED={seed}, call {call}: {error:?}");
+                    failed += 1;
+                }
+                if !is_damaged {
+                    assert!(bytes(&disk) == before, "ESKER_SEED={seed}, call {call}: {done:?}");
+                } else if done.is_err() {
+                    esker::repair(STORE, &options(&disk)).unwrap();
+                    assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, [], "{call}");
+                }
+                if is_over {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(failed > 20, "{failed}");
 }
 
 /// An open store names what it cannot read; so do a scrub, a backup and an export. A backup leaves nothing behind.

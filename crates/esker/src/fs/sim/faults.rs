@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use super::handles::EIO;
 use crate::error::Error;
 use crate::rng::Rng;
 
@@ -59,8 +60,10 @@ pub enum When {
 /// The error of a failing call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultError {
-    /// `EIO`.
+    /// An error that does not say why.
     Io,
+    /// `EIO`, or another error of the device.
+    Device,
     /// `ENOSPC`.
     NoSpace,
     /// `EXDEV`.
@@ -86,7 +89,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// The next `op` on a path that contains `path_contains` (empty: any path) fails with `EIO`, once.
+    /// The next `op` on a path that contains `path_contains` (empty: any path) fails, once.
     pub fn new(op: Op, path_contains: impl Into<String>) -> Self {
         let path_contains = path_contains.into();
         Fault { op, path_contains, when: When::Nth(1), error: FaultError::Io, forever: false }
@@ -154,6 +157,7 @@ impl Armed {
         self.spent = fails && !self.fault.forever;
         let error = match self.fault.error {
             FaultError::Io => io::Error::other("the device failed"),
+            FaultError::Device => io::Error::from_raw_os_error(EIO),
             FaultError::NoSpace => io::ErrorKind::StorageFull.into(),
             FaultError::OtherDevice => io::ErrorKind::CrossesDevices.into(),
             FaultError::OutOfResources => io::ErrorKind::OutOfMemory.into(),

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, MappedFile, ReadFile, SyncFile, WriteFile, too_short};
 
 /// The number of the error of a device that cannot read a sector, as [`Error::is_of_device`] knows it.
-const EIO: i32 = if cfg!(windows) { 23 } else { 5 };
+pub(super) const EIO: i32 = if cfg!(windows) { 23 } else { 5 };
 
 /// An open file: its bytes stay when its names are removed.
 #[derive(Debug)]
