@@ -421,18 +421,19 @@ impl Batch {
         if self.payload.is_empty() {
             self.payload.resize(COUNT_LEN, 0);
         }
-        let part = self.part_of(tree);
-        self.parts[part].memory += match kind {
+        let at = self.part_of(tree);
+        let part = &mut self.parts[at];
+        part.memory += match kind {
             // It takes no space among the entries, but counts with the space that it takes elsewhere.
             Kind::DeleteRange => RANGE_MEMORY + key.len() + stored_len,
             Kind::Time => TIME_MEMORY,
             _ => Memtable::entry_size(height, key.len(), stored_len),
         };
-        self.parts[part].has_entries |= kind.is_entry();
-        self.parts[part].merges |= kind == Kind::Merge;
-        self.parts[part].expires |= expires(kind, if stored[0].is_empty() { stored[1] } else { stored[0] });
+        part.has_entries |= kind.is_entry();
+        part.merges |= kind == Kind::Merge;
+        part.expires |= expires(kind, if stored[0].is_empty() { stored[1] } else { stored[0] });
         self.has_ranges |= kind == Kind::DeleteRange;
-        self.ops.push(OpPlan { part: part as u32, height, hash: hash_key(key) });
+        self.ops.push(OpPlan { part: at as u32, height, hash: hash_key(key) });
         self.payload.push(kind as u8);
         put_varint(&mut self.payload, u64::from(tree.id));
         put_slice(&mut self.payload, key);

@@ -9,12 +9,12 @@ pub(super) struct Timed<'a> {
     given: &'a Batch,
     /// One for each part of the batch; all `None` if it is written as it was given.
     times: Vec<Option<u64>>,
-    timed: Option<Batch>,
+    timed: Option<Box<Batch>>,
 }
 
 impl Timed<'_> {
     pub(super) fn batch(&self) -> &Batch {
-        self.timed.as_ref().unwrap_or(self.given)
+        self.timed.as_deref().unwrap_or(self.given)
     }
 
     /// Whether the times, or their absence, are still right. Asked under the commit lock.
@@ -27,7 +27,16 @@ impl Timed<'_> {
 
 impl WritePath {
     /// Gives the operands of `batch` times, where they need some.
+    #[inline]
     pub(super) fn timed<'a>(&self, batch: &'a Batch, waits: Waits) -> Result<Timed<'a>> {
+        if !batch.parts().iter().any(|part| part.merges || part.expires) {
+            return Ok(Timed { given: batch, times: Vec::new(), timed: None });
+        }
+        self.timed_if_wanted(batch, waits)
+    }
+
+    #[inline(never)]
+    fn timed_if_wanted<'a>(&self, batch: &'a Batch, waits: Waits) -> Result<Timed<'a>> {
         batch.parts().iter().filter(|part| part.expires).for_each(|part| part.tree.operand_times.want());
         let needs_one = |part: &TreePart| part.merges && part.tree.operand_times.are_wanted();
         if !batch.parts().iter().any(needs_one) {
@@ -50,7 +59,7 @@ impl WritePath {
             let now_us = part.operand_time_us(|| self.core.clock.now_us());
             times.push(Some(now_us.max(part.tree.operand_times.dropped_by())));
         }
-        let timed = Some(batch.timed(&times)?);
+        let timed = Some(Box::new(batch.timed(&times)?));
         Ok(Timed { given: batch, times, timed })
     }
 }
