@@ -96,9 +96,10 @@ const WAYS: &[Way] = &[
 
 #[test]
 fn what_was_ended_gives_its_space_back_while_nothing_is_written() {
+    let (is_full, mut rng) = (test_kit::is_full_run(), Rng::new(test_kit::seed(0)));
     for &style in CompactionStyle::ALL {
         for (way, end) in WAYS {
-            for reopened in [false, true] {
+            for reopened in [false, true].into_iter().filter(|_| is_full || rng.one_in(2)) {
                 let world = World::new();
                 let mut db = world.open();
                 let tree = db.create_tree("rows", TreeOptions::default().compaction(style)).unwrap();
@@ -361,12 +362,13 @@ const PATTERNS: &[Pattern] = &[
 /// The same writes with and without pauses: without time that passes, nothing is merged for space.
 #[test]
 fn pauses_cost_little() {
+    let rounds = test_kit::cases(60).max(20) as u32;
     for (pattern, write) in PATTERNS {
         let [without, with] = [0, 10].map(|pause| {
             let world = World::new();
             let db = world.open();
             let (tree, mut rng) = (db.default_tree(), Rng::new(3));
-            for round in 0..60 {
+            for round in 0..rounds {
                 write(tree, &mut rng, round);
                 settle(&db);
                 world.pass(&db, pause);
