@@ -204,6 +204,29 @@ fn what_a_snapshot_has_seen_goes_with_it() {
     }
 }
 
+/// Also one that is gone before it is seen twice. (What was measured beside it was kept, and nothing was merged until a write.)
+#[test]
+fn what_a_passing_snapshot_has_seen_goes_with_it() {
+    for (way, end) in &WAYS[..2] {
+        for seconds in 1..4 {
+            let world = World::new();
+            let db = world.open();
+            let tree = db.default_tree();
+            fill(&db, tree, ROWS);
+            db.compact().unwrap();
+            let before = table_bytes(&db);
+            let snapshot = db.snapshot();
+            end(tree);
+            db.flush().unwrap();
+            world.pass(&db, seconds);
+            drop(snapshot);
+            world.pass(&db, 40);
+            let left = table_bytes(&db);
+            assert!(left <= 400_000, "{way}, {seconds} s: {left} of {before}");
+        }
+    }
+}
+
 /// Runs a job when the store has notified it of work, or when the time comes for which the job has asked: as threads do, but
 /// by the test's clock.
 #[derive(Default)]

@@ -183,7 +183,9 @@ impl SpaceWatch {
         let snapshot = self.core.snapshots.registered().first().copied();
         let held_by = snapshot.filter(|_| snapshot == looks.snapshot);
         looks.snapshot = snapshot;
-        let (mut looks_again, mut flushes) = (snapshot != held_by, false);
+        // What such a snapshot sees is taken for living, so what is measured now says nothing of the time after it.
+        let is_hindered = snapshot != held_by;
+        let (mut looks_again, mut flushes) = (is_hindered, false);
         for tree in trees.iter().filter(|tree| !tree.is_dropped()) {
             let state = tree.state.load_full();
             if state.levels.tables().next().is_none() {
@@ -217,11 +219,13 @@ impl SpaceWatch {
                 }
                 Some(Wanted::Room) => {
                     let measured = Measured { lacking: Some(room), ..measured };
-                    looks.trees.insert(tree.id, Seen { entries, measured: Some(measured) });
+                    let measured = (!is_hindered).then_some(measured);
+                    looks.trees.insert(tree.id, Seen { entries, measured });
                     looks_again = true;
                 }
                 None => {
-                    looks.trees.insert(tree.id, Seen { entries, measured: Some(measured) });
+                    let measured = (!is_hindered).then_some(measured);
+                    looks.trees.insert(tree.id, Seen { entries, measured });
                 }
             }
         }
