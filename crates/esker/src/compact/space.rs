@@ -18,6 +18,9 @@
 //!                                                             level. Then each column is a merge of its own.
 //! ```
 //!
+//! A column reaches to where the next table of the bottom level begins, also where its own one ends before. So what such
+//! a merge writes overlaps no other table of the bottom level.
+//!
 //! *What a merge costs.* A merge reads what it gives back and what stays. It is worth it if at least a fifth of what it
 //! reads goes: then a store takes at most 1.25 times what lives, and each byte that is deleted causes at most nine of
 //! reading and writing. While a tree is written to, half has to go: more may soon follow. If newer versions hide older
@@ -33,6 +36,7 @@ use crate::cursor::SeqNo;
 use crate::error::Result;
 use crate::ranges::{KeyRange, RangeTombstones, next_key};
 use crate::version::levels::{LEVELS, Levels, Table};
+use crate::version::table_info::TableInfo;
 
 /// A merge that gives back fewer bytes is not worth the syncs.
 pub(crate) const GAIN_MIN: u64 = 256 << 10;
@@ -115,7 +119,7 @@ pub(crate) fn room_for(gain: &Gain) -> u64 {
 pub(crate) struct Part {
     /// The table of the bottom level, and all tables above that overlap it.
     pub(crate) merge: Compaction,
-    /// Tables above that overlap other tables of the bottom level too, and have to be cut before the merge.
+    /// Tables above that reach into other columns too, and have to be cut before the merge.
     pub(crate) wide: Vec<(usize, Arc<Table>)>,
     /// About how many bytes of the tables above belong to the part.
     above_bytes: u64,
@@ -145,7 +149,8 @@ impl Part {
 
 /// The parts in which the tables of a tree can be merged into the bottom level with little room.
 pub(crate) fn parts(levels: &Levels) -> impl Iterator<Item = Part> + '_ {
-    levels.level(BOTTOM).iter().filter_map(|bottom| {
+    let all = levels.level(BOTTOM);
+    all.iter().filter_map(|bottom| {
         let mut inputs = vec![(BOTTOM, Arc::clone(bottom))];
         let mut files = HashSet::from([bottom.info.file]);
         let (mut wide, mut above_bytes, mut at) = (Vec::new(), 0, 0);
@@ -153,11 +158,11 @@ pub(crate) fn parts(levels: &Levels) -> impl Iterator<Item = Part> + '_ {
         while let Some((level, table)) = inputs.get(at).cloned() {
             at += 1;
             let (smallest, largest) = (&table.info.smallest, &table.info.largest);
-            let below = levels.overlapping(BOTTOM, smallest, largest).len();
+            let columns = if level < BOTTOM { columns(all, &table.info) } else { 1 };
             if level < BOTTOM {
-                above_bytes += table.info.size / (below as u64).max(1);
+                above_bytes += table.info.size / columns as u64;
             }
-            if below > 1 {
+            if columns > 1 {
                 // Once it is cut, what it overlaps elsewhere does not matter.
                 wide.push((level, table));
                 continue;
@@ -173,6 +178,13 @@ pub(crate) fn parts(levels: &Levels) -> impl Iterator<Item = Part> + '_ {
         let merge = Compaction { inputs, target: BOTTOM, for_reads: false, is_cut: false };
         (merge.inputs.len() > 1).then_some(Part { merge, wide, above_bytes })
     })
+}
+
+/// How many columns the table `info` reaches into, of those that the tables `bottom` of the bottom level begin. The first one
+/// also has all keys before its table.
+fn columns(bottom: &[Arc<Table>], info: &TableInfo) -> usize {
+    let column_of = |key: &[u8]| bottom.partition_point(|table| table.info.smallest.as_slice() <= key).max(1);
+    column_of(&info.largest) - column_of(&info.smallest) + 1
 }
 
 /// Adds to `chosen`, tables with their levels, what has to go down with them: the older tables that they overlap.
@@ -266,4 +278,101 @@ pub(crate) fn candidates(
     let promise = |(most, merge): &(u64, Compaction)| *most as f64 / merge.bytes().max(1) as f64;
     found.sort_by(|a, b| promise(b).total_cmp(&promise(a)).then(b.0.cmp(&a.0)));
     found.into_iter().map(|(_, merge)| merge).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::Db;
+    use crate::options::Options;
+    use crate::rng::Rng;
+
+    /// The keys of a table, as single bytes.
+    type Span = (u8, u8);
+
+    /// Levels whose tables have random keys: of some thirty that there are, many with gaps between the tables.
+    fn random_spans(rng: &mut Rng) -> Vec<(usize, Span)> {
+        let mut spans = Vec::new();
+        for level in [1, 5, BOTTOM] {
+            let mut at = rng.index(8) as u8;
+            while at < 30 {
+                let end = at + rng.index(6) as u8;
+                spans.push((level, (at, end)));
+                at = end + 1 + rng.index(6) as u8;
+            }
+        }
+        for _ in 0..rng.index(4) {
+            let begin = rng.index(30) as u8;
+            spans.push((0, (begin, begin + rng.index(20) as u8)));
+        }
+        spans.retain(|(level, _)| *level == BOTTOM || rng.index(3) > 0);
+        spans
+    }
+
+    fn levels_of(db: &Db, spans: &[(usize, Span)]) -> Levels {
+        let tables = spans.iter().enumerate().map(|(at, &(level, (smallest, largest)))| {
+            let (file, seq) = (at as u64 + 1, 100 - at as u64);
+            let (smallest, largest) = (vec![smallest], vec![largest]);
+            let info = TableInfo {
+                file,
+                size: 1 << 20,
+                smallest,
+                largest,
+                min_seq: seq,
+                max_seq: seq,
+                ..TableInfo::default()
+            };
+            (level, Table::new(db.store().registry().file(file, 0), info))
+        });
+        Levels::default().with(&[], tables.collect())
+    }
+
+    #[test]
+    fn a_merge_of_a_part_overlaps_nothing_that_stays() {
+        let db = Db::open_in_memory(Options::default()).unwrap();
+        let mut merges = 0;
+        for seed in test_kit::seeds(1000) {
+            let mut rng = Rng::new(seed);
+            let mut spans = random_spans(&mut rng);
+            // Each cut leaves fewer tables that reach into several columns.
+            for step in 0.. {
+                assert!(step < 500, "ESKER_SEED={seed}: cut without end: {spans:?}");
+                let levels = levels_of(&db, &spans);
+                let bottom: Vec<u8> =
+                    levels.level(BOTTOM).iter().map(|table| table.info.smallest[0]).collect();
+                let mut cut = None;
+                for part in parts(&levels) {
+                    if let Some((level, table)) = part.wide.first() {
+                        cut = Some((*level, (table.info.smallest[0], table.info.largest[0])));
+                        continue;
+                    }
+                    merges += 1;
+                    let inputs = &part.merge.inputs;
+                    let smallest = inputs.iter().map(|(_, table)| &table.info.smallest).min().unwrap();
+                    let largest = inputs.iter().map(|(_, table)| &table.info.largest).max().unwrap();
+                    let below = levels.overlapping(BOTTOM, smallest, largest);
+                    assert_eq!(below.len(), 1, "ESKER_SEED={seed}: {inputs:?} of {spans:?}");
+                    for (_, table) in inputs {
+                        let is_input =
+                            |other: &Arc<Table>| inputs.iter().any(|(_, one)| Arc::ptr_eq(one, other));
+                        for above in 0..BOTTOM {
+                            let others = levels.overlapping(above, &table.info.smallest, &table.info.largest);
+                            assert!(
+                                others.iter().all(is_input),
+                                "ESKER_SEED={seed}: {inputs:?} of {spans:?}"
+                            );
+                        }
+                    }
+                }
+                let Some((level, (smallest, largest))) = cut else { break };
+                let at = spans.iter().position(|span| *span == (level, (smallest, largest))).unwrap();
+                let mut begin = smallest;
+                let ends = bottom.iter().filter(|key| smallest < **key && **key <= largest);
+                let pieces: Vec<_> =
+                    ends.map(|key| (level, (std::mem::replace(&mut begin, *key), *key - 1))).collect();
+                spans.splice(at..=at, pieces.into_iter().chain([(level, (begin, largest))]));
+            }
+        }
+        assert!(merges > 100 || !test_kit::is_full_run(), "{merges} merges");
+    }
 }

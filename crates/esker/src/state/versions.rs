@@ -250,7 +250,8 @@ impl Versions {
 
     // ---- how it changes ------------------------------------------------------------------------------
 
-    /// Has `commit` make the edits durable in the manifest, and shows them. `no_writes` takes the commit lock.
+    /// Has `commit` make the edits durable in the manifest, and shows them. `no_writes` takes the commit lock. Fails before
+    /// that if tables of a sorted level would overlap.
     pub(crate) fn apply<G>(
         &mut self,
         change: &VersionEdit<'_>,
@@ -259,6 +260,10 @@ impl Versions {
     ) -> Result<Applied> {
         let (edits, orphans) = self.without_the_gone(&change.edits);
         let read_only = || Error::new(ErrorKind::ReadOnly, "the store was opened for reading only");
+        for (id, delta) in Delta::of(&edits, &[]).iter().filter(|(_, delta)| !delta.added.is_empty()) {
+            let levels = self.trees.get(id).map(|tree| Arc::clone(&tree.state.load().levels));
+            levels.unwrap_or_default().check_disjoint(&delta.removed, &delta.added)?;
+        }
         commit(self.manifest.as_mut().ok_or_else(read_only)?, &edits)?;
         let mut applied = self.derive(&edits, change, &no_writes);
         applied.orphans = orphans.into_iter().filter(|file| !self.has_table(*file)).collect();

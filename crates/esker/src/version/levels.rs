@@ -10,6 +10,7 @@
 //!
 //! The keys of a table that several trees share begin with the tree's number. [`Table`] hides that.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use super::tables::TableFile;
 use crate::canary::broken;
 use crate::checksum::hash_key;
 use crate::cursor::{MAX_SEQ, SeqNo};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::ranges::KeyRange;
 use crate::table::{BlockSlice, Found, ScanHint};
 
@@ -218,6 +219,42 @@ impl Levels {
             next.read_cost = Some(Arc::default());
         }
         next
+    }
+
+    /// Fails if tables of a sorted level overlapped once the tables `removed` are gone and those of `added` are there: reads
+    /// would miss entries of one of them.
+    pub(crate) fn check_disjoint(
+        &self,
+        removed: &[(usize, FileId)],
+        added: &[(usize, &TableInfo)],
+    ) -> Result<()> {
+        let fail = |level: usize, one: &TableInfo, other: &TableInfo| {
+            let message = format!(
+                "tables {} and {} of level {level} would overlap, so the change was refused, and nothing was lost. This is \
+                 a defect of the store: please report it",
+                one.file, other.file
+            );
+            Err(Error::new(ErrorKind::Corruption, message))
+        };
+        let mut sorted: Vec<_> = added.iter().filter(|(level, _)| *level > 0).collect();
+        sorted.sort_by(|(level, one), (other_level, other)| {
+            (level, &one.smallest).cmp(&(other_level, &other.smallest))
+        });
+        for pair in sorted.windows(2) {
+            let [(level, one), (other_level, other)] = pair else { continue };
+            if level == other_level && one.largest >= other.smallest {
+                return fail(*level, one, other);
+            }
+        }
+        let removed: HashSet<_> = removed.iter().copied().collect();
+        for (level, info) in sorted {
+            let overlapped = self.overlapping(*level, &info.smallest, &info.largest);
+            let stays = overlapped.iter().find(|table| !removed.contains(&(*level, table.info.file)));
+            if let Some(table) = stays {
+                return fail(*level, info, &table.info);
+            }
+        }
+        Ok(())
     }
 
     /// Tells each table's file the size of its run.
