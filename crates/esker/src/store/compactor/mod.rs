@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -187,6 +188,8 @@ pub(crate) struct Compactor {
     /// Held while a thread chooses what to merge.
     choosing: Mutex<()>,
     space: SpaceWatch,
+    /// Whether the last merge for space has cut a table: then the merge that it was cut for comes next.
+    has_cut: AtomicBool,
     walked: Walked,
 }
 
@@ -209,16 +212,19 @@ impl Compactor {
             compactions: Arc::clone(installer.compactions()),
             choosing: Mutex::new(()),
             space: SpaceWatch::new(core, log, flusher, versions),
+            has_cut: AtomicBool::new(false),
             walked: Walked::new(core, flusher),
         }
     }
 
     /// Does one merge, if there is room for it.
     pub(super) fn merge_some(&self) -> Result<bool> {
+        // What gives space back comes first: another merge may find no room, and join what that has cut.
+        let space_first = || Ok(self.merge_for_space()? || self.merge_most_urgent()?);
         let merged = if self.core.health.has_failed() {
-            // What gives space back comes first: another merge may find no room, and join what that has cut.
-            let merge = || Ok(self.merge_for_space()? || self.merge_most_urgent()?);
-            self.disk.space().with_reserve(merge)
+            self.disk.space().with_reserve(space_first)
+        } else if self.has_cut.load(Ordering::Relaxed) {
+            space_first()
         } else {
             self.merge_most_urgent()
                 .and_then(|merged| Ok(merged || self.merge_passed()? || self.merge_for_space()?))
@@ -284,6 +290,8 @@ impl Compactor {
         let _merging = self.installer.begin_merge();
         let (found, is_begun) =
             self.space.look(self.room(), |tree, compaction| !self.has_no_room(tree, compaction))?;
+        let is_cut = found.as_ref().is_some_and(|found| found.compaction.is_cut);
+        self.has_cut.store(is_cut, Ordering::Relaxed);
         let Some(Found { tree, levels, compaction, room }) = found else { return Ok(is_begun) };
         let Some(held) = self.hold_found(&tree, &levels) else { return Ok(false) };
         // It fits by its measure, which says more than the failure of another merge.
