@@ -49,7 +49,7 @@ pub(crate) use footer::{MAGIC as TABLE_MAGIC, Owner, Properties};
 pub(crate) use frame::supported as check_supported;
 pub(crate) use read_ahead::ScanHint;
 pub(crate) use reader::{Found, TableReader, table_salt};
-pub(crate) use salvage::Salvage;
+pub(crate) use salvage::{Gap, Salvage};
 pub(crate) use verify::Verification;
 pub(crate) use writer::{TableOptions, TableWriter};
 

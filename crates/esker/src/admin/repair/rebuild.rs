@@ -18,7 +18,7 @@ use crate::open::DEFAULT_TREE;
 use crate::operators::is_timed;
 use crate::options::TreeOptions;
 use crate::ranges::RangeTombstone;
-use crate::table::{Owner, Salvage};
+use crate::table::{Gap, Owner, Salvage};
 use crate::version::edit::{Edit, FileId, ManifestState, TableInfo, TreeId};
 use crate::version::levels::LEVELS;
 use crate::version::tables::table_path;
@@ -101,6 +101,11 @@ fn inherited(known: &ManifestState, file: FileId) -> Option<Vec<(TreeId, TableIn
         is_others || info.clipped || info.renumbered.is_some() || known.has_split(*tree)
     });
     is_inherited.then(|| users.map(|((tree, ..), info)| (*tree, info.clone())).collect())
+}
+
+/// The number of the tree that an entry of a shared table belongs to.
+fn prefix_of(key: &[u8]) -> Option<TreeId> {
+    key.first_chunk().map(|prefix| u32::from_be_bytes(*prefix))
 }
 
 impl Repair<'_> {
@@ -224,19 +229,21 @@ impl Repair<'_> {
             part.max_seq = number.unwrap_or(part.max_seq);
             return Ok(vec![(tree, part)]);
         }
-        Ok(self.parts_by_reading(file, owner, &mut salvage)?.into_iter().collect())
+        Ok(self.parts_by_reading(file, owner, &mut salvage, known)?.into_iter().collect())
     }
 
-    /// Reads a table that is shared, or whose properties are damaged, to find its parts.
+    /// Reads a table that is shared, or whose properties are damaged, to find its parts. Gaps in a part are named when the
+    /// tree's parts are merged; those that may have held the whole part of another tree, here.
     fn parts_by_reading(
         &mut self,
         file: FileId,
         owner: Owner,
         salvage: &mut Salvage,
+        known: &ManifestState,
     ) -> Result<BTreeMap<TreeId, TableInfo>> {
         let mut found: BTreeMap<TreeId, TableInfo> = BTreeMap::new();
         while salvage.advance()? {
-            let prefix = salvage.key().first_chunk().map(|prefix| u32::from_be_bytes(*prefix));
+            let prefix = prefix_of(salvage.key());
             // No tree has the greatest number: the next tree's number is one more.
             let prefix = prefix.filter(|&tree| tree < TreeId::MAX);
             let Some(tree) = owner.tree.or(prefix) else { continue };
@@ -253,8 +260,22 @@ impl Repair<'_> {
             part.largest = key.to_vec();
             part.max_seq = part.max_seq.max(salvage.seq());
         }
-        let gaps = salvage.gaps().iter().filter(|_| found.is_empty());
-        gaps.for_each(|gap| self.lose(&gap.error, None, None));
+        let may_hide_a_tree = |gap: &&Gap| {
+            let first = prefix_of(&gap.behind).unwrap_or(0);
+            let last = gap.up_to.as_deref().and_then(prefix_of).unwrap_or(TreeId::MAX - 1);
+            let mut there = known.trees.keys().filter(|&&tree| first <= tree && tree <= last);
+            match known.trees.is_empty() {
+                true => {
+                    found.range(first..=last.max(first)).count() as u64
+                        <= u64::from(last.saturating_sub(first))
+                }
+                false => there.any(|tree| !found.contains_key(tree)),
+            }
+        };
+        let is_shared = owner.tree.is_none();
+        let gaps = salvage.gaps().iter();
+        gaps.filter(|gap| found.is_empty() || (is_shared && may_hide_a_tree(gap)))
+            .for_each(|gap| self.lose(&gap.error, None, None));
         Ok(found)
     }
 
