@@ -593,6 +593,8 @@ mod tests {
             view.walk(slot, Bounds::ALL, reverse, &mut visit).map(|()| count)
         };
         let needs_pool = |result: Result<u32, ReadError>| matches!(result, Err(ReadError::NeedsIo));
+        // It keeps the background from removing them.
+        let _snapshot = db.snapshot();
         fields(50..2950).for_each(|field| tree.delete(field).unwrap());
         for reverse in [false, true] {
             let view = View::inline(&trees, STEPS_INLINE);
