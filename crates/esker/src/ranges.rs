@@ -325,6 +325,8 @@ pub(crate) struct Cover {
     /// The newest tombstone over each range, ascending and disjoint: all that there are, or those of `rest.known`.
     pieces: Vec<RangeTombstone>,
     rest: Option<Box<Rest>>,
+    /// Whether there may be any.
+    is_some: bool,
 }
 
 /// Where a cover that is not whole looks up its pieces.
@@ -351,22 +353,19 @@ impl Cover {
             let Some(more) = set.fragments.read().pieces_within(within, seq, most) else {
                 let sets = sets.into_iter().cloned().collect();
                 let known = KeyRange { lower: Vec::new(), upper: Some(Vec::new()) };
-                return Cover { pieces: Vec::new(), rest: Some(Box::new(Rest { sets, seq, known })) };
+                let rest = Some(Box::new(Rest { sets, seq, known }));
+                return Cover { pieces: Vec::new(), rest, is_some: true };
             };
             pieces.extend(more);
         }
         pieces.sort_by(|one, two| one.range.lower.cmp(&two.range.lower));
-        Cover { pieces, rest: None }
+        Cover { is_some: !pieces.is_empty(), pieces, rest: None }
     }
 
     /// The sequence number below which versions of `key` are hidden; 0: none is hidden.
     #[inline]
     pub(crate) fn over(&mut self, key: &[u8]) -> SeqNo {
-        if self.pieces.is_empty() && self.rest.is_none() {
-            0
-        } else {
-            self.piece_over(key).map_or(0, |piece| piece.seq)
-        }
+        if self.is_some { self.piece_over(key).map_or(0, |piece| piece.seq) } else { 0 }
     }
 
     /// The newest tombstone over `key`, with a range around the key in which it is the newest one.

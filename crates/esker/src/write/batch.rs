@@ -82,6 +82,8 @@ pub struct Batch {
     huge: Vec<HugePut>,
     /// Whether an op deletes a range.
     has_ranges: bool,
+    /// Whether it has operands, or values that expire.
+    may_need_times: bool,
     /// See [`Batch::mark_as_freeing`].
     is_freeing: bool,
 }
@@ -303,6 +305,12 @@ impl Batch {
         self.is_freeing = true;
     }
 
+    /// Whether it has operands, or values that expire: the operands may have to be given times before it is written.
+    #[inline]
+    pub(crate) fn may_need_times(&self) -> bool {
+        self.may_need_times
+    }
+
     /// Whether [`Batch::mark_as_freeing`] was called.
     pub(crate) fn is_freeing(&self) -> bool {
         self.is_freeing
@@ -313,7 +321,7 @@ impl Batch {
         self.payload.clear();
         self.ops.clear();
         self.huge.clear();
-        (self.has_ranges, self.is_freeing) = (false, false);
+        (self.has_ranges, self.may_need_times, self.is_freeing) = (false, false, false);
         // The handle of one tree is kept, so a batch that is reused for one tree clones none.
         if self.parts.len() > 1 {
             self.parts.clear();
@@ -429,10 +437,16 @@ impl Batch {
             Kind::Time => TIME_MEMORY,
             _ => Memtable::entry_size(height, key.len(), stored_len),
         };
-        part.has_entries |= kind.is_entry();
-        part.merges |= kind == Kind::Merge;
-        part.expires |= expires(kind, if stored[0].is_empty() { stored[1] } else { stored[0] });
-        self.has_ranges |= kind == Kind::DeleteRange;
+        if kind == Kind::Put {
+            // Of most ops there is nothing else to note.
+            part.has_entries = true;
+        } else {
+            part.has_entries |= kind.is_entry();
+            part.merges |= kind == Kind::Merge;
+            part.expires |= expires(kind, if stored[0].is_empty() { stored[1] } else { stored[0] });
+            self.may_need_times |= part.merges || part.expires;
+            self.has_ranges |= kind == Kind::DeleteRange;
+        }
         self.ops.push(OpPlan { part: at as u32, height, hash: hash_key(key) });
         self.payload.push(kind as u8);
         put_varint(&mut self.payload, u64::from(tree.id));
@@ -529,7 +543,8 @@ impl Batch {
     /// The batch, which has no huge values, with times in its operands: `times` has one for each of its parts whose
     /// operands get one.
     pub(crate) fn timed(&self, times: &[Option<u64>]) -> Result<Batch> {
-        let mut timed = Batch { payload: Vec::with_capacity(self.payload.len()), ..Batch::default() };
+        let payload = Vec::with_capacity(self.payload.len());
+        let mut timed = Batch { payload, is_freeing: self.is_freeing, ..Batch::default() };
         for (plan, op) in self.planned_ops() {
             let tree = &self.parts[plan.part()].tree;
             match times.get(plan.part()).copied().flatten().filter(|_| op.kind == Kind::Merge) {

@@ -18,7 +18,11 @@ impl Timed<'_> {
     }
 
     /// Whether the times, or their absence, are still right. Asked under the commit lock.
+    #[inline]
     pub(super) fn is_right(&self) -> bool {
+        if !self.given.may_need_times() {
+            return true;
+        }
         let time_of = |place: usize| self.times.get(place).copied().flatten();
         let mut parts = self.given.parts().iter().enumerate().filter(|(_, part)| part.merges);
         parts.all(|(place, part)| part.tree.operand_times.admit(time_of(place)))
@@ -29,7 +33,7 @@ impl WritePath {
     /// Gives the operands of `batch` times, where they need some.
     #[inline]
     pub(super) fn timed<'a>(&self, batch: &'a Batch, waits: Waits) -> Result<Timed<'a>> {
-        if !batch.parts().iter().any(|part| part.merges || part.expires) {
+        if !batch.may_need_times() {
             return Ok(Timed { given: batch, times: Vec::new(), timed: None });
         }
         self.timed_if_wanted(batch, waits)
