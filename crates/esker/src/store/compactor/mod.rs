@@ -248,6 +248,7 @@ impl Compactor {
             self.compact_or_say_why(tree)?;
         }
         self.flusher.shrink()?;
+        self.await_others_if_full();
         self.disk.remove_obsolete()
     }
 
@@ -256,7 +257,18 @@ impl Compactor {
         self.flusher.flush_trees(std::iter::once(tree))?;
         let _at_work = AtWork::on(&self.core);
         self.compact_or_say_why(tree)?;
+        self.await_others_if_full();
         self.disk.remove_obsolete()
+    }
+
+    /// Waits, on a full disk, for the merges and looks of other threads: what they read keeps its space until then, and the
+    /// caller of [`Compactor::compact`] expects that it is there.
+    fn await_others_if_full(&self) {
+        if self.core.health.has_failed() {
+            let hurry = self.core.io_budget.hurry();
+            drop(self.installer.end_merges());
+            drop(hurry);
+        }
     }
 
     fn compact_or_say_why(&self, tree: &Arc<TreeInner>) -> Result<()> {

@@ -339,7 +339,11 @@ impl WritePath {
         if self.core.health.has_failed() && self.gives_back(batch) {
             return self.log.check_changeable();
         }
-        self.disk.ensure_writable()
+        match self.disk.ensure_writable() {
+            // Another thread has met the full disk since.
+            Err(error) if is_full(&error) && self.gives_back(batch) => self.log.check_changeable(),
+            admitted => admitted,
+        }
     }
 
     /// Whether a full disk takes the batch, because it frees space.
