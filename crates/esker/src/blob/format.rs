@@ -56,6 +56,9 @@ pub(crate) struct Pointer {
 }
 
 impl Pointer {
+    /// The longest encoding, in bytes: five numbers of up to 10 bytes, and the check.
+    pub(crate) const LEN_MAX: usize = 5 * 10 + 8;
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         for number in [self.file, self.ordinal, self.len, self.stored_us] {
             put_varint(out, number);

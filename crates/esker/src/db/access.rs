@@ -14,8 +14,8 @@ impl Db {
     /// Applies `batch`, all or nothing, with the store's default durability.
     ///
     /// # Errors
-    /// `InvalidInput` when it holds a tree of another store, or has 4 GiB or more in the log with the pointers to huge
-    /// values; otherwise as [`Tree::put`](crate::Tree::put).
+    /// `InvalidInput` when it holds a tree of another store, or when values that were staged bring it to
+    /// 4 GiB or more in the log: all else counts when it is added to the batch. Otherwise as [`Tree::put`](crate::Tree::put).
     pub fn write(&self, batch: &Batch) -> Result<WriteToken> {
         self.write_with(batch, self.store.options().durability)
     }

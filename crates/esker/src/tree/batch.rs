@@ -16,6 +16,8 @@ impl Batch {
     ///
     /// # Errors
     /// `InvalidInput` when the key is empty or longer than 128 KiB, or the batch would exceed 4 GiB in the log.
+    /// Each operand counts with 9 bytes more than it has, for a time that it may get, and each huge value with the 58 bytes of
+    /// the longest pointer.
     pub fn put(&mut self, tree: &Tree, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_until_us(tree, key, value, None)
     }

@@ -39,6 +39,22 @@ pub const KEY_LEN_MAX: usize = 128 << 10;
 /// A record's payload stays below this length, so that the length fits the record's header.
 const PAYLOAD_LEN_MAX: usize = (u32::MAX - (1 << 20)) as usize;
 
+/// How many bytes a write adds to an operand at most: its time, and a longer length before it.
+const OPERAND_TIME_LEN: usize = 9;
+
+#[cfg(test)]
+thread_local! {
+    /// Stands in for [`PAYLOAD_LEN_MAX`], which takes 4 GiB to reach.
+    static TEST_LEN_MAX: std::cell::Cell<usize> = const { std::cell::Cell::new(PAYLOAD_LEN_MAX) };
+}
+
+fn payload_len_max() -> usize {
+    #[cfg(test)]
+    return TEST_LEN_MAX.get();
+    #[cfg(not(test))]
+    PAYLOAD_LEN_MAX
+}
+
 /// The largest buffer that a thread keeps for single writes.
 const SCRATCH_LEN_MAX: usize = 64 << 10;
 
@@ -80,6 +96,9 @@ pub struct Batch {
     parts: Vec<TreePart>,
     /// The huge values, in the order of their ops.
     huge: Vec<HugePut>,
+    /// How many bytes a write adds to the payload at most, except for values that were staged: times of operands, pointers
+    /// to huge values. They count from the beginning, so that a batch that takes an op can also be written.
+    reserved: usize,
     /// Whether an op deletes a range.
     has_ranges: bool,
     /// Whether it has operands, or values that expire.
@@ -321,6 +340,7 @@ impl Batch {
         self.payload.clear();
         self.ops.clear();
         self.huge.clear();
+        self.reserved = 0;
         (self.has_ranges, self.may_need_times, self.is_freeing) = (false, false, false);
         // The handle of one tree is kept, so a batch that is reused for one tree clones none.
         if self.parts.len() > 1 {
@@ -420,12 +440,14 @@ impl Batch {
         height: u8,
     ) -> Result<()> {
         let stored_len = stored[0].len() + stored[1].len();
-        let len = self.payload.len() + key.len() + stored_len + 32;
-        if len > PAYLOAD_LEN_MAX {
-            let message =
-                format!("a batch holds less than {PAYLOAD_LEN_MAX} bytes; this one would reach {len}");
-            return Err(Error::new(ErrorKind::InvalidInput, message));
+        let is_untimed = kind == Kind::Merge
+            && !operators::is_timed(if stored[0].is_empty() { stored[1] } else { stored[0] });
+        let reserved = self.reserved + if is_untimed { OPERAND_TIME_LEN } else { 0 };
+        let len = self.payload.len() + key.len() + stored_len + 32 + reserved;
+        if len > payload_len_max() {
+            return Err(too_long(len, reserved));
         }
+        self.reserved = reserved;
         if self.payload.is_empty() {
             self.payload.resize(COUNT_LEN, 0);
         }
@@ -482,7 +504,9 @@ impl Batch {
         value: HugeValue,
         beside: Beside<'_>,
     ) -> Result<()> {
-        self.add_beside(tree, Kind::Put, beside, key, &[])?;
+        self.reserved += Pointer::LEN_MAX;
+        self.add_beside(tree, Kind::Put, beside, key, &[])
+            .inspect_err(|_| self.reserved -= Pointer::LEN_MAX)?;
         self.huge.push(HugePut { op: self.ops.len() - 1, value });
         Ok(())
     }
@@ -695,6 +719,19 @@ impl Batch {
     }
 }
 
+#[cold]
+fn too_long(len: usize, reserved: usize) -> Error {
+    let max = payload_len_max();
+    let message = match reserved {
+        0 => format!("a batch holds less than {max} bytes; this one would reach {len}"),
+        _ => format!(
+            "a batch holds less than {max} bytes; this one would reach {len}, with {reserved} for times of its operands \
+             and for pointers to its huge values"
+        ),
+    };
+    Error::new(ErrorKind::InvalidInput, message)
+}
+
 /// The length of a gap payload, in bytes.
 pub(crate) const GAP_LEN: usize = COUNT_LEN + size_of::<SeqNo>();
 
@@ -755,5 +792,73 @@ impl<'a> Iterator for Ops<'a> {
 
     fn next(&mut self) -> Option<Op<'a>> {
         if self.rest.is_empty() { None } else { self.decode() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::db::Db;
+    use crate::operators::APPEND;
+    use crate::options::Options;
+
+    const LEN_MAX: usize = 4000;
+
+    /// A store one of whose trees has had values that expire, so that operands get times.
+    fn store() -> Db {
+        let db = Db::open_in_memory(Options::default().separate_at(1024)).unwrap();
+        db.default_tree().put_for("lives", "long", Duration::from_secs(3600)).unwrap();
+        db
+    }
+
+    /// Whatever a batch has taken can be written, however near the greatest length it is; what it refuses changes nothing.
+    #[test]
+    fn a_batch_that_takes_an_op_can_be_written() {
+        let mut refused = 0;
+        for first in 0..200 {
+            let db = store();
+            let tree = db.default_tree();
+            let mut batch = Batch::new();
+            let mut expected = Vec::new();
+            TEST_LEN_MAX.set(LEN_MAX);
+            batch.put(tree, "first", vec![1; first]).unwrap();
+            loop {
+                let before = (batch.len(), batch.size_bytes());
+                // Lengths before and after a time is added take one byte or two.
+                let part = vec![b'a'; 40 + 11 * (batch.len() % 8)];
+                if let Err(error) = batch.merge(tree, "chain", APPEND, &part) {
+                    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+                    assert!(error.to_string().contains("for times of its operands"), "{error}");
+                    assert_eq!((batch.len(), batch.size_bytes()), before);
+                    refused += 1;
+                    break;
+                }
+                expected.extend(part);
+                // What is staged later on the way to the log takes room too.
+                let huge = batch.len().is_multiple_of(5).then(|| batch.put(tree, "huge", vec![7; 2000]));
+                assert!(huge.is_none_or(|put| put.is_ok() || batch.len() > 20));
+            }
+            while batch.put(tree, "last", "").is_ok() {}
+            db.write(&batch).unwrap();
+            assert_eq!(db.get_vec("chain").unwrap(), Some(expected));
+        }
+        assert_eq!(refused, 200);
+    }
+
+    /// A single operand is written, or refused with the key as it was.
+    #[test]
+    fn a_long_operand_is_written_or_refused() {
+        let (db, mut refused) = (store(), 0);
+        TEST_LEN_MAX.set(LEN_MAX);
+        for len in LEN_MAX - 100..LEN_MAX {
+            let before = db.get_vec("chain").unwrap().map_or(0, |value| value.len());
+            let merged = db.default_tree().append("chain", vec![b'a'; len]);
+            let after = db.get_vec("chain").unwrap().map_or(0, |value| value.len());
+            assert_eq!(after - before, if merged.is_ok() { len } else { 0 });
+            refused += usize::from(merged.is_err());
+        }
+        assert!((1..100).contains(&refused), "{refused}");
     }
 }
