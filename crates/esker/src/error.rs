@@ -177,6 +177,11 @@ impl Error {
         self.0.source.as_ref().is_some_and(is_of_device)
     }
 
+    /// Whether the device does not answer, as the system reports it for reads past its cache.
+    pub(crate) fn is_of_lost_device(&self) -> bool {
+        self.0.source.as_ref().is_some_and(is_of_lost_device)
+    }
+
     /// The byte offset concerned, if there is one.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
@@ -261,6 +266,23 @@ fn is_of_device(error: &io::Error) -> bool {
     // ERROR_CRC, ERROR_SECTOR_NOT_FOUND, ERROR_READ_FAULT, ERROR_IO_DEVICE
     #[cfg(windows)]
     let codes = [23, 27, 30, 1117];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
+/// Whether the device does not answer, as far as the system's error tells. Reads through the page cache fail with the error of
+/// [`is_of_device`] then; others have the error of the device's driver.
+fn is_of_lost_device(error: &io::Error) -> bool {
+    #[cfg(target_os = "linux")]
+    let codes = {
+        use rustix::io::Errno;
+        [Errno::NODEV, Errno::NXIO, Errno::TIMEDOUT, Errno::NOLINK, Errno::BADE, Errno::STALE]
+            .map(Errno::raw_os_error)
+    };
+    #[cfg(all(unix, not(target_os = "linux")))]
+    let codes = [rustix::io::Errno::NXIO, rustix::io::Errno::NODEV].map(rustix::io::Errno::raw_os_error);
+    // ERROR_NOT_READY, ERROR_DEV_NOT_EXIST, ERROR_DEVICE_NOT_CONNECTED
+    #[cfg(windows)]
+    let codes = [21, 55, 1167];
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 

@@ -156,7 +156,7 @@ pub fn repair_until(
     let (_lock, listing) = locked::lock(env, dir, LockMode::Exclusive)?;
     let checked = check_locked(env, dir, &listing, cancel, unreadable);
     cancel.go_on(dir)?;
-    unreadable.check_device(dir)?;
+    unreadable.confirm(dir, None)?;
     if checked.findings.is_empty() {
         return Ok(RepairReport::default());
     }
@@ -359,15 +359,30 @@ impl<'a> Repair<'a> {
         // From here on the repair is completed even if it is cancelled, so that the caller learns what is lost.
         let cancel = self.cancel;
         cancel.go_on(self.dir)?;
+        self.unreadable.confirm(self.dir, None)?;
         self.unreadable.places().iter().for_each(|place| self.lose(place, None, None));
         cancel.put_off(|| self.replace())?;
         let left = match Listing::read(self.env, self.dir) {
-            Ok(listing) => check_locked(self.env, self.dir, &listing, cancel, self.unreadable),
+            Ok(listing) => Ok(check_locked(self.env, self.dir, &listing, cancel, self.unreadable)),
             Err(error) if error.kind() == ErrorKind::Cancelled => {
-                CheckReport { is_cancelled: true, ..CheckReport::default() }
+                Ok(CheckReport { is_cancelled: true, ..CheckReport::default() })
             }
-            Err(error) => return Err(error),
+            Err(error) => Err(error),
         };
+        let confirmed = |left: CheckReport| match left.is_cancelled {
+            true => Ok(left),
+            false => self.unreadable.confirm(self.dir, None).map(|()| left),
+        };
+        let left = left.and_then(confirmed).unwrap_or_else(|error| {
+            // The caller learns what is lost all the same.
+            let message = format!(
+                "the repair is complete, but its last step, which reads everything once more, has failed: \
+                 check the store later ({error})"
+            );
+            let mut left = CheckReport::default();
+            left.found(&Error::corruption(self.dir, 0, message), self.dir);
+            left
+        });
         for finding in left.findings {
             let error = Error::corruption(&finding.file, finding.offset, finding.reason);
             self.lose(&error, None, None);
@@ -402,6 +417,7 @@ impl<'a> Repair<'a> {
             for path in &copied {
                 let copy = temporary_of(&quarantine.join(path.file_name().unwrap_or_default()));
                 copy_file((self.env, path), (self.env, &copy))?;
+                self.unreadable.confirm(self.dir, Some(path))?;
                 fs.rename(&copy, path)?;
             }
             self.report.quarantine = Some(quarantine);

@@ -171,6 +171,10 @@ pub trait ReadFile: Send + Sync + Debug {
     /// Tells the kernel that `len` bytes from `offset` will be read soon. A hint, which a wrapper passes on.
     fn prefetch(&self, _offset: u64, _len: u64) {}
 
+    /// Asks the kernel to drop `len` bytes from `offset` from its cache, so that the next read of them reaches the device. A
+    /// hint, which a wrapper passes on.
+    fn evict(&self, _offset: u64, _len: u64) {}
+
     /// Whether the byte at `offset` can be read without waiting for a disk, as far as is known.
     fn is_cached(&self, _offset: u64) -> bool {
         true

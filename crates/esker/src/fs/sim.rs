@@ -171,10 +171,16 @@ impl SimFs {
         self.world.lock().used()
     }
 
-    /// Sets whether files can be opened past the operating system's cache. By default they can, though there is no
-    /// cache.
+    /// Sets whether files can be opened past the operating system's cache. By default they can.
     pub fn set_direct(&self, can: bool) {
         self.world.lock().direct = can;
+    }
+
+    /// Sets whether the operating system keeps the pages that were read, until a power loss. A read that finds all its
+    /// pages there does not reach the device: it succeeds whatever happens to that ([`Op::DeviceRead`],
+    /// [`SimFs::make_unreadable`]). By default nothing is kept.
+    pub fn set_page_cache(&self, keeps: bool) {
+        self.world.lock().page_cache = keeps;
     }
 
     fn check_direct(&self, path: &Path) -> Result<()> {
@@ -266,6 +272,15 @@ impl SimFs {
         let name = name.map_err(|error| Error::io("create the file", path, error))?;
         let id = world.add_file(name, Content::default());
         Ok(self.open(&mut world, id, path).0)
+    }
+
+    fn open_for_reading(&self, path: &Path, direct: bool) -> Result<Arc<dyn ReadFile>> {
+        self.check_place(path)?;
+        let mut world = self.world.lock();
+        world.check_fault(Op::Read, path)?;
+        let id = world.names.find_file(path).map_err(|error| Error::io("open the file", path, error))?;
+        let (handle, len) = self.open(&mut world, id, path);
+        Ok(Arc::new(SimRead { handle, len, direct }))
     }
 
     fn open(&self, world: &mut World, id: u64, path: &Path) -> (Handle, u64) {

@@ -7,14 +7,20 @@
 //! and a repair such a sector is damage like any other: the checksums of what it held do not match the filling, which has
 //! no zeros that could be taken for the end of something. The notes say that the device is why.
 //!
-//! A device that is gone refuses all reads, and that says nothing about its sectors. So after a refused read, the last place
-//! that could be read is read again: if that fails too, the error is passed on.
+//! A device that is gone refuses all reads, and that says nothing about its sectors. So after a refused read, a few places
+//! that could be read before are read again, past the page cache, which would answer for the device. If all of them fail,
+//! the error is passed on. One place is not enough: its sector may have failed since the cache has it. Where the system
+//! cannot read past its cache, it is asked to drop the page first.
+//!
+//! A device may also be gone for a moment. So before a caller replaces what was noted, it has the noted blocks read once
+//! more ([`Unreadable::confirm`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -27,44 +33,120 @@ use crate::error::{Error, ErrorKind, Result};
 /// What a block that cannot be read is filled with.
 const FILLING: u8 = 0xb5;
 
+/// How many places that could be read are kept, each in another file.
+const PLACES_MAX: usize = 8;
+
 /// The blocks that reads have gone around.
 #[derive(Debug, Default)]
 pub(crate) struct Unreadable {
     found: Mutex<BTreeMap<PathBuf, Blocks>>,
-    /// The last place that could be read: a file and the offset of a byte.
-    readable: Mutex<Option<(Arc<dyn ReadFile>, u64)>>,
+    /// Where reads have succeeded, the latest last.
+    readable: Mutex<Vec<Place>>,
+    /// Whether the device was gone at some time since the notes were cleared.
+    was_gone: AtomicBool,
 }
 
-/// The offsets of a file's unreadable blocks, and what the system says about one of them.
-#[derive(Debug, Default)]
+/// A file's unreadable blocks, and what the system says about one of them.
+#[derive(Debug)]
 struct Blocks {
-    offsets: BTreeSet<u64>,
+    fs: Arc<dyn FileSystem>,
+    /// By offset: whether a second read, later on, has failed as well.
+    confirmed: BTreeMap<u64, bool>,
     reason: String,
 }
 
+/// A byte of a file that could be read.
+#[derive(Debug, Clone)]
+struct Place {
+    fs: Arc<dyn FileSystem>,
+    file: Arc<dyn ReadFile>,
+    offset: u64,
+}
+
+/// Fills `buf` from `offset` of `file` on, from the device and not from the page cache.
+fn read_past_cache(fs: &dyn FileSystem, file: &Arc<dyn ReadFile>, buf: &mut [u8], offset: u64) -> Result<()> {
+    match fs.open_direct(file.path()).and_then(|direct| direct.read_exact_at(buf, offset)) {
+        Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::InvalidInput) => {
+            file.evict(offset, buf.len() as u64);
+            file.read_exact_at(buf, offset)
+        }
+        read => read,
+    }
+}
+
 impl Unreadable {
-    fn note(&self, path: &Path, offset: u64, error: &Error) {
+    fn note(&self, fs: &Arc<dyn FileSystem>, path: &Path, offset: u64, error: &Error) {
         let mut found = self.found.lock();
-        let blocks = found.entry(path.to_path_buf()).or_default();
-        blocks.offsets.insert(offset);
+        let none = || Blocks { fs: Arc::clone(fs), confirmed: BTreeMap::new(), reason: String::new() };
+        let blocks = found.entry(path.to_path_buf()).or_insert_with(none);
+        blocks.confirmed.entry(offset).or_insert(false);
         blocks.reason = error.source().map_or_else(|| error.message().to_owned(), ToString::to_string);
     }
 
-    /// Whether the device refuses what it could read before.
-    fn is_device_gone(&self) -> bool {
-        let place = self.readable.lock().clone();
-        place.is_some_and(|(file, offset)| {
-            file.read_exact_at(&mut [0], offset).is_err_and(|error| error.is_of_device())
-        })
+    /// Notes a place that could be read.
+    fn note_readable(&self, place: Place) {
+        // A hole needs no device, and a short file may need none: some file systems keep its bytes beside its name.
+        let is_short = |place: &Place| place.file.len() < BLOCK;
+        if place.file.next_data(place.offset) != place.offset {
+            return;
+        }
+        let mut places = self.readable.lock();
+        if is_short(&place) && places.iter().any(|known| !is_short(known)) {
+            return;
+        }
+        places.retain(|known| known.file.path() != place.file.path() && is_short(known) == is_short(&place));
+        if places.len() == PLACES_MAX {
+            places.remove(0);
+        }
+        places.push(place);
     }
 
-    /// Fails if there were places that could not be read, and none that could.
-    pub(crate) fn check_device(&self, dir: &Path) -> Result<()> {
-        if self.found.lock().is_empty() || self.readable.lock().is_some() {
-            return Ok(());
+    /// Whether the device refuses all that it could read before.
+    fn is_device_gone(&self) -> bool {
+        let places = self.readable.lock().clone();
+        let mut is_refused = false;
+        for Place { fs, file, offset } in places.iter().rev() {
+            match read_past_cache(&**fs, file, &mut [0], *offset) {
+                Ok(()) => return false,
+                Err(error) => is_refused |= error.is_of_device() || error.is_of_lost_device(),
+            }
         }
-        let message = "the device can read nothing of the store: it may be gone, or not ready";
-        Err(Error::new(ErrorKind::Io, message).at(dir))
+        self.was_gone.fetch_or(is_refused, Ordering::Relaxed);
+        is_refused
+    }
+
+    /// To be called before anything is replaced because of what was noted. Reads the noted blocks of `path`, or of all files,
+    /// once more, past the page cache. Fails if the device is or was gone, or if it can read one of the blocks now.
+    pub(crate) fn confirm(&self, dir: &Path, path: Option<&Path>) -> Result<()> {
+        let mut found = self.found.lock();
+        let refused = |message: &str| Err(Error::new(ErrorKind::Io, message).at(dir));
+        if !found.is_empty() && self.readable.lock().is_empty() {
+            return refused("the device can read nothing of the store: it may be gone, or not ready");
+        }
+        for (path, blocks) in found.iter_mut().filter(|(of, _)| path.is_none_or(|path| path == *of)) {
+            for (&block, is_confirmed) in blocks.confirmed.iter_mut().filter(|(_, confirmed)| !**confirmed) {
+                let again = blocks.fs.open_read(path).and_then(|file| {
+                    let len = file.len().saturating_sub(block).min(BLOCK);
+                    read_past_cache(&*blocks.fs, &file, &mut vec![0; len as usize], block)
+                });
+                match again {
+                    Err(error) if error.is_of_device() || error.is_of_lost_device() => *is_confirmed = true,
+                    again => {
+                        again?;
+                        let message = "the device could not read this before and can now: it may have been gone for a moment; \
+                                       run the repair again once it works steadily";
+                        return Err(Error::new(ErrorKind::Io, message).at(path).at_offset(block));
+                    }
+                }
+            }
+        }
+        if self.was_gone.load(Ordering::Relaxed) || (!found.is_empty() && self.is_device_gone()) {
+            return refused(
+                "the device does not read what it could read before: it may be gone, or not ready; \
+                 run the repair again once it works steadily",
+            );
+        }
+        Ok(())
     }
 
     /// Whether a block of this file was noted.
@@ -75,8 +157,8 @@ impl Unreadable {
     /// The unreadable places: an error for each run of blocks.
     pub(crate) fn places(&self) -> Vec<Error> {
         let mut places = Vec::new();
-        for (path, Blocks { offsets, reason }) in &*self.found.lock() {
-            let offsets: Vec<u64> = offsets.iter().copied().collect();
+        for (path, Blocks { confirmed, reason, .. }) in &*self.found.lock() {
+            let offsets: Vec<u64> = confirmed.keys().copied().collect();
             for run in offsets.chunk_by(|a, b| a + BLOCK == *b) {
                 let (first, len) = (run.first().copied().unwrap_or_default(), run.len() as u64 * BLOCK);
                 let message = format!("the device cannot read {len} bytes from here on ({reason})");
@@ -89,6 +171,7 @@ impl Unreadable {
     /// Forgets what was noted so far.
     pub(crate) fn clear(&self) {
         self.found.lock().clear();
+        self.was_gone.store(false, Ordering::Relaxed);
     }
 }
 
@@ -112,9 +195,12 @@ impl AroundUnreadable {
     ) -> Result<Arc<dyn ReadFile>> {
         let opened = open().or_else(|error| if error.is_of_device() { open() } else { Err(error) });
         match opened {
-            Ok(inner) => Ok(Arc::new(ReadAround { inner, unreadable: Arc::clone(&self.unreadable) })),
+            Ok(inner) => {
+                let (fs, unreadable) = (Arc::clone(&self.inner), Arc::clone(&self.unreadable));
+                Ok(Arc::new(ReadAround { inner, fs, unreadable }))
+            }
             Err(error) if error.is_of_device() && !self.unreadable.is_device_gone() => {
-                self.unreadable.note(path, 0, &error);
+                self.unreadable.note(&self.inner, path, 0, &error);
                 Err(Error::corruption(path, 0, "the device cannot open the file"))
             }
             Err(error) => Err(error),
@@ -193,6 +279,8 @@ impl FileSystem for AroundUnreadable {
 #[derive(Debug)]
 struct ReadAround {
     inner: Arc<dyn ReadFile>,
+    /// The file system of `inner`.
+    fs: Arc<dyn FileSystem>,
     unreadable: Arc<Unreadable>,
 }
 
@@ -206,7 +294,7 @@ impl ReadAround {
             match self.inner.read_exact_at(part, offset) {
                 Err(error) if error.is_of_device() && !self.unreadable.is_device_gone() => {
                     part.fill(FILLING);
-                    self.unreadable.note(self.path(), block, &error);
+                    self.unreadable.note(&self.fs, self.path(), block, &error);
                 }
                 read => read?,
             }
@@ -221,7 +309,8 @@ impl ReadFile for ReadAround {
         match self.inner.read_exact_at(buf, offset) {
             Err(error) if error.is_of_device() => self.read_blocks(buf, offset),
             Ok(()) if !buf.is_empty() => {
-                *self.unreadable.readable.lock() = Some((Arc::clone(&self.inner), offset));
+                let (fs, file) = (Arc::clone(&self.fs), Arc::clone(&self.inner));
+                self.unreadable.note_readable(Place { fs, file, offset });
                 Ok(())
             }
             read => read,
@@ -243,6 +332,7 @@ impl ReadFile for ReadAround {
     pass! {
         fn len() -> u64;
         fn prefetch(offset: u64, len: u64) -> ();
+        fn evict(offset: u64, len: u64) -> ();
         fn is_cached(offset: u64) -> bool;
         fn read_resident_at(buf: &mut [u8], offset: u64) -> bool;
         fn next_data(offset: u64) -> u64;

@@ -198,6 +198,10 @@ impl ReadFile for ReadUntilCancelled {
         self.inner.prefetch(offset, len);
     }
 
+    fn evict(&self, offset: u64, len: u64) {
+        self.inner.evict(offset, len);
+    }
+
     fn is_cached(&self, offset: u64) -> bool {
         self.inner.is_cached(offset)
     }

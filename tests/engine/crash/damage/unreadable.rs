@@ -144,6 +144,90 @@ fn a_device_that_is_gone_is_not_a_damaged_store() {
     assert!(failed > 20, "{failed}");
 }
 
+fn contents(disk: &SimFs) -> Vec<(PathBuf, Vec<u8>)> {
+    files(disk).into_iter().map(|path| (path.clone(), disk.read_all(&path).unwrap())).collect()
+}
+
+/// The page cache answers for a device that is gone, for good or for some reads. A sound store stays as it was. A damaged one is
+/// repaired as if nothing had happened, or not at all.
+#[test]
+fn the_page_cache_does_not_answer_for_the_device() {
+    let (mut refused, mut done) = (0, 0);
+    for seed in common::seeds(1) {
+        let (whole, expected) = build(seed, Left::Closed);
+        let logged = logged(&whole);
+        let table = files(&whole).into_iter().find(|path| kind(path) == ".table").unwrap();
+        let ways =
+            [(false, true, u64::MAX), (false, true, 4), (false, false, 3), (true, true, 5), (true, true, 60)];
+        for (is_damaged, is_direct, times) in ways {
+            for read in (1 + seed % 3..).step_by(3) {
+                let context = format!("ESKER_SEED={seed}, {is_damaged} {is_direct} {times}, read {read}");
+                let disk = whole.fork();
+                if is_damaged {
+                    disk.flip_byte(&table, 100, 1).unwrap();
+                }
+                disk.set_page_cache(true);
+                disk.set_direct(is_direct);
+                let before = contents(&disk);
+                let gone = Fault::new(Op::DeviceRead, "").nth(read).error(FaultError::Device);
+                disk.inject(gone.times(times));
+                let report = esker::repair(STORE, &options(&disk));
+                let is_over = disk.faults_hit() == 0;
+                disk.clear_faults();
+                if !is_damaged {
+                    assert!(contents(&disk) == before, "{context}: {report:?}");
+                }
+                match report {
+                    Ok(report) => {
+                        let is_of_last_step =
+                            |loss: &esker::Loss| loss.reason.contains("the repair is complete");
+                        let is_other = |loss: &esker::Loss| loss.file != table && !is_of_last_step(loss);
+                        let has_other = report.losses.iter().any(is_other);
+                        assert!(
+                            !has_other && report.losses.is_empty() != is_damaged,
+                            "{context}: {report:?}"
+                        );
+                        done += 1;
+                    }
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Io, "{context}: {error:?}");
+                        repaired(&disk, &expected, &logged, &[], &mut Tally::default())
+                            .unwrap_or_else(|what| panic!("{context}: {what}"));
+                        refused += 1;
+                    }
+                }
+                if is_over {
+                    break;
+                }
+            }
+        }
+    }
+    println!("{refused} repairs were refused, {done} done");
+    assert!(refused > 20 && done > 5, "{refused} {done}");
+}
+
+/// Sectors fail whose pages the cache still has: that is no device that is gone, and the repair goes around another sector.
+#[test]
+fn a_bad_sector_that_the_page_cache_has_is_not_a_lost_device() {
+    for seed in common::seeds(2) {
+        let (disk, expected) = build(seed, Left::Closed);
+        let logged = logged(&disk);
+        let all = pages(&disk);
+        let table = all.iter().find(|(path, _)| kind(path) == ".table").unwrap().0.clone();
+        disk.set_page_cache(true);
+        assert_eq!(esker::check(STORE, &options(&disk)).unwrap().findings, []);
+        for path in files(&disk).iter().filter(|path| **path != table) {
+            disk.make_unreadable(path, 0, PAGE).unwrap();
+        }
+        disk.open_read(&table).unwrap().evict(0, u64::MAX);
+        disk.make_unreadable(&table, 0, 1).unwrap();
+        let report = repaired(&disk, &expected, &logged, &[], &mut Tally::default())
+            .unwrap_or_else(|what| panic!("ESKER_SEED={seed}: {what}"));
+        assert!(report.losses.iter().any(|loss| loss.file == table), "{report:?}");
+        assert!(!report.rebuilt, "{report:?}");
+    }
+}
+
 /// An open store names what it cannot read; so do a scrub, a backup and an export. A backup leaves nothing behind.
 #[test]
 fn calls_of_an_open_store_name_what_cannot_be_read() {

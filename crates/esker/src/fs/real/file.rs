@@ -95,6 +95,10 @@ impl ReadFile for RealFile {
         os::prefetch(&self.file, offset, len);
     }
 
+    fn evict(&self, offset: u64, len: u64) {
+        os::evict(&self.file, offset, len);
+    }
+
     fn is_cached(&self, offset: u64) -> bool {
         os::is_cached(&self.file, offset)
     }

@@ -21,12 +21,7 @@ impl FileSystem for SimFs {
     }
 
     fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
-        self.check_place(path)?;
-        let mut world = self.world.lock();
-        world.check_fault(Op::Read, path)?;
-        let id = world.names.find_file(path).map_err(|error| Error::io("open the file", path, error))?;
-        let (handle, len) = self.open(&mut world, id, path);
-        Ok(Arc::new(SimRead { handle, len }))
+        self.open_for_reading(path, false)
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
@@ -35,7 +30,7 @@ impl FileSystem for SimFs {
 
     fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         self.check_direct(path)?;
-        self.open_read(path)
+        self.open_for_reading(path, true)
     }
 
     fn create_direct(&self, path: &Path) -> Result<Box<dyn WriteFile>> {

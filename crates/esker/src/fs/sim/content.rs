@@ -33,6 +33,8 @@ pub(super) struct Content {
     unsynced: BTreeMap<u64, Unsynced>,
     /// The pages that the device cannot read until they are written.
     unreadable: BTreeSet<u64>,
+    /// The pages that the operating system's cache has.
+    resident: BTreeSet<u64>,
 }
 
 /// A page with sectors that a power loss may revert.
@@ -138,8 +140,25 @@ impl Content {
 
     /// Whether the device can read these bytes.
     pub(super) fn is_readable(&self, offset: u64, len: usize) -> bool {
-        let pages = offset / PAGE as u64..offset.saturating_add(len as u64).div_ceil(PAGE as u64);
+        let pages = pages_of(offset, len as u64);
         len == 0 || self.unreadable.range(pages).next().is_none()
+    }
+
+    /// Whether the cache has all of these bytes.
+    pub(super) fn is_resident(&self, offset: u64, len: usize) -> bool {
+        pages_of(offset, len as u64).all(|page| self.resident.contains(&page))
+    }
+
+    /// Has the cache keep the pages of these bytes, which are in the file.
+    pub(super) fn keep_resident(&mut self, offset: u64, len: usize) {
+        let end = self.len.div_ceil(PAGE as u64);
+        self.resident.extend(pages_of(offset, len as u64).take_while(|page| *page < end));
+    }
+
+    /// Drops the pages of these bytes from the cache.
+    pub(super) fn evict(&mut self, offset: u64, len: u64) {
+        let pages = pages_of(offset, len);
+        self.resident.retain(|page| !pages.contains(page));
     }
 
     /// Cuts the file, or extends it by a hole. Bytes that are cut off stay on the disk until a sync.
@@ -293,6 +312,11 @@ impl Content {
             zero_behind(page, last, len);
         }
     }
+}
+
+/// The numbers of the pages that hold `len` bytes from `offset` on.
+fn pages_of(offset: u64, len: u64) -> std::ops::Range<u64> {
+    offset / PAGE as u64..offset.saturating_add(len).div_ceil(PAGE as u64)
 }
 
 /// The page at `index`; after the end of a file, a hole.

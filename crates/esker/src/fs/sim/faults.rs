@@ -12,6 +12,8 @@ use crate::rng::Rng;
 pub enum Op {
     /// Opening an existing file, reading, listing, asking for a length, a size or a number of names.
     Read,
+    /// A read of a file's bytes that reaches the device: see [`SimFs::set_page_cache`](super::SimFs::set_page_cache).
+    DeviceRead,
     /// [`WriteFile::append`](crate::fs::WriteFile::append).
     Append,
     /// [`MappedFile::store`](crate::fs::MappedFile::store) and `store_u64` (as on a file system without mapping).
@@ -85,14 +87,15 @@ pub struct Fault {
     path_contains: String,
     when: When,
     error: FaultError,
-    forever: bool,
+    /// How many calls fail.
+    times: u64,
 }
 
 impl Fault {
     /// The next `op` on a path that contains `path_contains` (empty: any path) fails, once.
     pub fn new(op: Op, path_contains: impl Into<String>) -> Self {
         let path_contains = path_contains.into();
-        Fault { op, path_contains, when: When::Nth(1), error: FaultError::Io, forever: false }
+        Fault { op, path_contains, when: When::Nth(1), error: FaultError::Io, times: 1 }
     }
 
     /// The `n`-th matching call fails, counting from 1.
@@ -118,8 +121,14 @@ impl Fault {
 
     /// Keeps failing: every call from the n-th on, or every drawn call.
     #[must_use]
-    pub fn forever(mut self) -> Self {
-        self.forever = true;
+    pub fn forever(self) -> Self {
+        self.times(u64::MAX)
+    }
+
+    /// Fails `n` calls in a row from the n-th on, or the first `n` drawn calls.
+    #[must_use]
+    pub fn times(mut self, n: u64) -> Self {
+        self.times = n;
         self
     }
 }
@@ -129,8 +138,8 @@ impl Fault {
 pub(super) struct Armed {
     fault: Fault,
     calls: u64,
+    failed: u64,
     rng: Rng,
-    spent: bool,
 }
 
 impl Armed {
@@ -139,22 +148,21 @@ impl Armed {
             When::Chance { seed, .. } => seed,
             When::Nth(_) => 0,
         };
-        Armed { fault, calls: 0, rng: Rng::new(seed), spent: false }
+        Armed { fault, calls: 0, failed: 0, rng: Rng::new(seed) }
     }
 
     /// The error of this call, if it is to fail.
     pub(super) fn hit(&mut self, op: Op, path: &Path) -> Option<Error> {
         let matches = op == self.fault.op && path.to_string_lossy().contains(&self.fault.path_contains);
-        if !matches || self.spent {
+        if !matches || self.failed == self.fault.times {
             return None;
         }
         self.calls += 1;
         let fails = match self.fault.when {
-            When::Nth(n) if self.fault.forever => self.calls >= n,
-            When::Nth(n) => self.calls == n,
+            When::Nth(n) => self.calls >= n,
             When::Chance { probability, .. } => self.rng.chance(probability),
         };
-        self.spent = fails && !self.fault.forever;
+        self.failed += u64::from(fails);
         let error = match self.fault.error {
             FaultError::Io => io::Error::other("the device failed"),
             FaultError::Device => io::Error::from_raw_os_error(EIO),

@@ -34,14 +34,25 @@ impl Handle {
         Error::io(doing, &self.path, error)
     }
 
-    pub(super) fn read(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+    /// Fills `buf` from `offset` on. A read that is `direct` goes past the page cache.
+    pub(super) fn read(&self, buf: &mut [u8], offset: u64, direct: bool) -> Result<()> {
         let path = &self.path;
         let mut world = self.world.lock();
+        let is_cached = world.page_cache && !direct;
+        let missing = |error| self.io_error("read the file", error);
+        if is_cached && world.file(self.id).map_err(missing)?.is_resident(offset, buf.len()) {
+            let content = world.file(self.id).map_err(missing)?;
+            return if content.read(offset, buf) { Ok(()) } else { Err(too_short(path, offset, buf.len())) };
+        }
+        world.check_fault(Op::DeviceRead, path).map_err(|error| error.at_offset(offset))?;
         world.check_fault(Op::Read, path).map_err(|error| error.at_offset(offset))?;
-        let content = world.file(self.id).map_err(|error| self.io_error("read the file", error))?;
+        let content = world.file_mut(self.id).map_err(missing)?;
         if !content.is_readable(offset, buf.len()) {
             let error = std::io::Error::from_raw_os_error(EIO);
             return Err(self.io_error("read the file", error).at_offset(offset));
+        }
+        if is_cached {
+            content.keep_resident(offset, buf.len());
         }
         if content.read(offset, buf) { Ok(()) } else { Err(too_short(path, offset, buf.len())) }
     }
@@ -70,11 +81,19 @@ impl Drop for Handle {
 pub(super) struct SimRead {
     pub(super) handle: Handle,
     pub(super) len: u64,
+    /// Whether reads go past the page cache.
+    pub(super) direct: bool,
 }
 
 impl ReadFile for SimRead {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.handle.read(buf, offset)
+        self.handle.read(buf, offset, self.direct)
+    }
+
+    fn evict(&self, offset: u64, len: u64) {
+        if let Ok(content) = self.handle.world.lock().file_mut(self.handle.id) {
+            content.evict(offset, len);
+        }
     }
 
     fn len(&self) -> u64 {

@@ -32,7 +32,7 @@ impl SimRandom {
 
 impl ReadFile for SimRandom {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.0.read(buf, offset)
+        self.0.read(buf, offset, false)
     }
 
     fn len(&self) -> u64 {

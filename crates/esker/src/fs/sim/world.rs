@@ -42,6 +42,7 @@ pub(super) struct World {
     pub(super) capacity: Option<u64>,
     pub(super) writeback: f64,
     pub(super) direct: bool,
+    pub(super) page_cache: bool,
     rng: Rng,
 }
 
@@ -62,6 +63,7 @@ impl World {
             faults_hit: 0,
             capacity: None,
             direct: true,
+            page_cache: false,
             writeback: WRITEBACK[rng.below(WRITEBACK.len() as u64) as usize],
             rng,
         }
@@ -96,6 +98,7 @@ impl World {
             file.content = file.content.after_crash(kept_sectors, &mut rng);
         }
         next.forget_nameless();
+        next.files.values_mut().for_each(|file| file.content.evict(0, u64::MAX));
         next.boot = boot_id(&mut rng);
         next.mount += 1;
         next.rng = rng;

@@ -19,6 +19,10 @@ const PARTS_MAX: usize = 1024;
 
 /// The magic number that ext2, ext3 and ext4 share.
 const EXT_MAGIC: u32 = 0xEF53;
+
+/// The kernel drops whole folios only: no folio of a file is larger on common file systems.
+const EVICTED: u64 = 4 << 20;
+
 const TMPFS_MAGIC: u32 = 0x0102_1994;
 
 /// The magic numbers of file systems in which files share blocks until one of them changes: XFS, btrfs.
@@ -32,6 +36,15 @@ pub(in crate::fs) fn write_parts_at(file: &File, parts: &[IoSlice<'_>], offset: 
 pub(in crate::fs) fn prefetch(file: &File, offset: u64, len: u64) {
     if let Some(len) = NonZeroU64::new(len) {
         let _hint = rustix::fs::fadvise(file, offset, Some(len), Advice::WillNeed);
+    }
+}
+
+/// Asks the kernel to drop the pages that hold `len` bytes from `offset` from its cache. It keeps a page that is dirty or
+/// mapped, and one of which the range covers only a part, so the range is widened.
+pub(in crate::fs) fn evict(file: &File, offset: u64, len: u64) {
+    let begin = offset / EVICTED * EVICTED;
+    if let Some(len) = NonZeroU64::new(offset.saturating_add(len).div_ceil(EVICTED) * EVICTED - begin) {
+        let _hint = rustix::fs::fadvise(file, begin, Some(len), Advice::DontNeed);
     }
 }
 

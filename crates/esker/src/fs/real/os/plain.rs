@@ -17,6 +17,8 @@ pub(in crate::fs) fn open_direct(_place: &Place<'_>, _access: Access) -> io::Res
 
 pub(in crate::fs) fn prefetch(_file: &File, _offset: u64, _len: u64) {}
 
+pub(in crate::fs) fn evict(_file: &File, _offset: u64, _len: u64) {}
+
 /// The byte at `offset` itself: holes are not known.
 pub(in crate::fs) fn next_data(_file: &File, offset: u64) -> u64 {
     offset
