@@ -9,7 +9,7 @@ use esker::fs::sim::{Fault, FaultError, Op, SimFs};
 use esker::{Cursor, Db, ErrorKind, Options, Range};
 
 use crate::allocated::allocations;
-use crate::common::{Rng, alone, settle, world};
+use crate::common::{ManualClock, Rng, alone, settle, world};
 
 /// Compares some moves of a new cursor, and a range from both ends, with the pairs that they should show.
 pub(crate) fn agree(
@@ -57,7 +57,9 @@ fn a_cursor_that_is_reused_allocates_nothing() {
 
 fn reuse(root: &Path) {
     const KEYS: u64 = 20_000;
-    let env = Env { executor: Some(Arc::new(StepExecutor)), ..Env::system() };
+    // The store keeps notes of slow calls. By this clock none is.
+    let clock = Arc::new(ManualClock::default());
+    let env = Env { executor: Some(Arc::new(StepExecutor)), clock, ..Env::system() };
     let mut options = Options::default().env(env).memory_budget(64 << 20);
     options.table_bytes = 256 << 10;
     let db = Db::open(root.join("store"), options).unwrap();

@@ -1,6 +1,7 @@
 //! A disk that is full, and then is not: puts are refused early and taken again, without opening the store
 //! again; reads and deletes go on.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -303,6 +304,13 @@ struct Filled {
 
 impl Filled {
     fn new(capacity: u64) -> Filled {
+        let filled = Filled::unsettled(capacity, 200);
+        settle(&filled.db);
+        filled
+    }
+
+    /// The store settles after so many rows each, and not at the end.
+    fn unsettled(capacity: u64, settled_each: u32) -> Filled {
         let disk = SimFs::new(5);
         let env = world(Arc::new(disk.clone()), 5, Some(Arc::new(StepExecutor)));
         let options = Options::default().memory_budget(8 << 20).separate_at(usize::MAX).env(env.clone());
@@ -316,12 +324,11 @@ impl Filled {
                 break error;
             }
             filled.rows += 1;
-            if filled.rows.is_multiple_of(200) {
+            if filled.rows.is_multiple_of(settled_each) {
                 settle(&filled.db);
             }
         };
         assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
-        settle(&filled.db);
         filled
     }
 
@@ -463,4 +470,23 @@ fn writes_that_free_space_are_taken_while_the_share_for_deletes_lasts() {
         filled.db.put("room", "again").unwrap();
         filled.db.close().unwrap();
     }
+}
+
+/// The flush has had the reserve and has made a log segment needless. That counts, though it is not removed yet.
+#[test]
+fn a_write_that_frees_space_is_taken_right_after_a_flush() {
+    let filled = Filled::unsettled(24 << 20, 3000);
+    let reserve = || filled.disk.file_len(Path::new("/store/RESERVE")).unwrap();
+    let (whole, segment) = (reserve(), 256 << 10);
+    assert_eq!(whole, 5 * segment);
+    filled.disk.set_capacity(Some(filled.disk.used()));
+    filled.db.flush().unwrap();
+    assert_eq!(reserve(), 0, "it is used");
+    // Alone, what others leave is less than the part for opening.
+    filled.disk.set_capacity(Some(filled.disk.used() + 3 * segment + 1000));
+    let mut batch = Batch::new();
+    batch.put_for(filled.db.default_tree(), row(0), "", Duration::from_secs(60)).unwrap();
+    batch.mark_as_freeing();
+    filled.db.write(&batch).unwrap();
+    filled.db.close().unwrap();
 }
