@@ -81,6 +81,13 @@ impl Failure {
         }
     }
 
+    /// Says what could not be done because the store or the operating system has failed. Other failures stay as they are.
+    pub(crate) fn because_of_store(self, what: impl FnOnce() -> String) -> Self {
+        let is_of_store = self.is_of_store();
+        let message = self.message.map(|why| if is_of_store { format!("{}: {why}", what()) } else { why });
+        Failure { message, ..self }
+    }
+
     /// Exit code `code`, when every message was printed already.
     pub(crate) fn reported(code: u8) -> Self {
         Failure { code, message: None }

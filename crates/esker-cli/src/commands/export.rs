@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use esker::Error;
+
 use crate::args::{Export, Global};
 use crate::collections::Collections;
 use crate::exit::{Failure, Outcome, note};
@@ -86,6 +88,28 @@ pub(super) fn say_left_out(attributed: u64, collections: u64) {
     }
 }
 
+/// The failure `error` of a read of the rows after that of `last`, the last one that was read; if it is empty, there is none.
+pub(super) fn unread_after(store: &Store, last: &[u8], error: Error) -> Failure {
+    Failure::from(error).because_of_store(|| match last {
+        [] => "the first rows cannot be read".to_owned(),
+        last => format!("the rows after {} cannot be read", shown(store, last)),
+    })
+}
+
+/// The failure `error` of a read of the row of `key`.
+pub(super) fn unread(store: &Store, key: &[u8], error: Error) -> Failure {
+    Failure::from(error).because_of_store(|| format!("the value of {} cannot be read", shown(store, key)))
+}
+
+/// The key for a message.
+pub(super) fn shown(store: &Store, key: &[u8]) -> String {
+    let mut printed = Vec::new();
+    match store.types.keys.print(key, &mut printed) {
+        Ok(()) => format!("{:?}", String::from_utf8_lossy(&printed)),
+        Err(_) => format!("\"{}\"", key.escape_ascii()),
+    }
+}
+
 /// Returns how many values have attributes, and how many are left out because they are not bytes.
 fn rows(store: &Store, value_max: u64, writer: &mut Writer, out: &mut Out) -> Outcome<(u64, u64)> {
     let progress = Progress::count("rows");
@@ -93,7 +117,10 @@ fn rows(store: &Store, value_max: u64, writer: &mut Writer, out: &mut Out) -> Ou
     let mut collections = Collections::of(&store.tree)?.filter(Collections::may_be);
     writer.begin(out.buffer());
     let mut rows = store.tree.scan(KeyRange::ALL, false, Want::All)?;
-    while rows.advance()? {
+    let mut last = Vec::new();
+    while rows.advance().map_err(|error| unread_after(store, &last, error))? {
+        last.clear();
+        last.extend_from_slice(rows.key());
         if rows.may_be_collection()
             && let Some(collections) = &mut collections
         {
@@ -104,7 +131,11 @@ fn rows(store: &Store, value_max: u64, writer: &mut Writer, out: &mut Out) -> Ou
             let (key, expires_us) = (rows.key().to_vec(), rows.expires_us());
             let mut continues = false;
             // Another client may have deleted it or stored a string: then the next export has it.
-            if let Some(kind) = collections.kind(&key)? {
+            let unread = |error| {
+                let what = || format!("the elements of {} cannot be read", shown(store, &key));
+                Failure::from(error).because_of_store(what)
+            };
+            if let Some(kind) = collections.kind(&key).map_err(unread)? {
                 collections.read(kind, &key, |elements| -> Outcome {
                     writer.collection(out.buffer(), (&key, expires_us), kind, elements, continues)?;
                     continues = true;
@@ -116,15 +147,15 @@ fn rows(store: &Store, value_max: u64, writer: &mut Writer, out: &mut Out) -> Ou
         }
         if rows.value_len() > value_max {
             return Err(Failure::usage(format!(
-                "the value of {:?} has {} bytes, too many for a row (of at most 1 GiB, or an eighth of --memory); \
+                "the value of {} has {} bytes, too many for a row (of at most 1 GiB, or an eighth of --memory); \
                  `esker export DIR/` takes any length",
-                String::from_utf8_lossy(rows.key()),
+                shown(store, rows.key()),
                 rows.value_len()
             )));
         }
         attributed += u64::from(rows.has_attributes());
         let expires_us = rows.expires_us();
-        let (key, value) = rows.pair()?;
+        let (key, value) = rows.pair().map_err(|error| unread(store, &last, error))?;
         writer.row(out.buffer(), &Row { key, value, expires_us })?;
         out.spill()?;
         progress.add(1);

@@ -22,7 +22,7 @@ use esker::{Error, ErrorKind};
 use serde_json::{Value as Json, json};
 
 use super::escape::{LONG, MARKER, UNFINISHED, path_of};
-use super::export::{say_left_out, say_untold};
+use super::export::{say_left_out, say_untold, shown, unread, unread_after};
 use super::names::Names;
 use super::strangers;
 use crate::datatype::{DataType, Types};
@@ -45,14 +45,17 @@ const VERSION: u64 = 1;
 pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
     let resumed = prepare(store, dir)?;
     let progress = Progress::count("files");
-    let mut files = Directory { dir, names: Names::below(dir), long: 0, damaged: 0 };
+    let mut files = Directory { store, dir, names: Names::below(dir), long: 0, damaged: 0 };
     if !resumed {
         files.save(&dir.join(MARKER), Marker::of(store).to_json().as_bytes())?;
     }
     let (mut printed, mut untold, mut attributed) = (Vec::new(), 0, 0);
     let mut rows = store.tree.scan(KeyRange::ALL, false, Want::First(0))?;
-    while rows.advance()? {
+    let mut last = Vec::new();
+    while rows.advance().map_err(|error| unread_after(store, &last, error))? {
         interrupt::check()?;
+        last.clear();
+        last.extend_from_slice(rows.key());
         printed.clear();
         store.types.keys.print(rows.key(), &mut printed)?;
         match rows.check() {
@@ -62,8 +65,8 @@ pub(crate) fn run(store: &Store, dir: &Path) -> Outcome {
                 attributed += u64::from(rows.has_attributes());
                 files.add(&printed, &rows)?;
             }
-            Err(error) if error.kind() == ErrorKind::Corruption => files.damaged(&error),
-            Err(error) => return Err(error.into()),
+            Err(error) if error.kind() == ErrorKind::Corruption => files.damaged(&rows, &error),
+            Err(error) => return Err(unread(store, rows.key(), error)),
         }
         progress.add(1);
     }
@@ -110,6 +113,7 @@ fn prepare(store: &Store, dir: &Path) -> Outcome<bool> {
 }
 
 struct Directory<'a> {
+    store: &'a Store,
     dir: &'a Path,
     names: Names,
     /// How many keys were too long for a path.
@@ -147,10 +151,15 @@ impl Directory<'_> {
     /// Gives the file `path` exactly the bytes of the row's value. If these are damaged, that is reported and the existing
     /// file is left: it may be the only good copy. A value that another client has deleted since gets no file.
     fn value(&mut self, path: &Path, row: &Rows) -> Outcome {
-        if holds(path, row)? {
+        let held = holds(path, row).map_err(|failure| {
+            failure
+                .because_of_store(|| format!("the value of {} cannot be read", shown(self.store, row.key())))
+        });
+        if held? {
             return Ok(());
         }
-        let Some(value) = row.open()? else { return Ok(()) };
+        let opened = row.open().map_err(|error| unread(self.store, row.key(), error));
+        let Some(value) = opened? else { return Ok(()) };
         let stored = value.stored_us().map(|us| UNIX_EPOCH + Duration::from_micros(us));
         let written = self.write(path, |file| {
             value.copy_to_file(&*file)?;
@@ -160,11 +169,12 @@ impl Directory<'_> {
         });
         match written {
             Err(Unwritten::Value(error)) if error.kind() == ErrorKind::Corruption => {
-                self.damaged(&error);
+                self.damaged(row, &error);
                 Ok(())
             }
             Err(Unwritten::Value(error)) => {
-                Err(Failure::store(format!("cannot write {}: {error}", path.display())))
+                let key = shown(self.store, row.key());
+                Err(Failure::store(format!("cannot write the value of {key} to {}: {error}", path.display())))
             }
             Err(Unwritten::File(failure)) => Err(failure),
             Ok(()) => Ok(()),
@@ -206,9 +216,9 @@ impl Directory<'_> {
         written
     }
 
-    fn damaged(&mut self, error: &Error) {
+    fn damaged(&mut self, row: &Rows, error: &Error) {
         self.damaged += 1;
-        note(&error.to_string());
+        note(&format!("the value of {} is left out: {error}", shown(self.store, row.key())));
     }
 }
 

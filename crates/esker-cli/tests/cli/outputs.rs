@@ -219,3 +219,103 @@ fn a_store_on_a_read_only_mount_can_be_read_in_every_way() {
     ok(&esker(dir, "--db new backup new-backups"));
     assert_eq!(esker(dir, "--db mount backup new-backups").code, 2);
 }
+
+/// Runs an export from the n-th call `call` of the file `of` on failing all the time, or only in the n-th of any file.
+#[cfg(target_os = "linux")]
+fn failing_export(dir: &Path, target: &str, call: &str, nth: usize, of: Option<&str>) -> Done {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-o", "/dev/null"]);
+    if let Some(of) = of {
+        command.arg("-P").arg(dir.join(of));
+    }
+    let lasts = if of.is_some() { "+" } else { "" };
+    command.arg("-e").arg(format!("inject={call}:error=EIO:when={nth}{lasts}"));
+    command.arg(env!("CARGO_BIN_EXE_esker")).args(["--db", "store", "export", target]);
+    command.current_dir(dir).env_remove("ESKER_DB").env_remove("ESKER_URL");
+    run(command, b"")
+}
+
+/// The device fails while an export reads the store or writes its output: the message names the file, and the key that was read
+/// before or whose value cannot be read. A file keeps what it had, and a directory has whole values only.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_export_that_fails_says_where_and_leaves_nothing_half_written() {
+    if !crate::support::can_trace("an_export_that_fails_says_where_and_leaves_nothing_half_written") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    // So that there are many blocks, which no compression makes few.
+    let value = |number: usize| -> String {
+        let digit = |at: usize| (number * 31 + at).wrapping_mul(0x9e37_79b9_7f4a_7c15) as u64 >> 40;
+        (0..50).map(|at| format!("{:06x}", digit(at))).collect()
+    };
+    let mut commands: String =
+        (0..3000).map(|number| format!("PUT k{number:04} {}\n", value(number))).collect();
+    let huge = "x".repeat(40_000);
+    commands.push_str(&format!("PUT m {huge}\nPUT z last\n"));
+    fs::write(dir.join("commands"), commands).unwrap();
+    ok(&esker_args(dir, &["--db", "store", "run", "commands"], ""));
+    ok(&esker_args(dir, &["--db", "store", "compact"], ""));
+    let stored = |kind: &str| {
+        let mut found = Vec::new();
+        files(&dir.join("store"), &mut found);
+        let path = found.into_iter().find(|path| path.to_str().unwrap().ends_with(kind)).unwrap();
+        path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned()
+    };
+    let (table, blob) = (stored(".table"), stored(".blob"));
+    let names = |at: &Path| {
+        let mut names: Vec<_> = fs::read_dir(at).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    fs::write(dir.join("out.jsonl"), "as before").unwrap();
+    let before = names(dir);
+    let mut said = std::collections::BTreeMap::<&str, u64>::new();
+    let mut middle = 0;
+    for of in [&table, &blob] {
+        for nth in 1.. {
+            let done = failing_export(dir, "out.jsonl", "pread64", nth, Some(of));
+            if done.code == 0 {
+                assert!(nth > 3, "{of} is not read");
+                fs::write(dir.join("out.jsonl"), "as before").unwrap();
+                break;
+            }
+            let why = done.stderr();
+            assert_eq!(done.code, 3, "{why}");
+            middle = if why.contains("the rows after \"k") { nth } else { middle };
+            assert!(why.contains(&**of) && why.contains("Input/output error"), "{why}");
+            // What fails while the store is opened concerns all rows.
+            for what in ["the first rows cannot", "the rows after \"k", "the value of \"m\" cannot"] {
+                *said.entry(what).or_default() += u64::from(why.contains(what));
+            }
+            assert_eq!(fs::read(dir.join("out.jsonl")).unwrap(), b"as before", "{why}");
+            assert_eq!(names(dir), before, "{why}");
+        }
+    }
+    assert!(said["the rows after \"k"] > 1 && said["the value of \"m\" cannot"] > 0, "{said:?}");
+
+    // The first row that is not read is the one after that which the message names.
+    let done = failing_export(dir, "copy/", "pread64", middle, Some(&table));
+    let why = done.stderr();
+    let last = why.split("the rows after \"k").nth(1).and_then(|rest| rest[..4].parse::<usize>().ok());
+    let last = last.unwrap_or_else(|| panic!("{why}"));
+    assert_eq!((done.code, names(&dir.join("copy")).len()), (3, last + 2), "{why}");
+    for number in 0..=last {
+        assert_eq!(fs::read_to_string(dir.join(format!("copy/k{number:04}"))).unwrap(), value(number));
+    }
+    let done = failing_export(dir, "values/", "pread64", 4, Some(&blob));
+    assert_eq!(done.code, 3, "{}", done.stderr());
+    assert!(done.stderr().contains("\"m\"") && done.stderr().contains(&*blob), "{}", done.stderr());
+    assert!(!dir.join("values/m").exists() && !dir.join("values/%tmp").exists());
+
+    // Its own output.
+    for target in ["out.jsonl", "new.csv", "new.csv.gz"] {
+        let before = names(dir);
+        let done = failing_export(dir, target, "write", 1, None);
+        assert_eq!(done.code, 3, "{target}: {}", done.stderr());
+        assert!(done.stderr().contains(&format!("cannot write {target}")), "{}", done.stderr());
+        assert_eq!(names(dir), before, "{target}");
+        assert_eq!(fs::read(dir.join("out.jsonl")).unwrap(), b"as before");
+    }
+}
