@@ -187,7 +187,10 @@ impl Fields {
         let mut chosen = Chosen::of(self);
         let mut json = serde_json::Deserializer::from_slice(line);
         let read = json.deserialize_map(&mut chosen).and_then(|()| json.end());
-        read.map_err(|error| format!("not a JSON object: {error}"))?;
+        read.map_err(|error| {
+            let hint = if error.is_eof() { "; if objects have several lines, use --format json" } else { "" };
+            format!("not a JSON object: {error}{hint}")
+        })?;
         chosen.row()
     }
 
@@ -204,7 +207,11 @@ impl Fields {
                     (Some(key), Some(value), None) => {
                         Ok((scalar("the key", &key)?, Given::Json(value), None))
                     }
-                    _ => Err(format!("an array of length {len} is not a pair of key and value").into()),
+                    _ => Err(format!(
+                        "an array of length {len} is not a pair of key and value; rows of more fields are to be objects, of \
+                         which --key-column and --value-column choose two"
+                    )
+                    .into()),
                 }
             }
             _ => Err("it is neither an object nor a pair of key and value".into()),
@@ -255,7 +262,14 @@ impl<'a> Chosen<'a> {
             kind,
             continues,
         ] = self.fields;
-        let none = |name: &str| Cow::from(format!("there is no field {name:?}"));
+        let none = |name: &str| {
+            let hint = match name {
+                "key" => "; --key-column names another",
+                "value" => "; --value-column names another",
+                _ => "",
+            };
+            Cow::from(format!("there is no field {name:?}{hint}"))
+        };
         let key = key.ok_or_else(|| none(key_name))?;
         let value = value.ok_or_else(|| none(value_name))?;
         let key = match is_base64(key_name, [encoding.1.as_deref(), key_encoding.1.as_deref()])? {

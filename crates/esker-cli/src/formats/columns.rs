@@ -199,7 +199,8 @@ fn no_column(number: &str) -> Failure {
     Failure::usage(format!("there is no column {number}: columns are numbered from 1"))
 }
 
-/// The chosen column, counted from 0. A name in the header comes before a number.
+/// The chosen column, counted from 0. What is the name of one column and the number of another is refused: tables whose
+/// columns have no names are often written with a header of numbers, which begin at 0.
 fn column(
     chosen: Option<&str>,
     column: Column,
@@ -214,7 +215,17 @@ fn column(
     };
     let wanted = chosen.unwrap_or(column.name());
     let mut found = (0..names.len()).filter(|at| names[*at] == wanted.as_bytes());
+    let number = chosen.filter(|chosen| is_number(chosen)).and_then(|chosen| chosen.parse::<usize>().ok());
     match (found.next(), found.next()) {
+        (Some(at), None)
+            if number.is_some_and(|number| number != at + 1 && (1..=width).contains(&number)) =>
+        {
+            return Err(Failure::usage(format!(
+                "{wanted} is the name of column {} in the header, and the number of another column: without its first row, \
+                 `tail -n +2 FILE | esker import - --format FORMAT --no-header`, the file has columns by number only",
+                at + 1
+            )));
+        }
         (Some(at), None) => return Ok(at),
         (Some(_), Some(_)) => {
             return Err(Failure::usage(format!(

@@ -114,7 +114,9 @@ impl<'de> Visitor<'de> for &mut Rows<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<(), A::Error> {
         let mut chosen = Chosen::of(self.fields);
         (&mut chosen).visit_map(members)?;
-        self.row(chosen.row())
+        // A table as one object of its columns, or with an object of all rows.
+        let told = |why| format!("{why} (a file is an array of rows, or has one row after the other)").into();
+        self.row(chosen.row().map_err(told))
     }
 }
 

@@ -282,3 +282,40 @@ fn zstd_of(bytes: &[u8]) -> Vec<u8> {
     frame.extend_from_slice(bytes);
     frame
 }
+
+/// Tables as pandas writes them: columns whose names are numbers, and the orientations of `to_json`.
+#[test]
+fn tables_of_pandas_are_read_or_refused_with_a_hint() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    // `DataFrame([["a", "b"], ["c", "d"]]).to_csv(index=False)`: the names are 0 and 1, the columns 1 and 2.
+    let (numbered, both) = (b"0,1\na,b\nc,d\n", &["--header", "--key-column", "1", "--value-column", "2"]);
+    is_refused(dir, "a.csv", numbered, both, "tail -n +2");
+    is_refused(dir, "a.tsv", b"0\t1\na\tb\n", both, "1 is the name of column 2");
+    is_read(dir, "a.csv", numbered, &["--key-column", "0", "--header"], &[("a", "b"), ("c", "d")]);
+    is_read(dir, "a.csv", b"1,2\na,b\n", both, &[("a", "b")]);
+    let without = &["--no-header", "--key-column", "1", "--value-column", "2"];
+    is_read(dir, "a.csv", b"a,b\nc,d\n", without, &[("a", "b"), ("c", "d")]);
+
+    let rows = [("a", "b"), ("c", "1.0")];
+    is_read(dir, "a.json", br#"[{"key":"a","value":"b"},{"key":"c","value":1.0}]"#, &[], &rows);
+    is_read(dir, "a.json", br#"[["a","b"],["c",1.0]]"#, &[], &rows);
+    let several_lines =
+        b"{\n  \"key\":\"a\",\n  \"value\":\"b\"\n}\n{\n  \"key\":\"c\",\n  \"value\":1.0\n}\n";
+    is_refused(dir, "a.jsonl", several_lines, &[], "--format json");
+    is_read(dir, "a.jsonl", several_lines, &["--format", "json"], &rows);
+    for one_object in [
+        &br#"{"columns":["key","value"],"index":[0],"data":[["a","b"]]}"#[..],
+        br#"{"0":{"key":"a","value":"b"}}"#,
+        br#"{"key":{"0":"a"},"value":{"0":"b"}}"#,
+        br#"{"schema":{"fields":[]},"data":[{"key":"a","value":"b"}]}"#,
+    ] {
+        for options in [&[][..], &["--values", "json"]] {
+            is_refused(dir, "a.json", one_object, options, "a file is an array of rows");
+        }
+    }
+    is_refused(dir, "a.json", br#"[{"name":"a","value":"b"}]"#, &[], "--key-column names another");
+    is_refused(dir, "a.json", br#"[{"key":"a","n":"b"}]"#, &[], "--value-column names another");
+    is_refused(dir, "a.json", br#"[["a","b",1]]"#, &[], "are to be objects");
+    is_refused(dir, "a.json", br#"[{"key":"a","value":null}]"#, &[], "--values json");
+}
