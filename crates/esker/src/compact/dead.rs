@@ -35,11 +35,20 @@ pub(crate) struct Gain {
 }
 
 /// Which of the tables that a merge reads are sampled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Samples {
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Samples<'a> {
     OfAll,
-    /// Those of the lowest level.
-    OfLowest,
+    /// Of all but these, which still hide what is below them.
+    Without(&'a [(usize, Arc<Table>)]),
+}
+
+impl Samples<'_> {
+    fn have(self, table: &Arc<Table>) -> bool {
+        match self {
+            Samples::OfAll => true,
+            Samples::Without(others) => !others.iter().any(|(_, other)| Arc::ptr_eq(other, table)),
+        }
+    }
 }
 
 /// Why an entry is dead.
@@ -68,7 +77,7 @@ pub(crate) fn measure(
     compaction: &Compaction,
     points: &ReadPoints,
     flushed: SeqNo,
-    which: Samples,
+    which: Samples<'_>,
     count: u64,
 ) -> Result<Gain> {
     let mut inputs = compaction.inputs.clone();
@@ -76,23 +85,22 @@ pub(crate) fn measure(
     inputs
         .sort_by_key(|(level, table)| (*level, if *level == 0 { u64::MAX - table.info.max_seq } else { 0 }));
     let lowest = lowest_of(&inputs);
-    let left_out = if which == Samples::OfLowest { lowest } else { 0 };
-    let bytes_of =
-        |inputs: &[(usize, Arc<Table>)]| inputs.iter().map(|(_, table)| table.info.size).sum::<u64>();
-    let (first, read) = (bytes_of(&inputs[..left_out]), bytes_of(&inputs[left_out..]));
+    let sampled: Vec<usize> = (0..inputs.len()).filter(|&at| which.have(&inputs[at].1)).collect();
+    let read = sampled.iter().map(|&at| inputs[at].1.info.size).sum();
     let reaches_bottom = compaction.target == BOTTOM;
     let mut gain = Gain { read, ..Gain::default() };
     // In memtables: entries that hide a sample, those of them with a value, and the bytes of these.
     let (mut hits, mut values, mut value_bytes) = (0_u64, 0_u64, 0_u64);
     let part = |of: u64| (u128::from(read) * u128::from(of) / u128::from(count.max(1))) as u64;
-    let (mut at, mut begin) = (0, 0);
+    let (mut place, mut begin) = (0, 0);
     let (mut dead, mut dead_in_memory, mut kept, mut kept_in_memory) = (0, 0, 0, 0);
     for number in 0..count {
-        let offset = first + part(number) + part(1) / 2;
-        while at + 1 < inputs.len() && offset >= begin + inputs[at].1.info.size {
-            begin += inputs[at].1.info.size;
-            at += 1;
+        let offset = part(number) + part(1) / 2;
+        while place + 1 < sampled.len() && offset >= begin + inputs[sampled[place]].1.info.size {
+            begin += inputs[sampled[place]].1.info.size;
+            place += 1;
         }
+        let Some(&at) = sampled.get(place) else { break };
         let is_above = at < lowest;
         let table = &inputs[at].1;
         let sample = sample_at(table, offset - begin, number % IN_TURN, points.time_us)?;

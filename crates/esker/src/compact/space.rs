@@ -28,6 +28,7 @@
 //! upper tables may keep at most a third of what goes: then they are tombstones, or much smaller than what they replace.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::dead::{Gain, Samples};
@@ -121,18 +122,22 @@ pub(crate) struct Part {
     pub(crate) merge: Compaction,
     /// Tables above that reach into other columns too, and have to be cut before the merge.
     pub(crate) wide: Vec<(usize, Arc<Table>)>,
-    /// About how many bytes of the tables above belong to the part.
-    above_bytes: u64,
+    /// About how many bytes of the wide tables belong to the part.
+    wide_bytes: u64,
 }
 
 impl Part {
     /// What the merge gives back once the wide tables are cut.
-    pub(crate) fn gain(&self, measure: impl FnOnce(&Compaction, Samples) -> Result<Gain>) -> Result<Gain> {
+    pub(crate) fn gain(
+        &self,
+        measure: impl FnOnce(&Compaction, Samples<'_>) -> Result<Gain>,
+    ) -> Result<Gain> {
         if self.wide.is_empty() {
             return measure(&self.merge, Samples::OfAll);
         }
-        let gain = measure(&self.merge, Samples::OfLowest)?;
-        Ok(Gain { read: gain.read.saturating_add(self.above_bytes), ..gain })
+        // What the wide tables have elsewhere says nothing of this part.
+        let gain = measure(&self.merge, Samples::Without(&self.wide))?;
+        Ok(Gain { read: gain.read.saturating_add(self.wide_bytes), ..gain })
     }
 
     /// The next step towards giving back the part's dead entries, with the room that it needs: a cut, or the merge itself,
@@ -147,22 +152,21 @@ impl Part {
     }
 }
 
-/// The parts in which the tables of a tree can be merged into the bottom level with little room.
-pub(crate) fn parts(levels: &Levels) -> impl Iterator<Item = Part> + '_ {
+/// The parts in which the tables of a tree can be merged into the bottom level with little room: those whose table of the
+/// bottom level has one of the `numbers`.
+pub(crate) fn parts(levels: &Levels, numbers: Range<usize>) -> impl Iterator<Item = Part> + '_ {
     let all = levels.level(BOTTOM);
-    all.iter().filter_map(|bottom| {
+    all.iter().take(numbers.end).skip(numbers.start).filter_map(|bottom| {
         let mut inputs = vec![(BOTTOM, Arc::clone(bottom))];
         let mut files = HashSet::from([bottom.info.file]);
-        let (mut wide, mut above_bytes, mut at) = (Vec::new(), 0, 0);
+        let (mut wide, mut wide_bytes, mut at) = (Vec::new(), 0, 0);
         // Also those that overlap one of these, so that no entry gets below a newer one.
         while let Some((level, table)) = inputs.get(at).cloned() {
             at += 1;
             let (smallest, largest) = (&table.info.smallest, &table.info.largest);
             let columns = if level < BOTTOM { columns(all, &table.info) } else { 1 };
-            if level < BOTTOM {
-                above_bytes += table.info.size / columns as u64;
-            }
             if columns > 1 {
+                wide_bytes += table.info.size / columns as u64;
                 // Once it is cut, what it overlaps elsewhere does not matter.
                 wide.push((level, table));
                 continue;
@@ -176,7 +180,7 @@ pub(crate) fn parts(levels: &Levels) -> impl Iterator<Item = Part> + '_ {
             }
         }
         let merge = Compaction { inputs, target: BOTTOM, for_reads: false, is_cut: false };
-        (merge.inputs.len() > 1).then_some(Part { merge, wide, above_bytes })
+        (merge.inputs.len() > 1).then_some(Part { merge, wide, wide_bytes })
     })
 }
 
@@ -238,6 +242,15 @@ pub(crate) fn most_hidden(compaction: &Compaction, more: u64) -> u64 {
     upper.saturating_add(tombstones).saturating_add(more).saturating_mul(largest).min(compaction.bytes())
 }
 
+/// Whether `compaction` reads one table without tombstones, so that nothing in it hides another entry, unless a snapshot held
+/// both. A memtable may still show that its entries are dead.
+fn hides_nothing(compaction: &Compaction) -> bool {
+    match compaction.inputs.as_slice() {
+        [(level, table)] => *level < BOTTOM && table.info.tombstones == 0,
+        _ => false,
+    }
+}
+
 /// The merges that could give space back, the most promising first. `oldest`: the oldest read point, if snapshots that
 /// held back older versions may have gone since the tables were written.
 pub(crate) fn candidates(
@@ -246,19 +259,24 @@ pub(crate) fn candidates(
     pressure: Pressure,
     oldest: Option<SeqNo>,
 ) -> Vec<Compaction> {
+    // What a merge could leave out at most, and how much of that its own inputs may hide.
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
     for (level, table) in levels.tables().filter(|(level, _)| *level < BOTTOM) {
         let Some(merge) = merge_down(with_older(levels, vec![(level, Arc::clone(table))])) else { continue };
         let mut files: Vec<_> = merge.inputs.iter().map(|(level, table)| (*level, table.info.file)).collect();
         files.sort_unstable();
         if seen.insert(files) {
-            found.push((most_hidden(&merge, 0), merge));
+            let most = most_hidden(&merge, 0);
+            found.push((most, if hides_nothing(&merge) { 0 } else { most }, merge));
         }
     }
     if pressure == Pressure::Full {
         // What hides entries may lie in several tables that do not overlap.
         let all: Vec<_> = levels.tables().map(|(level, table)| (level, Arc::clone(table))).collect();
-        found.extend(merge_down(all).map(|merge| (most_hidden(&merge, 0), merge)));
+        found.extend(merge_down(all).map(|merge| {
+            let most = most_hidden(&merge, 0);
+            (most, most, merge)
+        }));
     }
     for (level, table) in levels.tables() {
         let merge = Compaction::in_place(level, table);
@@ -269,15 +287,16 @@ pub(crate) fn candidates(
         };
         let was_held_back = oldest.is_some_and(|oldest| info.max_seq > 0 && info.max_seq <= oldest);
         if is_hidden || was_held_back {
-            found.push((info.size, merge));
+            found.push((info.size, info.size, merge));
         } else if level == BOTTOM && info.tombstones > 0 {
-            found.push((most_hidden(&merge, 0), merge));
+            let most = most_hidden(&merge, 0);
+            found.push((most, most, merge));
         }
     }
-    found.retain(|(most, merge)| pressure.may_allow(merge.bytes(), *most));
-    let promise = |(most, merge): &(u64, Compaction)| *most as f64 / merge.bytes().max(1) as f64;
-    found.sort_by(|a, b| promise(b).total_cmp(&promise(a)).then(b.0.cmp(&a.0)));
-    found.into_iter().map(|(_, merge)| merge).collect()
+    found.retain(|(most, _, merge)| pressure.may_allow(merge.bytes(), *most));
+    let promise = |(_, shown, merge): &(u64, u64, Compaction)| *shown as f64 / merge.bytes().max(1) as f64;
+    found.sort_by(|a, b| promise(b).total_cmp(&promise(a)).then(b.1.cmp(&a.1)));
+    found.into_iter().map(|(_, _, merge)| merge).collect()
 }
 
 #[cfg(test)]
@@ -327,6 +346,35 @@ mod tests {
         Levels::default().with(&[], tables.collect())
     }
 
+    /// Many tables of level 0 that hide nothing, as they lie there when merges find no room, and one that may.
+    #[test]
+    fn merges_that_can_give_nothing_back_come_last() {
+        let db = Db::open_in_memory(Options::default()).unwrap();
+        let table = |file: u64, key: u8, tombstones: u64| {
+            let info = TableInfo {
+                file,
+                size: 1 << 20,
+                entries: 1000,
+                tombstones,
+                smallest: vec![key],
+                largest: vec![key],
+                min_seq: file,
+                max_seq: file,
+                ..TableInfo::default()
+            };
+            Table::new(db.store().registry().file(file, 0), info)
+        };
+        let mut tables: Vec<_> = (0..50).map(|key| (0, table(u64::from(key) + 100, key, 0))).collect();
+        tables.extend([(0, table(200, 60, 300)), (BOTTOM, table(1, 60, 0))]);
+        let levels = Levels::default().with(&[], tables);
+        for pressure in [Pressure::Busy, Pressure::Calm, Pressure::Full] {
+            let all = candidates(&levels, &RangeTombstones::default(), pressure, None);
+            let of_tombstones =
+                |merge: &Compaction| merge.inputs.iter().any(|(_, table)| table.info.file == 200);
+            assert!(of_tombstones(&all[0]), "{pressure:?}: {:?}", all[0]);
+        }
+    }
+
     #[test]
     fn a_merge_of_a_part_overlaps_nothing_that_stays() {
         let db = Db::open_in_memory(Options::default()).unwrap();
@@ -341,7 +389,7 @@ mod tests {
                 let bottom: Vec<u8> =
                     levels.level(BOTTOM).iter().map(|table| table.info.smallest[0]).collect();
                 let mut cut = None;
-                for part in parts(&levels) {
+                for part in parts(&levels, 0..usize::MAX) {
                     if let Some((level, table)) = part.wide.first() {
                         cut = Some((*level, (table.info.smallest[0], table.info.largest[0])));
                         continue;

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::super::{CommitLog, Core, Flusher};
 use crate::compact::dead::{Gain, Samples, measure};
-use crate::compact::pick::Compaction;
+use crate::compact::pick::{BOTTOM, Compaction};
 use crate::compact::space::{GAIN_MIN, Pressure, below, candidates, most_hidden, parts, room_for};
 use crate::cursor::{Cursor, SeqNo};
 use crate::error::Result;
@@ -43,9 +43,9 @@ const FIRST_SAMPLES: u64 = 32;
 const SAMPLES: u64 = 256;
 
 /// At most this many merges are measured in a tree in one look.
-const CANDIDATES_MAX: usize = 16;
+const CANDIDATES_MAX: usize = 64;
 
-/// At most this many parts of a tree are measured in one look.
+/// At most this many parts of a tree are measured in one look. The next look goes on with the rest, as with the merges.
 const PARTS_MAX: usize = 256;
 
 /// What the tables of a tree were like.
@@ -92,6 +92,20 @@ struct Measured {
     pressure: Pressure,
     /// The room that was too small for a merge that is worth it.
     lacking: Option<u64>,
+    /// What of the tree as it is was measured.
+    progress: Progress,
+}
+
+/// How much of a tree that does not change was measured by several looks.
+#[derive(Debug, Clone, Copy, Default)]
+struct Progress {
+    /// Merges that were measured, in the order of [`candidates`].
+    candidates: usize,
+    /// Parts that were measured, in their order.
+    parts: usize,
+    /// One of the merges can only be done in parts.
+    needs_parts: bool,
+    is_done: bool,
 }
 
 #[derive(Debug, Default)]
@@ -196,16 +210,31 @@ impl SpaceWatch {
             let pressure = pressure_of(&state, entries, seen, is_full);
             let before = seen.and_then(|seen| seen.measured);
             looks.trees.insert(tree.id, Seen { entries, measured: before });
-            let measured = Measured { mark: Mark::of(&state, held_by), entries, pressure, lacking: None };
+            let measured = Measured {
+                mark: Mark::of(&state, held_by),
+                entries,
+                pressure,
+                lacking: None,
+                progress: Progress::default(),
+            };
             // Later the tree is calm, or its memtable is flushed.
             looks_again |= pressure == Pressure::Busy || !state.immutable.is_empty();
             looks_again |= before.is_some_and(|before| before.lacking.is_some());
             // On a full disk the flush may have to wait for the room that a merge gives back.
             let waits_for_flush = !state.immutable.is_empty() && pressure != Pressure::Full;
-            if waits_for_flush || before.is_some_and(|before| before.covers(&state, &measured, room)) {
+            let covering = before.filter(|before| before.covers(&state, &measured, room));
+            if waits_for_flush || covering.is_some_and(|before| before.progress.is_done) {
                 continue;
             }
-            match self.measured(tree, &state, pressure, before, room, |merge| has_room(tree, merge))? {
+            let progress = covering.map_or(Progress::default(), |before| before.progress);
+            let measured = Measured { progress, ..measured };
+            let (wanted, progress) =
+                self.measured(tree, &state, &measured, before, room, |merge| has_room(tree, merge))?;
+            // What is left is measured by the next look.
+            looks_again |= !progress.is_done;
+            let lacking = covering.and_then(|before| before.lacking);
+            let measured = Measured { lacking, progress, ..measured };
+            match wanted {
                 Some(Wanted::Merge(compaction, room)) => {
                     // It is measured again when that is done, or could not begin.
                     self.looks_again.store(true, Ordering::Relaxed);
@@ -241,28 +270,36 @@ impl SpaceWatch {
         self.looks.lock().next_us = 0;
     }
 
-    /// Finds out what would give back space in `tree`.
+    /// Finds out what would give back space in `tree`, among what the progress of `now` leaves.
     fn measured(
         &self,
         tree: &TreeInner,
         state: &TreeState,
-        pressure: Pressure,
+        now: &Measured,
         before: Option<Measured>,
         room: u64,
         has_room: impl Fn(&Compaction) -> bool,
-    ) -> Result<Option<Wanted>> {
+    ) -> Result<(Option<Wanted>, Progress)> {
+        let Measured { pressure, mut progress, .. } = *now;
         let points = self.log.read_points().of(tree);
         let flushed = tree.flushed_up_to();
-        let gain_of =
-            |merge: &Compaction, which, count| measure(state, merge, &points, flushed, which, count);
+        let gain_of = |merge: &Compaction, which: Samples<'_>, count| {
+            measure(state, merge, &points, flushed, which, count)
+        };
         let gain = |merge: &Compaction, count| gain_of(merge, Samples::OfAll, count);
         let oldest = points.seqs.first().copied();
         // Snapshots may also have gone before the store was opened.
         let oldest = oldest.filter(|_| before.is_none_or(|before| before.mark.oldest_snapshot.is_some()));
-        let (mut needs_flush, mut needs_parts) = (false, false);
+        let mut needs_flush = false;
         let candidates = candidates(&state.levels, &state.ranges, pressure, oldest);
-        let (possible, stuck): (Vec<_>, Vec<_>) = candidates.into_iter().partition(has_room);
-        for merge in possible.into_iter().take(CANDIDATES_MAX) {
+        let count = candidates.len();
+        let left = candidates.into_iter().skip(progress.candidates);
+        progress.candidates += CANDIDATES_MAX;
+        for merge in left.take(CANDIDATES_MAX) {
+            if !has_room(&merge) {
+                progress.needs_parts = true;
+                continue;
+            }
             let first = gain(&merge, FIRST_SAMPLES)?;
             if !pressure.wants_merge(&coarse(first))
                 && !pressure.wants_flush(&coarse(first), memory_of(state))
@@ -272,27 +309,27 @@ impl SpaceWatch {
             let gain = gain(&merge, SAMPLES)?;
             if pressure.wants_merge(&gain) {
                 if room_for(&gain) <= room {
-                    return Ok(Some(Wanted::Merge(merge, room_for(&gain))));
+                    return Ok((Some(Wanted::Merge(merge, room_for(&gain))), progress));
                 }
-                needs_parts = true;
+                progress.needs_parts = true;
             }
             needs_flush |= pressure.wants_flush(&gain, memory_of(state));
         }
-        needs_parts |= !stuck.is_empty();
+        let step = match progress.needs_parts {
+            true => step_of_part(state, pressure, &mut progress.parts, room, gain_of)?,
+            false => None,
+        };
+        let are_parts_done = !progress.needs_parts || progress.parts >= state.levels.level(BOTTOM).len();
+        progress.is_done = progress.candidates >= count && are_parts_done;
         // A flush shows more of what is dead, but takes room.
-        if pressure == Pressure::Full
-            && needs_parts
-            && let Some(step) = step_of_part(state, pressure, room, gain_of)?
-        {
-            return Ok(Some(step));
+        if pressure == Pressure::Full && step.is_some() {
+            return Ok((step, progress));
         }
         if state.immutable.is_empty() && (needs_flush || self.wants_flush(state, pressure, gain)?) {
-            return Ok(Some(Wanted::Flush));
+            return Ok((Some(Wanted::Flush), progress));
         }
-        if !needs_parts {
-            return Ok(None);
-        }
-        Ok(Some(step_of_part(state, pressure, room, gain_of)?.unwrap_or(Wanted::Room)))
+        let wanted = if progress.needs_parts { Some(step.unwrap_or(Wanted::Room)) } else { None };
+        Ok((wanted, progress))
     }
 
     /// Whether entries of the memtable hide enough of what lies below them.
@@ -331,14 +368,18 @@ impl Measured {
     }
 }
 
-/// A merge of a part of the tree, or a cut for one, that is worth it and fits into `room` bytes.
+/// A merge of a part of the tree, or a cut for one, that is worth it and fits into `room` bytes. Measures the parts from
+/// number `at` on, and raises `at` by those.
 fn step_of_part(
     state: &TreeState,
     pressure: Pressure,
+    at: &mut usize,
     room: u64,
-    gain_of: impl Fn(&Compaction, Samples, u64) -> Result<Gain>,
+    gain_of: impl Fn(&Compaction, Samples<'_>, u64) -> Result<Gain>,
 ) -> Result<Option<Wanted>> {
-    for part in parts(&state.levels).take(PARTS_MAX) {
+    let from = *at;
+    *at += PARTS_MAX;
+    for part in parts(&state.levels, from..*at) {
         let gain = |count| part.gain(|merge, which| gain_of(merge, which, count));
         if !pressure.wants_merge(&coarse(gain(FIRST_SAMPLES)?)) {
             continue;

@@ -313,3 +313,69 @@ fn walks_that_pass_older_versions_have_them_merged() {
     }
     assert_eq!(passed(&tree), 0);
 }
+
+/// Groups of 100 pairs of 10 KB. In all but the last, as many keys as that are deleted that do not exist: each
+/// such merge looks better than that of the last group, of which more than a half is deleted.
+#[test]
+fn merges_that_give_nothing_back_do_not_hide_one_that_does() {
+    const GROUPS: u32 = 100;
+    let env = Env { executor: Some(Arc::new(StepExecutor)), clock: Arc::new(Still), ..Env::system() };
+    let mut options = Options::default().env(env).separate_at(usize::MAX);
+    options.table_bytes = 1 << 20;
+    let db = Db::open_in_memory(options).unwrap();
+    let (tree, mut rng) = (db.default_tree().clone(), Rng::new(3));
+    for group in 0..GROUPS {
+        for i in 0..100 {
+            let value: Vec<u8> = (0..10_000).map(|_| rng.next() as u8).collect();
+            tree.put(format!("{group:03} {i:03}"), value).unwrap();
+        }
+    }
+    db.compact().unwrap();
+    for group in 0..GROUPS {
+        let is_last = group == GROUPS - 1;
+        for i in 0..if is_last { 60 } else { 100 } {
+            tree.delete(format!("{group:03} {i:03}{}", if is_last { "" } else { " none" })).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let compactor = db.store().compactor();
+    let bytes = || tree.inner().state.load().levels.tables().map(|(_, table)| table.info.size).sum::<u64>();
+    let before = bytes();
+    for _ in 0..GROUPS {
+        compactor.space.look_soon();
+        compactor.merge_for_space().unwrap();
+    }
+    assert!(bytes() < before - 550_000, "{} of {before} bytes", bytes());
+}
+
+/// Each part of a tree has a table of dead entries above the bottom level, and tombstones of all parts lie above these. A
+/// merge of a part writes next to nothing, so little room suffices for the cut before it.
+#[test]
+fn what_is_dead_above_the_bottom_level_needs_no_room() {
+    let env = Env { executor: Some(Arc::new(StepExecutor)), clock: Arc::new(Still), ..Env::system() };
+    let mut options = Options::default().env(env).separate_at(usize::MAX);
+    options.table_bytes = 1 << 20;
+    let db = Db::open_in_memory(options).unwrap();
+    let (tree, mut rng) = (db.default_tree().clone(), Rng::new(3));
+    let mut put = |key: Vec<u8>| {
+        let value: Vec<u8> = (0..10_000).map(|_| rng.next() as u8).collect();
+        tree.put(key, value).unwrap();
+    };
+    (0..300).for_each(|i| put(format!("{i:03}").into_bytes()));
+    db.compact().unwrap();
+    let bottom = Arc::clone(&tree.inner().state.load().levels);
+    assert!(bottom.level(BOTTOM).len() > 1);
+    for table in bottom.level(BOTTOM) {
+        (0..100).for_each(|i| put([&table.info.smallest[..], format!(" {i:03}").as_bytes()].concat()));
+        db.flush().unwrap();
+    }
+    for key in contents(&tree).into_keys() {
+        tree.delete(key).unwrap();
+    }
+    db.flush().unwrap();
+    let compactor = db.store().compactor();
+    compactor.space.look_soon();
+    // As if no merge of the whole tree had room.
+    let (found, _) = compactor.space.look(256 << 10, |_, _| false).unwrap();
+    assert!(found.unwrap().compaction.is_cut);
+}
