@@ -836,8 +836,9 @@ mod tests {
                     break;
                 }
                 expected.extend(part);
-                // What is staged later on the way to the log takes room too.
-                let huge = batch.len().is_multiple_of(5).then(|| batch.put(tree, "huge", vec![7; 2000]));
+                // Pointers take less than what is counted for them, which would hide what times take: not in every batch.
+                let is_huge = first % 2 == 0 && batch.len().is_multiple_of(5);
+                let huge = is_huge.then(|| batch.put(tree, "huge", vec![7; 2000]));
                 assert!(huge.is_none_or(|put| put.is_ok() || batch.len() > 20));
             }
             while batch.put(tree, "last", "").is_ok() {}
