@@ -678,7 +678,9 @@ impl Connection {
     /// one.
     fn has_to_flush(&mut self, before: Extent) -> bool {
         let (bytes, added) = self.server.turn.borrow().grown_since(before);
-        if bytes >= COMMIT_BYTES || added >= APART_BYTES || (added > 0 && !self.long.is_empty()) {
+        // A full disk takes what frees space, also if the client writes other things in the same pipeline.
+        let is_apart = added > 0 && (!self.long.is_empty() || self.server.commits_apart(self.clock));
+        if bytes >= COMMIT_BYTES || added >= APART_BYTES || is_apart {
             if !self.try_commit() {
                 self.server.commit_in_pool();
             }

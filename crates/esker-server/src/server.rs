@@ -77,7 +77,7 @@ const SWEPT_AT_ONCE: usize = 256;
 /// of it, a stream of values still made these wait for twice as long on two busy processors.
 const REST: Duration = Duration::from_millis(2);
 
-/// For so long after a batch was refused, clients do not share batches.
+/// For so long after a batch was refused, commands do not share batches.
 const APART: Duration = Duration::from_secs(1);
 
 /// What commands have changed, from their evaluation to its commit.
@@ -178,7 +178,7 @@ pub(crate) struct Server {
     pub(crate) latches: Rc<Latches>,
     /// What commands have written that is not committed.
     pub(crate) turn: RefCell<Turn>,
-    /// Until then each client's writes are committed by themselves: some have been refused.
+    /// Until then each command's writes are committed by themselves: some have been refused.
     apart_until: Cell<Option<Instant>>,
     pub(crate) watches: RefCell<Watches>,
     pub(crate) waiters: RefCell<Waiters>,
@@ -531,7 +531,7 @@ impl Server {
         }
     }
 
-    /// Whether each client's writes are to be committed by themselves.
+    /// Whether each command's writes are to be committed by themselves.
     pub(crate) fn commits_apart(&self, now: Instant) -> bool {
         self.apart_until.get().is_some_and(|until| now < until)
     }
@@ -568,7 +568,7 @@ impl Server {
         }
         if written.is_err() {
             add(&self.figures.failed_commits, 1);
-            // What one client writes should not be refused for what another one does.
+            // What one command writes should not be refused for what another one does.
             self.apart_until.set(Some(Instant::now() + APART));
         } else {
             self.syncs.note_written();

@@ -203,6 +203,38 @@ fn removals_and_expiries_are_taken_on_a_full_disk() {
     client.check("SET more 1 => +OK");
 }
 
+/// A pipeline is no reason to refuse what frees space: neither writes beside it, nor how much of it there is.
+#[test]
+fn what_a_pipeline_frees_is_taken_beside_what_is_refused() {
+    const KEYS: u64 = 200;
+    let disk = SimFs::new(1);
+    let store = Store::on(&disk);
+    let host = Host::of(&store, |_| {});
+    let mut client = host.client();
+    disk.set_capacity(Some(24 << 20));
+    let value = vec![b'x'; 2000];
+    assert!(fill(&mut client, &value).0 > 2 * KEYS);
+    disk.set_capacity(Some(disk.used()));
+    assert!(client.call_with(&[b"SET", &b"more"[..], &value]).is_error());
+    let set = encoded(&[b"SET", &b"more"[..], &value]);
+    let pipeline: Vec<u8> =
+        (0..KEYS).flat_map(|key| [format!("DEL k{key}\r\n").as_bytes(), &set].concat()).collect();
+    // The first batch may be refused whole.
+    wait_until("DEL", || {
+        client.send_bytes(&pipeline);
+        let replies: Vec<Value> = (0..2 * KEYS).map(|_| client.read()).collect();
+        replies.iter().step_by(2).all(|reply| !reply.is_error())
+    });
+    // Each writes its value again, so that all of them are longer than the share for one batch.
+    let keys = KEYS..2 * KEYS;
+    let pipeline: Vec<u8> =
+        keys.clone().flat_map(|key| format!("PEXPIRE k{key} 60000\r\n").into_bytes()).collect();
+    wait_until("PEXPIRE", || {
+        client.send_bytes(&pipeline);
+        keys.clone().filter(|_| !client.read().is_error()).count() > 20
+    });
+}
+
 /// A client deletes what has filled the disk, or lets it expire. Then writes are taken again, and a backup is.
 #[test]
 fn a_full_server_recovers_from_what_is_deleted() {
