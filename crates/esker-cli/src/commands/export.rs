@@ -88,7 +88,7 @@ pub(super) fn say_left_out(attributed: u64, collections: u64) {
     }
 }
 
-/// The failure `error` of a read of the rows after that of `last`, the last one that was read; if it is empty, there is none.
+/// Adds to `error`, the failure of a read, that the rows after the key `last` are missing. An empty `last`: all rows are.
 pub(super) fn unread_after(store: &Store, last: &[u8], error: Error) -> Failure {
     Failure::from(error).because_of_store(|| match last {
         [] => "the first rows cannot be read".to_owned(),
@@ -96,7 +96,7 @@ pub(super) fn unread_after(store: &Store, last: &[u8], error: Error) -> Failure 
     })
 }
 
-/// The failure `error` of a read of the row of `key`.
+/// Adds to `error`, the failure of a read, that the value of `key` is missing.
 pub(super) fn unread(store: &Store, key: &[u8], error: Error) -> Failure {
     Failure::from(error).because_of_store(|| format!("the value of {} cannot be read", shown(store, key)))
 }
@@ -131,11 +131,11 @@ fn rows(store: &Store, value_max: u64, writer: &mut Writer, out: &mut Out) -> Ou
             let (key, expires_us) = (rows.key().to_vec(), rows.expires_us());
             let mut continues = false;
             // Another client may have deleted it or stored a string: then the next export has it.
-            let unread = |error| {
+            let without_elements = |error| {
                 let what = || format!("the elements of {} cannot be read", shown(store, &key));
                 Failure::from(error).because_of_store(what)
             };
-            if let Some(kind) = collections.kind(&key).map_err(unread)? {
+            if let Some(kind) = collections.kind(&key).map_err(without_elements)? {
                 collections.read(kind, &key, |elements| -> Outcome {
                     writer.collection(out.buffer(), (&key, expires_us), kind, elements, continues)?;
                     continues = true;

@@ -203,7 +203,8 @@ fn removals_and_expiries_are_taken_on_a_full_disk() {
     client.check("SET more 1 => +OK");
 }
 
-/// A pipeline is no reason to refuse what frees space: neither writes beside it, nor how much of it there is.
+/// The server takes commands that free space, also in one pipeline with writes that it refuses, and also if together they are
+/// longer than the share for one batch.
 #[test]
 fn what_a_pipeline_frees_is_taken_beside_what_is_refused() {
     const KEYS: u64 = 200;
@@ -225,7 +226,7 @@ fn what_a_pipeline_frees_is_taken_beside_what_is_refused() {
         let replies: Vec<Value> = (0..2 * KEYS).map(|_| client.read()).collect();
         replies.iter().step_by(2).all(|reply| !reply.is_error())
     });
-    // Each writes its value again, so that all of them are longer than the share for one batch.
+    // Each command writes its value again.
     let keys = KEYS..2 * KEYS;
     let pipeline: Vec<u8> =
         keys.clone().flat_map(|key| format!("PEXPIRE k{key} 60000\r\n").into_bytes()).collect();

@@ -43,7 +43,7 @@ pub(crate) enum Samples<'a> {
 }
 
 impl Samples<'_> {
-    fn have(self, table: &Arc<Table>) -> bool {
+    fn include(self, table: &Arc<Table>) -> bool {
         match self {
             Samples::OfAll => true,
             Samples::Without(others) => !others.iter().any(|(_, other)| Arc::ptr_eq(other, table)),
@@ -85,7 +85,7 @@ pub(crate) fn measure(
     inputs
         .sort_by_key(|(level, table)| (*level, if *level == 0 { u64::MAX - table.info.max_seq } else { 0 }));
     let lowest = lowest_of(&inputs);
-    let sampled: Vec<usize> = (0..inputs.len()).filter(|&at| which.have(&inputs[at].1)).collect();
+    let sampled: Vec<usize> = (0..inputs.len()).filter(|&at| which.include(&inputs[at].1)).collect();
     let read = sampled.iter().map(|&at| inputs[at].1.info.size).sum();
     let reaches_bottom = compaction.target == BOTTOM;
     let mut gain = Gain { read, ..Gain::default() };

@@ -85,7 +85,7 @@ impl Unreadable {
 
     /// Notes a place that could be read.
     fn note_readable(&self, place: Place) {
-        // A hole needs no device, and a short file may need none: some file systems keep its bytes beside its name.
+        // The system reads a hole without the device. A short file too, if the file system keeps its bytes in the inode.
         let is_short = |place: &Place| place.file.len() < BLOCK;
         if place.file.next_data(place.offset) != place.offset {
             return;

@@ -206,7 +206,7 @@ fn the_page_cache_does_not_answer_for_the_device() {
     assert!(refused > 20 && done > 5, "{refused} {done}");
 }
 
-/// Sectors fail whose pages the cache still has: that is no device that is gone, and the repair goes around another sector.
+/// Sectors fail, and the cache still has their pages. The device is not gone, and the repair goes around another sector.
 #[test]
 fn a_bad_sector_that_the_page_cache_has_is_not_a_lost_device() {
     for seed in common::seeds(2) {
