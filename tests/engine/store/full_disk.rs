@@ -409,6 +409,60 @@ fn a_disk_that_was_filled_recovers_from_what_ends_alone() {
     }
 }
 
+/// The disk was filled, the store was opened again, and then rows are deleted. The disk counts as full no more, but has no
+/// room for ordinary merges. Tables of tombstones lie one after another over few large tables: no merge of one of them
+/// leaves out enough, and all of them together do.
+#[test]
+fn a_disk_that_was_filled_before_an_opening_recovers_from_deletes() {
+    const ROWS: u32 = 8_000;
+    const PIECES: u32 = 12;
+    // A part of the tree that is merged alone has at least one table of the bottom level.
+    for (kept_of_four, table_bytes) in [(0, 64 << 20), (2, 1 << 20)] {
+        let disk = SimFs::new(5);
+        let open = |disk: &SimFs| {
+            let env = world(Arc::new(disk.clone()), 5, Some(Arc::new(StepExecutor)));
+            let mut options = Options::default().memory_budget(8 << 20).separate_at(usize::MAX).env(env.clone());
+            options.table_bytes = table_bytes;
+            (Db::open("/store", options).unwrap(), env)
+        };
+        let (db, _) = open(&disk);
+        let mut rng = Rng::new(11);
+        let mut value = || (0..1000).map(|_| rng.next() as u8).collect::<Vec<_>>();
+        for i in 0..ROWS {
+            db.put(row(i), value()).unwrap();
+        }
+        db.compact().unwrap();
+        disk.set_capacity(Some(disk.used() + (10 << 20)));
+        let mut more = 0;
+        // Each table of them reaches over all rows.
+        while db.put(format!("{}+", row(more * 7 % ROWS)), value()).is_ok() {
+            more += 1;
+            if more.is_multiple_of(200) {
+                settle(&db);
+            }
+        }
+        drop(db);
+        let (db, env) = open(&disk);
+        for piece in 0..PIECES {
+            let part = ROWS * piece / PIECES..ROWS * (piece + 1) / PIECES;
+            for i in part.filter(|i| i % 4 >= kept_of_four) {
+                db.delete(row(i)).unwrap();
+                db.delete(format!("{}+", row(i))).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        // The disk is not full by its mark.
+        db.put("room", "again").unwrap();
+        for _ in 0..15 {
+            env.clock.sleep(Duration::from_secs(1));
+            settle(&db);
+        }
+        let tables: u64 = db.stats().unwrap().trees.iter().map(|tree| tree.table_bytes).sum();
+        let live = db.default_tree().count(ScanRange::all()).unwrap() * 1100;
+        assert!(tables <= live + live / 4 + (1 << 20), "{kept_of_four} of 4 kept: {tables} bytes for {live}");
+    }
+}
+
 /// Writes that free space, though they also put, are taken while the part of the reserve for deletes lasts. What is left
 /// suffices for deletes and for an opening.
 #[test]

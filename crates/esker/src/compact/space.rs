@@ -26,6 +26,7 @@
 //! reading and writing. While a tree is written to, half has to go: more may soon follow. If newer versions hide older
 //! ones, ordinary merges remove these as more is written, and doing it earlier would rewrite the tree more often. So the
 //! upper tables may keep at most a third of what goes: then they are tombstones, or much smaller than what they replace.
+//! That does not matter where ordinary merges find no room.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -64,6 +65,8 @@ pub(crate) enum Pressure {
     Busy,
     /// Little or nothing is written to it.
     Calm,
+    /// An ordinary merge has found no room, so nothing else removes what newer versions hide.
+    Cramped,
     /// The disk is full, so any gain counts.
     Full,
 }
@@ -71,14 +74,12 @@ pub(crate) enum Pressure {
 impl Pressure {
     /// Whether a merge that leaves out `dead` bytes of `read`, and keeps `kept_above` of the upper tables, is worth it.
     fn allows(self, read: u64, dead: u64, kept_above: u64) -> bool {
-        let at_least = |least: u64, part: u64| {
-            dead >= least
-                && dead.saturating_mul(part) >= read
-                && dead >= kept_above.saturating_mul(TIMES_KEPT)
-        };
+        let at_least = |least: u64, part: u64| dead >= least && dead.saturating_mul(part) >= read;
+        let is_best_done_now = dead >= kept_above.saturating_mul(TIMES_KEPT);
         match self {
-            Pressure::Busy => at_least(GAIN_MIN, 2),
-            Pressure::Calm => at_least(GAIN_MIN, 5),
+            Pressure::Busy => at_least(GAIN_MIN, 2) && is_best_done_now,
+            Pressure::Calm => at_least(GAIN_MIN, 5) && is_best_done_now,
+            Pressure::Cramped => at_least(GAIN_MIN, 5),
             Pressure::Full => dead >= GAIN_MIN_IF_FULL,
         }
     }
@@ -261,22 +262,17 @@ pub(crate) fn candidates(
 ) -> Vec<Compaction> {
     // What a merge could leave out at most, and how much of that its own inputs may hide.
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
-    for (level, table) in levels.tables().filter(|(level, _)| *level < BOTTOM) {
-        let Some(merge) = merge_down(with_older(levels, vec![(level, Arc::clone(table))])) else { continue };
+    let tables = || levels.tables().map(|(level, table)| (level, Arc::clone(table)));
+    let each = tables().filter(|(level, _)| *level < BOTTOM).map(|table| vec![table]);
+    // What hides entries may lie in several tables that do not overlap: then no merge of one of them leaves out enough.
+    for chosen in each.chain([tables().collect()]) {
+        let Some(merge) = merge_down(with_older(levels, chosen)) else { continue };
         let mut files: Vec<_> = merge.inputs.iter().map(|(level, table)| (*level, table.info.file)).collect();
         files.sort_unstable();
         if seen.insert(files) {
             let most = most_hidden(&merge, 0);
             found.push((most, if hides_nothing(&merge) { 0 } else { most }, merge));
         }
-    }
-    if pressure == Pressure::Full {
-        // What hides entries may lie in several tables that do not overlap.
-        let all: Vec<_> = levels.tables().map(|(level, table)| (level, Arc::clone(table))).collect();
-        found.extend(merge_down(all).map(|merge| {
-            let most = most_hidden(&merge, 0);
-            (most, most, merge)
-        }));
     }
     for (level, table) in levels.tables() {
         let merge = Compaction::in_place(level, table);
@@ -367,7 +363,7 @@ mod tests {
         let mut tables: Vec<_> = (0..50).map(|key| (0, table(u64::from(key) + 100, key, 0))).collect();
         tables.extend([(0, table(200, 60, 300)), (BOTTOM, table(1, 60, 0))]);
         let levels = Levels::default().with(&[], tables);
-        for pressure in [Pressure::Busy, Pressure::Calm, Pressure::Full] {
+        for pressure in [Pressure::Busy, Pressure::Calm, Pressure::Cramped, Pressure::Full] {
             let all = candidates(&levels, &RangeTombstones::default(), pressure, None);
             let of_tombstones =
                 |merge: &Compaction| merge.inputs.iter().any(|(_, table)| table.info.file == 200);

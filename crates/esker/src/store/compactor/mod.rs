@@ -293,15 +293,18 @@ impl Compactor {
                 self.compactions.add([tree]);
                 dropped.map(|_| true)
             }
-            Some(Step::Merge(begun)) => self.do_begun(begun).map(|()| true),
+            Some(Step::Merge(begun)) => self.do_ordinary(begun).map(|()| true),
         }
     }
 
     /// Does a merge that gives space back, or begins a flush that shows what is dead, if nothing else asks for a merge.
     fn merge_for_space(&self) -> Result<bool> {
         let _merging = self.installer.begin_merge();
-        let (found, is_begun) =
-            self.space.look(self.room(), |tree, compaction| !self.has_no_room(tree, compaction))?;
+        let (found, is_begun) = self.space.look(
+            self.room(),
+            |tree| self.is_cramped(tree, &tree.merging.running()),
+            |tree, compaction| !self.has_no_room(tree, compaction),
+        )?;
         let is_cut = found.as_ref().is_some_and(|found| found.compaction.is_cut);
         self.has_cut.store(is_cut, Ordering::Relaxed);
         let Some(Found { tree, levels, compaction, room }) = found else { return Ok(is_begun) };
@@ -328,7 +331,7 @@ impl Compactor {
             self.walked.add(&tree);
             return Ok(false);
         };
-        self.do_begun(begun)?;
+        self.do_ordinary(begun)?;
         before.note_merged(&tree, &tree.state.load().levels);
         Ok(true)
     }
@@ -448,18 +451,23 @@ impl Compactor {
         self.compactions.admit(output_bytes(compaction), room)
     }
 
+    /// [`Compactor::do_begun`] of a merge that is not for space. Those do well with little room, so they do not show that
+    /// others would find some.
+    fn do_ordinary(&self, begun: Begun) -> Result<()> {
+        let tree = Arc::clone(&begun.tree);
+        self.do_begun(begun)?;
+        self.compactions.clear_stuck(&tree);
+        Ok(())
+    }
+
     fn do_begun(&self, mut begun: Begun) -> Result<()> {
         let tree = Arc::clone(&begun.tree);
         let result = self.run(&begun, None);
         begun.admitted = None;
         self.compactions.add([Arc::clone(&tree)]);
-        match &result {
-            Ok(()) => self.compactions.clear_stuck(&tree),
-            // With the room of now: others may have taken what there was when the merge began.
-            Err(error) if is_full(error) => {
-                self.compactions.note_stuck(&tree, self.attempt(&begun.compaction));
-            }
-            Err(_) => {}
+        // With the room of now: others may have taken what there was when the merge began.
+        if result.as_ref().is_err_and(is_full) {
+            self.compactions.note_stuck(&tree, self.attempt(&begun.compaction));
         }
         result?;
         let running = begun.release();
@@ -598,11 +606,17 @@ impl Compactor {
         let levels = &tree.state.load().levels;
         let goal = self.goal_of(tree, levels);
         let urgency = pick::urgency(levels, goal, running);
-        if urgency < 1.0 || !self.compactions.was_stuck(tree) {
-            return urgency;
+        if urgency >= 1.0 && self.is_cramped(tree, running) { 0.0 } else { urgency }
+    }
+
+    /// Whether `tree` needs a merge that would find no room, as its last one did not.
+    fn is_cramped(&self, tree: &TreeInner, running: &[Extent]) -> bool {
+        if !self.compactions.was_stuck(tree) {
+            return false;
         }
-        let picked = pick::pick(levels, goal, running);
-        if picked.is_some_and(|compaction| self.has_no_room(tree, &compaction)) { 0.0 } else { urgency }
+        let levels = &tree.state.load().levels;
+        let picked = pick::pick(levels, self.goal_of(tree, levels), running);
+        picked.is_some_and(|compaction| self.has_no_room(tree, &compaction))
     }
 
     /// Whether `compaction` would find no room, as the last merge of `tree` did not.

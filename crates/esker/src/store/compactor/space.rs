@@ -177,10 +177,11 @@ impl SpaceWatch {
 
     /// Looks at all trees, if it is time. Begins flushes that make dead entries known to merges. Returns a merge that
     /// gives space back, among those that `room` bytes suffice for and for which there is room by `has_room`, and whether
-    /// anything was begun.
+    /// anything was begun. `is_cramped`: whether an ordinary merge of a tree has found no room.
     pub(super) fn look(
         &self,
         room: u64,
+        is_cramped: impl Fn(&TreeInner) -> bool,
         has_room: impl Fn(&TreeInner, &Compaction) -> bool,
     ) -> Result<(Option<Found>, bool)> {
         let Some(mut looks) = self.looks.try_lock() else { return Ok((None, false)) };
@@ -207,7 +208,11 @@ impl SpaceWatch {
             }
             let entries = state.mem.written();
             let seen = looks.trees.get(&tree.id).copied();
-            let pressure = pressure_of(&state, entries, seen, is_full);
+            let pressure = match (is_full, is_cramped(tree)) {
+                (true, _) => Pressure::Full,
+                (false, true) => Pressure::Cramped,
+                (false, false) => pressure_of(&state, entries, seen),
+            };
             let before = seen.and_then(|seen| seen.measured);
             looks.trees.insert(tree.id, Seen { entries, measured: before });
             let measured = Measured {
@@ -358,7 +363,7 @@ impl Measured {
     fn covers(&self, state: &TreeState, now: &Measured, room: u64) -> bool {
         let least = match now.pressure {
             Pressure::Busy => (now.mark.table_bytes / PART_IF_BUSY).max(GAIN_MIN),
-            Pressure::Calm => (now.mark.table_bytes / PART_TO_MEASURE).max(GAIN_MIN),
+            Pressure::Calm | Pressure::Cramped => (now.mark.table_bytes / PART_TO_MEASURE).max(GAIN_MIN),
             Pressure::Full => 1,
         };
         let largest = state.levels.tables().map(|(_, table)| table.info.size / table.info.entries.max(1));
@@ -406,10 +411,7 @@ fn memory_of(state: &TreeState) -> u64 {
 }
 
 /// How much is written to a tree whose memtable has `entries` and that was `seen` before.
-fn pressure_of(state: &TreeState, entries: u64, seen: Option<Seen>, is_full: bool) -> Pressure {
-    if is_full {
-        return Pressure::Full;
-    }
+fn pressure_of(state: &TreeState, entries: u64, seen: Option<Seen>) -> Pressure {
     let in_tables: u64 = state.levels.tables().map(|(_, table)| table.info.entries).sum();
     // A memtable that was flushed meanwhile begins anew.
     let new = seen.map_or(0, |seen| if entries < seen.entries { entries } else { entries - seen.entries });
