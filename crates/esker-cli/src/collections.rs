@@ -207,52 +207,66 @@ impl Collections {
     }
 
     /// Passes the elements of `key` to `take`, as many at a time as a row has: each element, or each pair one after the
-    /// other.
-    pub(crate) fn read<E: From<Error>>(
+    /// other. The failure of a read is what `unread` makes of it.
+    pub(crate) fn read<E>(
         &mut self,
         kind: Kind,
         key: &[u8],
+        unread: impl Fn(Error) -> E,
         mut take: impl FnMut(&[Vec<u8>]) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        let count = ELEMENTS.to_string().into_bytes();
-        let (mut cursor, mut first) = (b"0".to_vec(), 0_usize);
-        loop {
-            let command: Command = match kind {
-                Kind::List => {
-                    let last = first + ELEMENTS - 1;
-                    let [first, last] = [first, last].map(|number| number.to_string().into_bytes());
-                    vec![b"LRANGE".to_vec(), key.to_vec(), first, last]
-                }
-                Kind::Hash => scan(b"HSCAN", key, &cursor, &count),
-                Kind::Set => scan(b"SSCAN", key, &cursor, &count),
-                Kind::SortedSet => scan(b"ZSCAN", key, &cursor, &count),
-            };
-            let Reply::Array(mut page) = self.one(command)? else { return Err(unexpected().into()) };
-            if kind != Kind::List {
-                let (Some(Reply::Array(elements)), Some(Reply::Bytes(next))) = (page.pop(), page.pop())
-                else {
-                    return Err(unexpected().into());
-                };
-                (page, cursor) = (elements, next);
-            }
-            let elements = page.into_iter().map(|reply| match reply {
-                Reply::Bytes(bytes) => Ok(bytes),
-                _ => Err(unexpected()),
-            });
-            let elements = elements.collect::<Result<Vec<_>>>()?;
-            if kind.has_pairs() && elements.len() % 2 != 0 {
-                return Err(unexpected().into());
-            }
-            first += elements.len();
+        let mut next = Some(Place { first: 0, cursor: b"0".to_vec() });
+        while let Some(place) = next {
+            let (elements, after) = self.page(kind, key, &place).map_err(&unread)?;
             if !elements.is_empty() {
                 take(&elements)?;
             }
-            let is_last = if kind == Kind::List { elements.len() < ELEMENTS } else { cursor == b"0" };
-            if is_last {
-                return Ok(());
-            }
+            next = after;
         }
+        Ok(())
     }
+
+    /// The elements at `place`, and the place after them; `None` if they are the last ones.
+    fn page(&mut self, kind: Kind, key: &[u8], place: &Place) -> Result<(Vec<Vec<u8>>, Option<Place>)> {
+        let count = ELEMENTS.to_string().into_bytes();
+        let command: Command = match kind {
+            Kind::List => {
+                let last = place.first + ELEMENTS - 1;
+                let [first, last] = [place.first, last].map(|number| number.to_string().into_bytes());
+                vec![b"LRANGE".to_vec(), key.to_vec(), first, last]
+            }
+            Kind::Hash => scan(b"HSCAN", key, &place.cursor, &count),
+            Kind::Set => scan(b"SSCAN", key, &place.cursor, &count),
+            Kind::SortedSet => scan(b"ZSCAN", key, &place.cursor, &count),
+        };
+        let Reply::Array(mut page) = self.one(command)? else { return Err(unexpected()) };
+        let mut cursor = Vec::new();
+        if kind != Kind::List {
+            let (Some(Reply::Array(elements)), Some(Reply::Bytes(next))) = (page.pop(), page.pop()) else {
+                return Err(unexpected());
+            };
+            (page, cursor) = (elements, next);
+        }
+        let elements = page.into_iter().map(|reply| match reply {
+            Reply::Bytes(bytes) => Ok(bytes),
+            _ => Err(unexpected()),
+        });
+        let elements = elements.collect::<Result<Vec<_>>>()?;
+        if kind.has_pairs() && elements.len() % 2 != 0 {
+            return Err(unexpected());
+        }
+        let is_last = if kind == Kind::List { elements.len() < ELEMENTS } else { cursor == b"0" };
+        let first = place.first + elements.len();
+        Ok((elements, (!is_last).then_some(Place { first, cursor })))
+    }
+}
+
+/// How far the elements of a collection were read.
+struct Place {
+    /// The number of the next element of a list.
+    first: usize,
+    /// The cursor of another collection.
+    cursor: Vec<u8>,
 }
 
 fn scan(name: &[u8], key: &[u8], cursor: &[u8], count: &[u8]) -> Command {

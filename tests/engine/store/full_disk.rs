@@ -421,7 +421,8 @@ fn a_disk_that_was_filled_before_an_opening_recovers_from_deletes() {
         let disk = SimFs::new(5);
         let open = |disk: &SimFs| {
             let env = world(Arc::new(disk.clone()), 5, Some(Arc::new(StepExecutor)));
-            let mut options = Options::default().memory_budget(8 << 20).separate_at(usize::MAX).env(env.clone());
+            let mut options =
+                Options::default().memory_budget(8 << 20).separate_at(usize::MAX).env(env.clone());
             options.table_bytes = table_bytes;
             (Db::open("/store", options).unwrap(), env)
         };

@@ -136,7 +136,7 @@ fn rows(store: &Store, value_max: u64, writer: &mut Writer, out: &mut Out) -> Ou
                 Failure::from(error).because_of_store(what)
             };
             if let Some(kind) = collections.kind(&key).map_err(without_elements)? {
-                collections.read(kind, &key, |elements| -> Outcome {
+                collections.read(kind, &key, without_elements, |elements| -> Outcome {
                     writer.collection(out.buffer(), (&key, expires_us), kind, elements, continues)?;
                     continues = true;
                     out.spill()

@@ -222,7 +222,7 @@ fn a_store_on_a_read_only_mount_can_be_read_in_every_way() {
 
 /// Runs an export from the n-th call `call` of the file `of` on failing all the time, or only in the n-th of any file.
 #[cfg(target_os = "linux")]
-fn failing_export(dir: &Path, target: &str, call: &str, nth: usize, of: Option<&str>) -> Done {
+fn failing_export(dir: &Path, store: &str, target: &str, call: &str, nth: usize, of: Option<&str>) -> Done {
     let mut command = Command::new("strace");
     command.args(["-f", "-o", "/dev/null"]);
     if let Some(of) = of {
@@ -230,9 +230,25 @@ fn failing_export(dir: &Path, target: &str, call: &str, nth: usize, of: Option<&
     }
     let lasts = if of.is_some() { "+" } else { "" };
     command.arg("-e").arg(format!("inject={call}:error=EIO:when={nth}{lasts}"));
-    command.arg(env!("CARGO_BIN_EXE_esker")).args(["--db", "store", "export", target]);
+    command.arg(env!("CARGO_BIN_EXE_esker")).args(["--db", store, "export", target]);
     command.current_dir(dir).env_remove("ESKER_DB").env_remove("ESKER_URL");
     run(command, b"")
+}
+
+/// A value that no compression makes short.
+#[cfg(target_os = "linux")]
+fn value(number: usize) -> String {
+    let digit = |at: usize| (number * 31 + at).wrapping_mul(0x9e37_79b9_7f4a_7c15) as u64 >> 40;
+    (0..50).map(|at| format!("{:06x}", digit(at))).collect()
+}
+
+/// A file of the store `store` of this kind, as a path from `dir`.
+#[cfg(target_os = "linux")]
+fn stored(dir: &Path, store: &str, kind: &str) -> String {
+    let mut found = Vec::new();
+    files(&dir.join(store), &mut found);
+    let path = found.into_iter().find(|path| path.to_str().unwrap().ends_with(kind)).unwrap();
+    path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned()
 }
 
 /// The device fails while an export reads the store or writes its output: the message names the file, and the key that was read
@@ -245,11 +261,6 @@ fn an_export_that_fails_says_where_and_leaves_nothing_half_written() {
     }
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    // So that there are many blocks, which no compression makes few.
-    let value = |number: usize| -> String {
-        let digit = |at: usize| (number * 31 + at).wrapping_mul(0x9e37_79b9_7f4a_7c15) as u64 >> 40;
-        (0..50).map(|at| format!("{:06x}", digit(at))).collect()
-    };
     let mut commands: String =
         (0..3000).map(|number| format!("PUT k{number:04} {}\n", value(number))).collect();
     let huge = "x".repeat(40_000);
@@ -257,13 +268,7 @@ fn an_export_that_fails_says_where_and_leaves_nothing_half_written() {
     fs::write(dir.join("commands"), commands).unwrap();
     ok(&esker_args(dir, &["--db", "store", "run", "commands"], ""));
     ok(&esker_args(dir, &["--db", "store", "compact"], ""));
-    let stored = |kind: &str| {
-        let mut found = Vec::new();
-        files(&dir.join("store"), &mut found);
-        let path = found.into_iter().find(|path| path.to_str().unwrap().ends_with(kind)).unwrap();
-        path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned()
-    };
-    let (table, blob) = (stored(".table"), stored(".blob"));
+    let (table, blob) = (stored(dir, "store", ".table"), stored(dir, "store", ".blob"));
     let names = |at: &Path| {
         let mut names: Vec<_> = fs::read_dir(at).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
@@ -275,7 +280,7 @@ fn an_export_that_fails_says_where_and_leaves_nothing_half_written() {
     let mut middle = 0;
     for of in [&table, &blob] {
         for nth in 1.. {
-            let done = failing_export(dir, "out.jsonl", "pread64", nth, Some(of));
+            let done = failing_export(dir, "store", "out.jsonl", "pread64", nth, Some(of));
             if done.code == 0 {
                 assert!(nth > 3, "{of} is not read");
                 fs::write(dir.join("out.jsonl"), "as before").unwrap();
@@ -296,7 +301,7 @@ fn an_export_that_fails_says_where_and_leaves_nothing_half_written() {
     assert!(said["the rows after \"k"] > 1 && said["the value of \"m\" cannot"] > 0, "{said:?}");
 
     // The first row that is not read is the one after that which the message names.
-    let done = failing_export(dir, "copy/", "pread64", middle, Some(&table));
+    let done = failing_export(dir, "store", "copy/", "pread64", middle, Some(&table));
     let why = done.stderr();
     let last = why.split("the rows after \"k").nth(1).and_then(|rest| rest[..4].parse::<usize>().ok());
     let last = last.unwrap_or_else(|| panic!("{why}"));
@@ -304,7 +309,7 @@ fn an_export_that_fails_says_where_and_leaves_nothing_half_written() {
     for number in 0..=last {
         assert_eq!(fs::read_to_string(dir.join(format!("copy/k{number:04}"))).unwrap(), value(number));
     }
-    let done = failing_export(dir, "values/", "pread64", 4, Some(&blob));
+    let done = failing_export(dir, "store", "values/", "pread64", 4, Some(&blob));
     assert_eq!(done.code, 3, "{}", done.stderr());
     assert!(done.stderr().contains("\"m\"") && done.stderr().contains(&*blob), "{}", done.stderr());
     assert!(!dir.join("values/m").exists() && !dir.join("values/%tmp").exists());
@@ -312,10 +317,48 @@ fn an_export_that_fails_says_where_and_leaves_nothing_half_written() {
     // Its own output.
     for target in ["out.jsonl", "new.csv", "new.csv.gz"] {
         let before = names(dir);
-        let done = failing_export(dir, target, "write", 1, None);
+        let done = failing_export(dir, "store", target, "write", 1, None);
         assert_eq!(done.code, 3, "{target}: {}", done.stderr());
         assert!(done.stderr().contains(&format!("cannot write {target}")), "{}", done.stderr());
         assert_eq!(names(dir), before, "{target}");
         assert_eq!(fs::read(dir.join("out.jsonl")).unwrap(), b"as before");
+    }
+}
+
+/// The device fails while an export reads the elements of a collection: the message names its key.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_export_names_the_collection_whose_elements_cannot_be_read() {
+    if !crate::support::can_trace("an_export_names_the_collection_whose_elements_cannot_be_read") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let all = |element: &dyn Fn(usize) -> String| (0..3000).map(element).collect::<Vec<_>>().join(",");
+    let kinds = [
+        ("hash", format!("{{{}}}", all(&|number| format!("\"f{number}\":\"{}\"", value(number))))),
+        ("list", format!("[{}]", all(&|number| format!("\"{}\"", value(number))))),
+        ("set", format!("[{}]", all(&|number| format!("\"{}\"", value(number))))),
+        ("zset", format!("{{{}}}", all(&|number| format!("\"{}\":{number}", value(number))))),
+    ];
+    for (kind, elements) in kinds {
+        let row = format!("{{\"key\":\"k\",\"type\":\"{kind}\",\"value\":{elements}}}\n");
+        fs::write(dir.join("in.jsonl"), row).unwrap();
+        ok(&esker_args(dir, &["--db", kind, "import", "in.jsonl"], ""));
+        ok(&esker_args(dir, &["--db", kind, "compact"], ""));
+        let table = stored(dir, kind, ".table");
+        let mut named = 0;
+        for nth in (1..).step_by(3) {
+            let done = failing_export(dir, kind, "out.jsonl", "pread64", nth, Some(&table));
+            if done.code == 0 {
+                break;
+            }
+            let why = done.stderr();
+            assert!(done.code == 3 && why.contains(&*table) && why.contains("Input/output error"), "{why}");
+            named += u64::from(why.contains("the elements of \"k\" cannot be read"));
+            assert!(!dir.join("out.jsonl").exists(), "{why}");
+        }
+        assert!(named > 3, "{kind}: {named}");
+        fs::remove_file(dir.join("out.jsonl")).unwrap();
     }
 }

@@ -376,6 +376,6 @@ fn what_is_dead_above_the_bottom_level_needs_no_room() {
     let compactor = db.store().compactor();
     compactor.space.look_soon();
     // As if no merge of the whole tree had room.
-    let (found, _) = compactor.space.look(256 << 10, |_, _| false).unwrap();
+    let (found, _) = compactor.space.look(256 << 10, |_| false, |_, _| false).unwrap();
     assert!(found.unwrap().compaction.is_cut);
 }
