@@ -15,6 +15,7 @@
 use std::sync::Arc;
 
 use super::pick::{BOTTOM, Compaction, Goal, L0_RUNS, due};
+use crate::cursor::SeqNo;
 use crate::state::merging::Extent;
 use crate::version::levels::{LEVELS, Levels, Table};
 use crate::version::read_cost::ReadCost;
@@ -57,7 +58,7 @@ fn scores(levels: &Levels, goal: Goal, running: &[Extent]) -> [f64; LEVELS] {
     let (base, targets) = targets(levels, goal);
     let mut scores = [0.0; LEVELS];
     // Tables that do not overlap can be moved without a rewrite. They are due, but not urgent.
-    let waiting = levels.level(0).len().min(L0_RUNS).max(levels.run_places().len());
+    let waiting = flushes_in(levels.level(0)).min(L0_RUNS).max(levels.run_places().len());
     scores[0] = waiting as f64 / L0_RUNS as f64;
     if scores[0] < 1.0 && reads_have_paid(levels, base) {
         scores[0] = 1.0;
@@ -70,6 +71,18 @@ fn scores(levels: &Levels, goal: Goal, running: &[Extent]) -> [f64; LEVELS] {
         }
     }
     scores
+}
+
+/// How many flushes have made `tables`, about. The tables of one flush hold numbers from among each other's.
+fn flushes_in(tables: &[Arc<Table>]) -> usize {
+    let mut numbers: Vec<_> = tables.iter().map(|table| (table.info.max_seq, table.info.min_seq)).collect();
+    numbers.sort_unstable_by(|a, b| b.cmp(a));
+    let (mut flushes, mut oldest) = (0, SeqNo::MAX);
+    for (newest, first) in numbers {
+        flushes += usize::from(newest <= oldest);
+        oldest = oldest.min(first);
+    }
+    flushes
 }
 
 fn reads_have_paid(levels: &Levels, base: usize) -> bool {

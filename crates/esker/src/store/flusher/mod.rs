@@ -5,7 +5,7 @@
 //! trees go into one shared table. So thousands of idle trees do not cost a file each, and none of them pins the log
 //! (rule 19).
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -22,6 +22,7 @@ use crate::blob::gc::BlobChanges;
 use crate::cache::Offer;
 use crate::canary::broken;
 use crate::compact::output::{Output, OutputOptions, TablePart, filter_bits, shared_part};
+use crate::compact::pick::BOTTOM;
 use crate::compact::retain::{ReadPoints, Retention};
 use crate::compact::rule::{BegunRule, RunningRule};
 use crate::cursor::{Cursor, Kind, SeqNo};
@@ -30,7 +31,7 @@ use crate::error::Result;
 use crate::events::{Began, event};
 use crate::flush::{FlushQueue, Immutable};
 use crate::listener::FlushedTree;
-use crate::options::{Compression, TableLimits};
+use crate::options::{CompactionStyle, Compression, TableLimits};
 use crate::read::merging_cursor::{Direction, MergeCursor, Source};
 use crate::rules::RuleContext;
 use crate::space::is_full;
@@ -40,6 +41,7 @@ use crate::version::edit::{Edit, TableInfo, TreeId};
 use crate::version::levels::{LEVELS, shared_key};
 use crate::version::table_info::LookAgain;
 
+mod apart;
 mod clean;
 mod log_segments;
 mod shrink;
@@ -395,12 +397,15 @@ impl Flusher {
         let snapshots = self.log.read_points().of(tree);
         let around = Around::begin(&self.log, tree, Inputs::Memtables(mems), &snapshots);
         let retention = Retention::new(snapshots.clone(), &tree.state.load().ranges, last_seq(mems));
-        let mut output = Output::new(
+        let is_leveled = tree.options().compaction == CompactionStyle::Leveled;
+        let fences =
+            if bottom || !is_leveled { VecDeque::new() } else { apart::gaps(levels.level(BOTTOM), mems)? };
+        let output = Output::new(
             &self.core.tables,
             OutputOptions {
                 compression: tree.options().compression,
                 filter_bits: filter_bits(self.core.options.filter_bits, level, levels.deepest().max(level)),
-                // In level 0 the output is one table, which is a run.
+                // In level 0 the output is one table where its keys are not far apart.
                 limits: if bottom { self.core.options.table_limits() } else { TableLimits::NONE },
                 offer: Some(Offer::Unasked),
                 cleared: retention.cleared(),
@@ -410,13 +415,14 @@ impl Flusher {
         );
         let operators = &self.core.options.merge_operators;
         let mut merge = merged(mems)?;
+        let mut sink = OwnSink { output, fences };
         let look_again = self.ask_rule(tree, mems, rule, &snapshots, left_out, |rule, left_out| {
             let (nothing_below, keeps_pointers, around) = (bottom, false, &around);
             Survivors { operators, retention, nothing_below, around, keeps_pointers, left_out, rule }
-                .write_all(&mut merge, &|| Ok(()), &mut output)
+                .write_all(&mut merge, &|| Ok(()), &mut sink)
         })?;
-        output.look_again_at(look_again);
-        let tables = output.finish()?;
+        sink.output.look_again_at(look_again);
+        let tables = sink.output.finish()?;
         self.core.counters.note_flush(&tables);
         Ok((level as u8, tables))
     }
@@ -518,18 +524,36 @@ impl Flusher {
 }
 
 /// Where the entries go that a flush writes to tables of one tree.
-impl Sink for Output {
+struct OwnSink {
+    output: Output,
+    /// Keys before which a table of the output ends, ascending.
+    fences: VecDeque<Vec<u8>>,
+}
+
+impl OwnSink {
+    fn passes_fence(&self, key: &[u8]) -> bool {
+        self.fences.front().is_some_and(|fence| fence.as_slice() <= key)
+    }
+}
+
+impl Sink for OwnSink {
     fn write(&mut self, key: &[u8], seq: SeqNo, kind: Kind, stored: &[u8]) -> Result<()> {
-        self.add(key, seq, kind, stored)
+        if self.passes_fence(key) {
+            while self.passes_fence(key) {
+                self.fences.pop_front();
+            }
+            self.output.cut()?;
+        }
+        self.output.add(key, seq, kind, stored)
     }
 
     fn ends_before(&mut self, key: &[u8]) -> bool {
-        self.is_full(key)
+        (self.passes_fence(key) && self.output.has_begun()) || self.output.is_full(key)
     }
 
     fn end_table(&mut self, look_again: LookAgain) -> Result<()> {
-        self.look_again_at(look_again);
-        self.cut()
+        self.output.look_again_at(look_again);
+        self.output.cut()
     }
 }
 

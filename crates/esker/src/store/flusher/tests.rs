@@ -426,3 +426,73 @@ fn walks_that_pass_dead_entries_have_them_cleaned() {
     assert!(most < Some(&2000), "{most:?} entries passed");
     assert!(entries(&tree) < 2000);
 }
+
+/// A tree in memory whose background work is done step by step.
+fn stepped_tree(memtable_bytes: usize) -> (Db, Tree) {
+    let env = Env { executor: Some(Arc::new(StepExecutor)), ..Env::system() };
+    let mut options = Options::default().env(env);
+    options.memtable_bytes = Some(memtable_bytes);
+    let db = Db::open_in_memory(options).unwrap();
+    let tree = db.tree("tree").unwrap();
+    (db, tree)
+}
+
+#[test]
+fn a_flush_ends_tables_where_its_keys_lie_far_apart() {
+    let (_db, tree) = stepped_tree(256 << 10);
+    let key = |number: u64| keys::u64(number);
+    let row = [7; 1000];
+    // Four tables of 1 MB in the bottom level.
+    for begin in [10_000, 12_000, 14_000, 16_000] {
+        (begin..begin + 1000).for_each(|number| tree.put(key(number), row).unwrap());
+        tree.flush().unwrap();
+    }
+    let flushed = |written: &[u64]| {
+        written.iter().for_each(|&number| tree.put(key(number), row).unwrap());
+        tree.flush().unwrap();
+        let state = tree.inner().state.load();
+        let newest = state.levels.level(0).iter().map(|table| table.info.max_seq).max().unwrap();
+        let of_flush =
+            state.levels.level(0).iter().filter(|table| table.info.min_seq + written.len() as u64 > newest);
+        let mut bounds: Vec<_> = of_flush
+            .map(|table| {
+                [&table.info.smallest, &table.info.largest].map(|key| keys::decode_u64(key).unwrap())
+            })
+            .collect();
+        bounds.sort_unstable();
+        bounds
+    };
+    // A queue: between its ends lie all four, the last three, or the first three tables, or most of the last two.
+    assert_eq!(flushed(&[20_001, 10_000, 20_000, 10_001]), [[10_000, 10_001], [20_000, 20_001]]);
+    assert_eq!(flushed(&[10_999, 20_000]), [[10_999, 10_999], [20_000, 20_000]]);
+    assert_eq!(flushed(&[16_000, 1, 2]), [[1, 2], [16_000, 16_000]]);
+    assert_eq!(flushed(&[14_300, 16_900]), [[14_300, 14_300], [16_900, 16_900]]);
+    // Ends at three places, of which one lies between tables.
+    assert_eq!(flushed(&[10_000, 13_500, 17_500]), [[10_000, 10_000], [13_500, 13_500], [17_500, 17_500]]);
+    // Too little lies between these.
+    assert_eq!(flushed(&[13_500, 14_900]), [[13_500, 14_900]]);
+    assert_eq!(flushed(&[10_500, 12_300]), [[10_500, 12_300]]);
+    // These lie all over the tree.
+    assert_eq!(flushed(&[9_000, 11_500, 13_500, 15_500, 17_500]), [[9_000, 17_500]]);
+    for number in [9_000, 10_001, 10_999, 11_500, 13_500, 16_000, 17_500, 20_001] {
+        assert_eq!(tree.get_vec(key(number)).unwrap().as_deref(), Some(&row[..]), "{number}");
+    }
+}
+
+#[test]
+fn a_queue_is_not_rewritten_from_end_to_end() {
+    // Tables of a memtable are not small, so they are not merged because of that.
+    let (db, tree) = stepped_tree(1 << 20);
+    let long = 16_000;
+    for number in 0..3 * long {
+        tree.put(keys::u64(number), [7; 1000]).unwrap();
+        if number >= long {
+            tree.delete(keys::u64(number - long)).unwrap();
+        }
+        JobKind::ALL.iter().for_each(|job| while db.step(*job) {});
+    }
+    let stats = db.stats().unwrap();
+    let (merged, flushed) = (stats.merged_bytes_in + stats.merged_bytes_out, stats.flushed_bytes);
+    assert!(merged < 2 * flushed, "{merged} bytes were merged, {flushed} flushed");
+    assert_eq!(tree.count(..).unwrap(), long);
+}
