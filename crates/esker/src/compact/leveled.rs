@@ -12,6 +12,7 @@
 //! and level 6 only, and at a size ratio of 10 space is bounded by about 1.1 times the data. A table that overlaps
 //! nothing is moved, not rewritten.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::pick::{BOTTOM, Compaction, Goal, L0_RUNS, due};
@@ -20,7 +21,10 @@ use crate::state::merging::Extent;
 use crate::version::levels::{LEVELS, Levels, Table};
 use crate::version::read_cost::ReadCost;
 
-const L0_TABLES_AT_ONCE: usize = 8;
+/// A merge takes so many flushes from level 0 at most, ...
+const L0_FLUSHES_AT_ONCE: usize = 8;
+/// ... and so many tables, where flushes have several.
+const L0_TABLES_AT_ONCE: usize = 32;
 
 /// The size ratio of the options, or the least one with which level 1 is not larger than `base_bytes`.
 fn ratio_of(levels: &Levels, goal: Goal) -> u64 {
@@ -57,9 +61,7 @@ pub(super) fn urgency(levels: &Levels, goal: Goal, running: &[Extent]) -> f64 {
 fn scores(levels: &Levels, goal: Goal, running: &[Extent]) -> [f64; LEVELS] {
     let (base, targets) = targets(levels, goal);
     let mut scores = [0.0; LEVELS];
-    // Tables that do not overlap can be moved without a rewrite. They are due, but not urgent.
-    let waiting = flushes_in(levels.level(0)).min(L0_RUNS).max(levels.run_places().len());
-    scores[0] = waiting as f64 / L0_RUNS as f64;
+    scores[0] = waiting_in_l0(levels) as f64 / L0_RUNS as f64;
     if scores[0] < 1.0 && reads_have_paid(levels, base) {
         scores[0] = 1.0;
     }
@@ -73,14 +75,23 @@ fn scores(levels: &Levels, goal: Goal, running: &[Extent]) -> [f64; LEVELS] {
     scores
 }
 
-/// How many flushes have made `tables`, about. The tables of one flush hold numbers from among each other's.
+/// How much waits for a merge in level 0, in runs.
+fn waiting_in_l0(levels: &Levels) -> usize {
+    // Tables that do not overlap can be moved without a rewrite. They are due, but not urgent.
+    flushes_in(levels.level(0)).min(L0_RUNS).max(levels.run_places().len())
+}
+
+/// How many flushes have made `tables`, about. The tables of one flush hold numbers from among each other's. Unless a
+/// snapshot was open, they are also cleared up to the last number of the flush, as no other flush's are.
 fn flushes_in(tables: &[Arc<Table>]) -> usize {
-    let mut numbers: Vec<_> = tables.iter().map(|table| (table.info.max_seq, table.info.min_seq)).collect();
-    numbers.sort_unstable_by(|a, b| b.cmp(a));
-    let (mut flushes, mut oldest) = (0, SeqNo::MAX);
-    for (newest, first) in numbers {
-        flushes += usize::from(newest <= oldest);
-        oldest = oldest.min(first);
+    let mut infos: Vec<_> = tables.iter().map(|table| &table.info).collect();
+    infos.sort_unstable_by_key(|info| Reverse((info.max_seq, info.min_seq)));
+    let (mut flushes, mut oldest, mut cleared) = (0, SeqNo::MAX, None);
+    for info in infos {
+        let is_same = info.max_seq > oldest || cleared == Some(info.cleared);
+        flushes += usize::from(!is_same);
+        oldest = oldest.min(info.min_seq);
+        cleared = (info.cleared >= info.max_seq).then_some(info.cleared);
     }
     flushes
 }
@@ -135,7 +146,7 @@ fn pick_l0(levels: &Levels, base: usize) -> Compaction {
     // The first level that holds tables: entries of level 0 must not pass older ones.
     let target = (1..base).find(|&level| !levels.level(level).is_empty()).unwrap_or(base);
     let tables = levels.level(0);
-    let for_reads = tables.len() < L0_RUNS;
+    let for_reads = waiting_in_l0(levels) < L0_RUNS;
     if let Some(oldest) = tables.last() {
         let (smallest, largest) = (&oldest.info.smallest, &oldest.info.largest);
         let alone = tables.iter().filter(|table| table.overlaps(smallest, largest)).count() == 1;
@@ -143,7 +154,7 @@ fn pick_l0(levels: &Levels, base: usize) -> Compaction {
             return Compaction { inputs: vec![(0, Arc::clone(oldest))], target, for_reads, is_cut: false };
         }
     }
-    let chosen: Vec<Arc<Table>> = tables.iter().rev().take(L0_TABLES_AT_ONCE).cloned().collect();
+    let chosen = oldest_flushes(tables).to_vec();
     let overlapped = overlapped_by(levels, target, &chosen);
     let inputs = chosen.into_iter().map(|table| (0, table));
     Compaction {
@@ -152,6 +163,16 @@ fn pick_l0(levels: &Levels, base: usize) -> Compaction {
         for_reads,
         is_cut: false,
     }
+}
+
+/// The oldest of `tables`, which lie in the order of level 0, as many as a merge takes.
+fn oldest_flushes(tables: &[Arc<Table>]) -> &[Arc<Table>] {
+    let oldest = |count: usize| &tables[tables.len() - count.min(tables.len())..];
+    let mut count = L0_FLUSHES_AT_ONCE;
+    while count < L0_TABLES_AT_ONCE.min(tables.len()) && flushes_in(oldest(count + 1)) <= L0_FLUSHES_AT_ONCE {
+        count += 1;
+    }
+    oldest(count)
 }
 
 fn overlapped_by(levels: &Levels, level: usize, tables: &[Arc<Table>]) -> Vec<Arc<Table>> {

@@ -27,55 +27,91 @@ const LEAST: u64 = 1 << 20;
 /// If there are more gaps, the keys lie all over the tree, and many small tables would not help.
 const GAPS_MAX: usize = 3;
 
+/// How many times a flush looks into the indexes of tables for the bytes beside a key. After that only whole tables count.
+/// Otherwise a flush of random keys would read the indexes of all tables.
+const LOOKS: usize = 16;
+
 /// The keys of `mems` that follow a gap: before each, `tables` of a sorted level have much, of which `mems` have no key.
 pub(super) fn gaps(tables: &[Arc<Table>], mems: &[Arc<Mem>]) -> Result<VecDeque<Vec<u8>>> {
-    let mut gaps = VecDeque::new();
-    let Some((smallest, largest)) = bounds_of(mems)? else { return Ok(gaps) };
+    let Some((smallest, largest)) = bounds_of(mems)? else { return Ok(VecDeque::new()) };
     let bytes: u64 = mems.iter().map(|mem| mem.table.entry_memory() as u64).sum();
-    let least = bytes.saturating_mul(TIMES).max(LEAST);
     let begin = tables.partition_point(|table| table.info.largest < smallest);
     let tables = &tables[begin..];
     let tables = &tables[..tables.partition_point(|table| table.info.smallest <= largest)];
+    let least = bytes.saturating_mul(TIMES).max(LEAST);
     if tables.iter().map(|table| table.info.size).sum::<u64>() < least {
-        return Ok(gaps);
+        return Ok(VecDeque::new());
     }
+    let mut gaps = Gaps { least, begun: false, whole: 0, behind: None, looks: LOOKS, found: VecDeque::new() };
     let sources = mems.iter().map(|mem| Source::Mem(mem.table.cursor())).collect();
     let mut backward = MergeCursor::new(sources, Direction::Backward);
+    // At the first key of the memtables that was not looked at.
     let mut forward = merged(mems)?;
-    let mut note = |key: &[u8], between: u64| {
-        if between >= least {
-            gaps.push_back(key.to_vec());
-        }
-    };
-    // What the tables have between the last key of the memtables before `from` and the first one from there on.
-    let (mut between, mut from) = (0_u64, smallest);
     for table in tables {
         let info = &table.info;
-        forward.seek(&from, MAX_SEQ)?;
         if forward.valid() && forward.key() < info.smallest.as_slice() {
-            note(forward.key(), between);
-            (between, from) = (0, info.smallest.clone());
-            forward.seek(&from, MAX_SEQ)?;
+            gaps.end(forward.key(), None);
+            forward.seek(&info.smallest, MAX_SEQ)?;
         }
         if !forward.valid() || forward.key() > info.largest.as_slice() {
-            between = between.saturating_add(info.size);
+            gaps.whole = gaps.whole.saturating_add(info.size);
             continue;
         }
-        let begin = table.offset_of(&info.smallest)?;
-        let first = table.offset_of(forward.key())?.saturating_sub(begin);
-        note(forward.key(), between.saturating_add(first));
-        backward.seek(&next_key(&info.largest), MAX_SEQ)?;
-        if backward.valid() {
-            let last = table.offset_of(backward.key())?.saturating_sub(begin);
-            (between, from) = (info.size.saturating_sub(last), next_key(backward.key()));
+        gaps.end(forward.key(), Some(table));
+        let next = next_key(&info.largest);
+        backward.seek(&next, MAX_SEQ)?;
+        gaps.behind = backward.valid().then(|| (&**table, backward.key().to_vec()));
+        forward.seek(&next, MAX_SEQ)?;
+        if gaps.found.len() > GAPS_MAX {
+            break;
         }
     }
-    forward.seek(&from, MAX_SEQ)?;
     if forward.valid() {
-        note(forward.key(), between);
+        gaps.end(forward.key(), None);
     }
-    if gaps.len() > GAPS_MAX {
-        gaps.clear();
+    Ok(if gaps.found.len() > GAPS_MAX { VecDeque::new() } else { gaps.found })
+}
+
+/// What lies between two neighbouring keys of the memtables, and the gaps found so far.
+struct Gaps<'a> {
+    /// A gap has at least this many bytes.
+    least: u64,
+    /// Whether the first key was passed.
+    begun: bool,
+    /// The bytes of the tables that lie between.
+    whole: u64,
+    /// The first of the two keys, and the table that it is within.
+    behind: Option<(&'a Table, Vec<u8>)>,
+    looks: usize,
+    found: VecDeque<Vec<u8>>,
+}
+
+impl Gaps<'_> {
+    /// Notes the gap before `key`, if there is one. `key` may be within the table `ahead`.
+    fn end(&mut self, key: &[u8], ahead: Option<&Table>) {
+        if !std::mem::replace(&mut self.begun, true) {
+            return;
+        }
+        let (whole, behind) = (std::mem::take(&mut self.whole), self.behind.take());
+        let beside = behind.as_ref().map(|(table, _)| *table).into_iter().chain(ahead);
+        let most = beside.fold(whole, |sum, table| sum.saturating_add(table.info.size));
+        let mut is_gap = whole >= self.least;
+        if !is_gap && most >= self.least && self.looks > 0 {
+            self.looks -= 1;
+            let after = behind.map_or(0, |(table, key)| {
+                before(table, &key).map_or(0, |bytes| table.info.size.saturating_sub(bytes))
+            });
+            let before = ahead.and_then(|table| before(table, key)).unwrap_or(0);
+            is_gap = whole.saturating_add(after).saturating_add(before) >= self.least;
+        }
+        if is_gap {
+            self.found.push_back(key.to_vec());
+        }
     }
-    Ok(gaps)
+}
+
+/// About how many bytes of the table lie before `key`. `None` if it cannot be read, which is no reason to end a flush.
+fn before(table: &Table, key: &[u8]) -> Option<u64> {
+    let offset = |key: &[u8]| table.offset_of(key).ok();
+    Some(offset(key)?.saturating_sub(offset(&table.info.smallest)?))
 }

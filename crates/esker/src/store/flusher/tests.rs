@@ -496,3 +496,53 @@ fn a_queue_is_not_rewritten_from_end_to_end() {
     assert!(merged < 2 * flushed, "{merged} bytes were merged, {flushed} flushed");
     assert_eq!(tree.count(..).unwrap(), long);
 }
+
+#[test]
+fn level_0_is_merged_when_it_has_four_flushes_however_many_tables_they_have() {
+    let (db, tree) = stepped_tree(1 << 20);
+    // In a table of these, the first key of each flush has much before it.
+    (0..4000).for_each(|number| tree.put(keys::u64(number), [7; 1000]).unwrap());
+    db.compact().unwrap();
+    // Each flush has one memtable, so its table goes to the bottom level. It is not small.
+    for begin in (10_000..17_000).step_by(300).filter(|begin| begin / 1000 % 2 == 0) {
+        (begin..begin + 300).for_each(|number| tree.put(keys::u64(number), [7; 1000]).unwrap());
+        tree.flush().unwrap();
+    }
+    assert_eq!(tree.inner().state.load().levels.level(0).len(), 0);
+    let places = [2000, 12_200, 14_600, 16_800];
+    let in_turn: Vec<u64> = (0..3).flat_map(|at| places.map(|place| place + at)).collect();
+    let one_after_another: Vec<u64> = places.iter().flat_map(|place| *place..place + 3).collect();
+    for (written, held) in [(&one_after_another, false), (&in_turn, true)] {
+        let snapshot = held.then(|| db.snapshot());
+        for flushes in [1, 2, 3, 0] {
+            written.iter().for_each(|&number| tree.put(keys::u64(number), [8; 1000]).unwrap());
+            tree.flush().unwrap();
+            while db.step(JobKind::Compact) {}
+            assert_eq!(tree.inner().state.load().levels.level(0).len(), 4 * flushes, "held: {held}");
+        }
+        drop(snapshot);
+    }
+}
+
+#[test]
+fn a_table_that_cannot_be_read_does_not_end_a_flush() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || Options { memtable_bytes: Some(256 << 10), ..Options::default() };
+    let db = Db::open(dir.path().join("store"), options()).unwrap();
+    (0..2000).for_each(|number| db.put(keys::u64(number), [7; 1000]).unwrap());
+    db.compact().unwrap();
+    let tables = db.default_tree().inner().state.load().levels.level(6).to_vec();
+    db.close().unwrap();
+    for table in tables {
+        let path = crate::version::tables::table_path(&dir.path().join("store"), table.info.file);
+        let mut bytes = std::fs::read(&path).unwrap();
+        // The index and what follows it.
+        let begin = bytes.len() - 2000;
+        bytes[begin..].fill(0xff);
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let db = Db::open(dir.path().join("store"), options()).unwrap();
+    [100, 1900].iter().for_each(|&number| db.put(keys::u64(number), [8; 1000]).unwrap());
+    db.flush().unwrap();
+    assert_eq!(db.get_vec(keys::u64(1900)).unwrap().as_deref(), Some(&[8; 1000][..]));
+}
