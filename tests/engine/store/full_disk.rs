@@ -464,6 +464,38 @@ fn a_disk_that_was_filled_before_an_opening_recovers_from_deletes() {
     }
 }
 
+/// A merge writes a table of the bottom level anew before the old one goes. So none is longer than what a full disk has left,
+/// also if it was written when there was room.
+#[test]
+fn each_table_on_a_full_disk_fits_into_what_is_left() {
+    for capacity in [24 << 20, 48 << 20] {
+        let disk = SimFs::new(5);
+        let env = world(Arc::new(disk.clone()), 5, Some(Arc::new(StepExecutor)));
+        let options = Options::default().memory_budget(64 << 20).separate_at(usize::MAX).env(env);
+        let db = Db::open("/store", options).unwrap();
+        disk.set_capacity(Some(capacity));
+        let (mut rng, mut rows) = (Rng::new(11), 0_u64);
+        loop {
+            let value: Vec<u8> = (0..1000).map(|_| rng.next() as u8).collect();
+            if db.put(rows.to_be_bytes(), value).is_err() {
+                break;
+            }
+            rows += 1;
+            if rows == capacity / 2500 {
+                db.compact().unwrap();
+            }
+        }
+        settle(&db);
+        let len = |path: &Path| disk.file_len(path).unwrap();
+        let paths = disk.paths();
+        let tables = paths.iter().filter(|path| path.extension().is_some_and(|kind| kind == "table"));
+        let longest = tables.map(|path| len(path)).max().unwrap();
+        let left = capacity - disk.used() + len(Path::new("/store/RESERVE"));
+        assert!(longest <= left, "a table of {longest} bytes, and {left} are left of {capacity}");
+        db.close().unwrap();
+    }
+}
+
 /// Writes that free space, though they also put, are taken while the part of the reserve for deletes lasts. What is left
 /// suffices for deletes and for an opening.
 #[test]

@@ -10,7 +10,11 @@
 //! M   full memtable         4s, at most what the memory budget allows; room / 16 where that is more and s the longest there is
 //! 4M  low-space mark        at most 32 MiB
 //! 5s  reserve               see `reserve.rs`
+//! t   longest table         room / 128, at least 1 MiB, at most `Options::table_bytes`
 //! ```
+//!
+//! A merge writes its output before its input goes. On a full disk it has the free space and the reserve for that, which
+//! suffices for one table of the bottom level if tables are short.
 //!
 //! Flushes, merges and deletes must go on when puts cannot. So their space is there before a put is taken:
 //!
@@ -30,11 +34,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::env::{Env, Gate};
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::Options;
+use crate::options::{Options, TableLimits};
 
 mod reserve;
 
@@ -44,6 +48,10 @@ pub(crate) use reserve::{RESERVE_FILE, Released, Reserve, give_up, reserve_path,
 const SEGMENTS: u64 = 64;
 /// Full memtables that the room has space for.
 const MEMTABLES: u64 = 16;
+/// Tables of the greatest length that the room has space for, if that is more than [`TABLE_MIN`].
+const TABLES: u64 = 128;
+/// The least that a table is bounded to, in bytes. Shorter ones would only be more.
+const TABLE_MIN: u64 = 1 << 20;
 /// Segments of whose length a full memtable is at most.
 const SEGMENTS_PER_MEMTABLE: u64 = 4;
 
@@ -67,6 +75,8 @@ pub(crate) struct Space {
     segment_max: u64,
     /// The size of a full memtable, by the budget and the disk.
     memtable: AtomicUsize,
+    /// The greatest size of a table, by the disk.
+    table: AtomicU64,
     reserve: Reserve,
 }
 
@@ -102,6 +112,7 @@ impl Space {
             memtable_max: options.memtable_limit(),
             segment_max,
             memtable: AtomicUsize::new(options.memtable_limit()),
+            table: AtomicU64::new(u64::MAX),
             reserve: Reserve::find(&options.env, dir, reserved_max, gate)?,
         })
     }
@@ -146,7 +157,13 @@ impl Space {
         if self.memtable_limit() != limit {
             self.memtable.store(limit, Ordering::Relaxed);
         }
+        self.table.store((room / TABLES).max(TABLE_MIN), Ordering::Relaxed);
         longest
+    }
+
+    /// Limits at which a merge begins the next table, where the options have `limits`.
+    pub(crate) fn table_limits(&self, limits: TableLimits) -> TableLimits {
+        TableLimits { bytes: limits.bytes.min(self.table.load(Ordering::Relaxed)), ..limits }
     }
 
     // ---- room ----------------------------------------------------------------------------------------

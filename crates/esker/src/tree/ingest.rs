@@ -88,7 +88,7 @@ impl Ingest {
         let filter_bits = filter_bits(store.options().filter_bits, LEVELS - 1, LEVELS - 1);
         let additions = store.blobs().filter.additions();
         let gathered = Ingested { additions, ..Ingested::default() };
-        let output = output(tree, filter_bits, store.options().table_limits());
+        let output = output(tree, filter_bits, store.disk().table_limits());
         let (last, count, unchecked, failed) = (Vec::new(), 0, ROOM_EVERY, false);
         Ok(Ingest { tree: tree.clone(), output, last, count, unchecked, gathered, failed })
     }

@@ -707,7 +707,7 @@ impl Compactor {
                 0 => run_filter_bits(bits, compaction.bytes(), levels.bytes_in_all()),
                 _ => filter_bits(bits, target, levels.deepest().max(target)),
             },
-            limits: self.core.options.table_limits(),
+            limits: self.disk.table_limits(),
             offer: compaction.for_reads.then_some(Offer::Wanted),
             cleared: retention.cleared(),
             tree: Some(tree.id),

@@ -8,6 +8,7 @@ use super::{CommitLog, Core};
 use crate::canary::broken;
 use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::TableLimits;
 use crate::space::{LogNeed, Space, is_full};
 use crate::write::commit::poisoned;
 
@@ -45,6 +46,11 @@ impl Disk {
     #[inline]
     pub(super) fn space(&self) -> &Space {
         &self.space
+    }
+
+    /// At which sizes the next table begins.
+    pub(crate) fn table_limits(&self) -> TableLimits {
+        self.space.table_limits(self.core.options.table_limits())
     }
 
     /// Held while the disk is asked for room for a log segment, and while that is made.

@@ -406,7 +406,7 @@ impl Flusher {
                 compression: tree.options().compression,
                 filter_bits: filter_bits(self.core.options.filter_bits, level, levels.deepest().max(level)),
                 // In level 0 the output is one table where its keys are not far apart.
-                limits: if bottom { self.core.options.table_limits() } else { TableLimits::NONE },
+                limits: if bottom { self.disk.table_limits() } else { TableLimits::NONE },
                 offer: Some(Offer::Unasked),
                 cleared: retention.cleared(),
                 tree: Some(tree.id),
