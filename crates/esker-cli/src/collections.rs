@@ -23,6 +23,7 @@ use serde_json::value::RawValue;
 use crate::client::{Database, Reply, reply_of};
 use crate::json;
 use crate::keyspace::Keyspace;
+use crate::offline;
 
 /// How many elements a row has at least, if there are so many. `HSCAN` and the like may return some more.
 const ELEMENTS: usize = 500;
@@ -159,9 +160,8 @@ impl Collections {
     /// Those of a tree or a database; `None` if the tree cannot have any.
     pub(crate) fn of(keyspace: &Keyspace) -> Result<Option<Self>> {
         match keyspace {
-            Keyspace::Local(db, tree) => {
-                let offline = Offline::open(db, tree.name(), seed())?;
-                Ok(offline.map(|offline| Collections::Local(Box::new(offline))))
+            Keyspace::Local(db, tree, _) => {
+                Ok(offline::of(db, tree.name())?.map(|offline| Collections::Local(Box::new(offline))))
             }
             Keyspace::Server(database) => Ok(Some(Collections::Server(database.clone()))),
         }
@@ -271,12 +271,6 @@ struct Place {
 
 fn scan(name: &[u8], key: &[u8], cursor: &[u8], count: &[u8]) -> Command {
     [name, key, cursor, b"COUNT", count].map(<[u8]>::to_vec).to_vec()
-}
-
-/// A random number.
-fn seed() -> u64 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    RandomState::new().build_hasher().finish()
 }
 
 fn unexpected() -> Error {

@@ -2,8 +2,8 @@
 //! written once, against this.
 //!
 //! The two differ where a server's clients cannot do what a program can: a range that is deleted on a server goes in
-//! several steps; a scan has no snapshot; times of expiry are in milliseconds; and a value with attributes, which is a
-//! hash, a set, a sorted set or a list there, is not read as bytes.
+//! several steps; a scan has no snapshot; and times of expiry are in milliseconds. A hash, a set, a sorted set or a list of a
+//! server is not read or changed as bytes, also in the files of a store.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,24 +13,55 @@ use std::time::Duration;
 use esker::operators::APPEND;
 use esker::{Error, ErrorKind, Result, Scan, Tree, TxnOptions, Value, ValueWriter, keys};
 
+use crate::client::wrong_type;
 use crate::client::{self, Bulk, Database, Upload};
 pub(crate) use crate::client::{Expiry, Want};
 use crate::datatype::DataType;
 use crate::exit::{Failure, Outcome};
+use crate::offline;
 use crate::ranges::{ByteRange, KeyRange};
 use crate::stream::PIECE;
 
 /// A tree or a database.
 pub(crate) enum Keyspace {
-    Local(esker::Db, Tree),
+    /// A tree of an open store, and whether a server has written to it as one of its databases.
+    Local(esker::Db, Tree, bool),
     Server(Database),
 }
 
+/// Whether a value with these attributes, in a tree that a server has written to, is a hash, a set, a sorted set or a list.
+/// The attributes begin with the kind, plus 128 if the collection is large.
+fn are_of_collection(attributes: &[u8]) -> bool {
+    attributes.first().is_some_and(|kind| matches!(kind & 0x7f, 1..=4))
+}
+
+/// The value, unless it is no bytes.
+fn as_bytes(value: Value, is_database: bool) -> Result<Value> {
+    if is_database && are_of_collection(value.attributes()) {
+        return Err(wrong_type());
+    }
+    Ok(value)
+}
+
 impl Keyspace {
+    /// `tree` of the store `db`.
+    pub(crate) fn local(db: esker::Db, tree: Tree) -> Self {
+        let is_database = offline::open(&db, tree.name()).is_ok_and(|found| found.is_some());
+        Keyspace::Local(db, tree, is_database)
+    }
+
+    /// Whether it is a database of a server, or a tree that a server has written to.
+    pub(crate) fn is_database(&self) -> bool {
+        match self {
+            Keyspace::Local(.., is_database) => *is_database,
+            Keyspace::Server(_) => true,
+        }
+    }
+
     /// The name of the tree, or of the tree that the database is in the server's store.
     pub(crate) fn name(&self) -> String {
         match self {
-            Keyspace::Local(_, tree) => tree.name().to_owned(),
+            Keyspace::Local(_, tree, _) => tree.name().to_owned(),
             Keyspace::Server(database) => database.name(),
         }
     }
@@ -40,8 +71,9 @@ impl Keyspace {
     /// The value of `key`.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Held>> {
         match self {
-            Keyspace::Local(_, tree) => {
-                Ok(tree.get(key)?.map(|value| Held::whole(value, tree.clock_ahead_us())))
+            Keyspace::Local(_, tree, is_database) => {
+                let Some(value) = tree.get(key)? else { return Ok(None) };
+                Ok(Some(Held::whole(as_bytes(value, *is_database)?, tree.clock_ahead_us())))
             }
             Keyspace::Server(database) => Ok(database.get(key)?.map(Held::Server)),
         }
@@ -50,8 +82,9 @@ impl Keyspace {
     /// A part of the value of `key`.
     pub(crate) fn get_range(&self, key: &[u8], range: ByteRange) -> Outcome<Option<Held>> {
         match self {
-            Keyspace::Local(_, tree) => {
+            Keyspace::Local(_, tree, is_database) => {
                 let Some(value) = tree.get(key)? else { return Ok(None) };
+                let value = as_bytes(value, *is_database)?;
                 let range = range.of(value.len())?;
                 Ok(Some(Held::local(value, range, tree.clock_ahead_us())))
             }
@@ -66,8 +99,8 @@ impl Keyspace {
     #[inline]
     pub(crate) fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         match self {
-            Keyspace::Local(_, tree) => tree.get_into(key, value),
-            Keyspace::Server(_) => match self.get(key)? {
+            Keyspace::Local(_, tree, false) => tree.get_into(key, value),
+            Keyspace::Local(..) | Keyspace::Server(_) => match self.get(key)? {
                 Some(held) => held.all().map(|all| *value = all).map(|()| true),
                 None => Ok(false),
             },
@@ -77,7 +110,7 @@ impl Keyspace {
     /// Whether there is such a key.
     pub(crate) fn contains(&self, key: &[u8]) -> Result<bool> {
         match self {
-            Keyspace::Local(_, tree) => tree.contains(key),
+            Keyspace::Local(_, tree, _) => tree.contains(key),
             Keyspace::Server(database) => database.contains(key),
         }
     }
@@ -85,7 +118,7 @@ impl Keyspace {
     /// The rows of a range, of which at least `want` is needed.
     pub(crate) fn scan(&self, range: KeyRange, reverse: bool, want: Want) -> Result<Rows> {
         match self {
-            Keyspace::Local(_, tree) => {
+            Keyspace::Local(_, tree, is_database) => {
                 let mut range = range.of_scan();
                 if reverse {
                     range = range.reverse();
@@ -93,7 +126,8 @@ impl Keyspace {
                 if want == Want::Nothing {
                     range = range.keys_only();
                 }
-                Ok(Rows::Local(tree.scan(range)?, tree.clock_ahead_us()))
+                let (rows, ahead_us) = (tree.scan(range)?, tree.clock_ahead_us());
+                Ok(Rows::Local(LocalRows { rows, ahead_us, is_database: *is_database, collections: 0 }))
             }
             Keyspace::Server(database) => {
                 Ok(Rows::Server(client::Rows::new(database.clone(), range, reverse, want)))
@@ -106,8 +140,8 @@ impl Keyspace {
     /// Stores a value.
     pub(crate) fn put(&self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<()> {
         match (self, expiry) {
-            (Keyspace::Local(_, tree), Expiry::Never) => tree.put(key, value),
-            (Keyspace::Local(db, tree), _) => {
+            (Keyspace::Local(_, tree, _), Expiry::Never) => tree.put(key, value),
+            (Keyspace::Local(db, tree, _), _) => {
                 let mut batch = esker::Batch::new();
                 match expiry {
                     Expiry::Never => batch.put(tree, key, value)?,
@@ -127,8 +161,8 @@ impl Keyspace {
     /// known.
     pub(crate) fn writer(&self, key: &[u8], len: Option<u64>, ttl: Option<Duration>) -> Result<Writer> {
         match (self, ttl) {
-            (Keyspace::Local(_, tree), None) => Ok(Writer::Local(Box::new(tree.writer(key)?))),
-            (Keyspace::Local(_, tree), Some(ttl)) => {
+            (Keyspace::Local(_, tree, _), None) => Ok(Writer::Local(Box::new(tree.writer(key)?))),
+            (Keyspace::Local(_, tree, _), Some(ttl)) => {
                 Ok(Writer::Local(Box::new(tree.writer(key)?.expiring_after(ttl))))
             }
             (Keyspace::Server(database), _) => {
@@ -149,7 +183,7 @@ impl Keyspace {
     /// Applies a batch that [`Keyspace::batch`] has made.
     pub(crate) fn write(&self, batch: &Batch) -> Result<()> {
         match (self, batch) {
-            (Keyspace::Local(db, _), Batch::Local(batch)) => db.write(batch).map(drop),
+            (Keyspace::Local(db, ..), Batch::Local(batch)) => db.write(batch).map(drop),
             (Keyspace::Server(database), Batch::Server(batch)) => database.write(batch),
             _ => Err(other_keyspace()),
         }
@@ -158,7 +192,7 @@ impl Keyspace {
     /// Deletes a key.
     pub(crate) fn delete(&self, key: &[u8]) -> Result<()> {
         match self {
-            Keyspace::Local(_, tree) => tree.delete(key),
+            Keyspace::Local(_, tree, _) => tree.delete(key),
             Keyspace::Server(database) => database.delete(key),
         }
     }
@@ -166,7 +200,7 @@ impl Keyspace {
     /// Deletes a range of keys.
     pub(crate) fn delete_range(&self, range: &KeyRange) -> Result<()> {
         match self {
-            Keyspace::Local(_, tree) => tree.delete_range(range.of_scan()),
+            Keyspace::Local(_, tree, _) => tree.delete_range(range.of_scan()),
             Keyspace::Server(database) => match &range.upper {
                 Bound::Unbounded if range.lower.is_empty() => database.clear(),
                 Bound::Unbounded => database.delete_range(&range.lower, b""),
@@ -179,8 +213,13 @@ impl Keyspace {
     /// Gives the value of `from` to `to`; with `keep`, `from` keeps it too. Returns whether there is one.
     pub(crate) fn transfer(&self, from: &[u8], to: &[u8], keep: bool) -> Result<bool> {
         match self {
-            Keyspace::Local(_, tree) if keep => tree.copy(from, to),
-            Keyspace::Local(_, tree) => tree.rename(from, to),
+            Keyspace::Local(db, tree, true)
+                if tree.get(from)?.is_some_and(|value| are_of_collection(value.attributes())) =>
+            {
+                offline::transfer(db, tree.name(), from, to, keep)
+            }
+            Keyspace::Local(_, tree, _) if keep => tree.copy(from, to),
+            Keyspace::Local(_, tree, _) => tree.rename(from, to),
             Keyspace::Server(database) => database.transfer(from, to, keep),
         }
     }
@@ -188,7 +227,10 @@ impl Keyspace {
     /// Appends to the value of `key`.
     pub(crate) fn append(&self, key: &[u8], appended: &[u8]) -> Result<()> {
         match self {
-            Keyspace::Local(db, tree) => {
+            Keyspace::Local(db, tree, true) => {
+                offline::change(db, tree.name(), &[b"APPEND", key, appended]).map_err(of_type)
+            }
+            Keyspace::Local(db, tree, false) => {
                 let mut batch = esker::Batch::new();
                 batch.merge(tree, key, APPEND, appended)?;
                 db.write(&batch).map(drop)
@@ -199,17 +241,19 @@ impl Keyspace {
 
     /// The type that values have to which [`Keyspace::add`] adds.
     pub(crate) fn numbers(&self) -> DataType {
-        match self {
-            Keyspace::Local(..) => DataType::I64,
-            Keyspace::Server(_) => DataType::Text,
-        }
+        if self.is_database() { DataType::Text } else { DataType::I64 }
     }
 
     /// Adds to the value of `key`, a number, unless the sum overflows i64: the library's sums wrap around. The read and
     /// the write are atomic, so no other addition comes between them.
     pub(crate) fn add(&self, key: &[u8], number: i64) -> Outcome {
         let (db, tree) = match self {
-            Keyspace::Local(db, tree) => (db, tree),
+            Keyspace::Local(db, tree, true) => {
+                let number = number.to_string();
+                let command: [&[u8]; 3] = [b"INCRBY", key, number.as_bytes()];
+                return Ok(offline::change(db, tree.name(), &command).map_err(of_type)?);
+            }
+            Keyspace::Local(db, tree, false) => (db, tree),
             Keyspace::Server(database) => return Ok(database.add(key, number)?),
         };
         db.transact(TxnOptions::default(), |txn| {
@@ -227,10 +271,15 @@ impl Keyspace {
     /// Makes everything written survive power loss.
     pub(crate) fn sync(&self) -> Result<()> {
         match self {
-            Keyspace::Local(db, _) => db.sync(),
+            Keyspace::Local(db, ..) => db.sync(),
             Keyspace::Server(database) => database.sync(),
         }
     }
+}
+
+/// The failure `error` of a command, as the command line words it.
+fn of_type(error: Error) -> Error {
+    if error.message().starts_with("WRONGTYPE") { wrong_type() } else { error }
 }
 
 fn other_keyspace() -> Error {
@@ -344,9 +393,25 @@ impl Held {
 
 /// The rows of a range.
 pub(crate) enum Rows {
-    /// The rows, and how far the clock of the tree is ahead of the machine's, in microseconds.
-    Local(Scan, u64),
+    Local(LocalRows),
     Server(client::Rows),
+}
+
+/// The rows of a range of a tree.
+pub(crate) struct LocalRows {
+    rows: Scan,
+    /// How far the clock of the tree is ahead of the machine's, in microseconds.
+    ahead_us: u64,
+    /// Whether a server has written to the tree.
+    is_database: bool,
+    /// How many rows so far were collections.
+    collections: u64,
+}
+
+impl LocalRows {
+    fn is_collection(&self) -> bool {
+        self.is_database && are_of_collection(self.rows.attributes())
+    }
 }
 
 impl Rows {
@@ -354,7 +419,11 @@ impl Rows {
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<bool> {
         match self {
-            Rows::Local(rows, _) => rows.advance(),
+            Rows::Local(local) => {
+                let is_there = local.rows.advance()?;
+                local.collections += u64::from(is_there && local.is_collection());
+                Ok(is_there)
+            }
             Rows::Server(rows) => rows.advance(),
         }
     }
@@ -362,7 +431,7 @@ impl Rows {
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         match self {
-            Rows::Local(rows, _) => rows.key(),
+            Rows::Local(local) => local.rows.key(),
             Rows::Server(rows) => rows.key(),
         }
     }
@@ -371,7 +440,12 @@ impl Rows {
     #[inline]
     pub(crate) fn pair(&mut self) -> Result<(&[u8], &[u8])> {
         match self {
-            Rows::Local(rows, _) => rows.pair(),
+            Rows::Local(local) => {
+                if local.is_collection() {
+                    return Ok((local.rows.key(), b""));
+                }
+                local.rows.pair()
+            }
             Rows::Server(rows) => Ok((rows.key(), rows.first())),
         }
     }
@@ -379,14 +453,16 @@ impl Rows {
     /// The first bytes of the value: at least `count`, or all of them.
     pub(crate) fn first(&self, count: u64) -> Result<Vec<u8>> {
         match self {
-            Rows::Local(rows, _) => rows.handle()?.read_at(..rows.value_len().min(count)),
+            Rows::Local(local) if local.is_collection() => Ok(Vec::new()),
+            Rows::Local(local) => local.rows.handle()?.read_at(..local.rows.value_len().min(count)),
             Rows::Server(rows) => Ok(rows.first().to_vec()),
         }
     }
 
     pub(crate) fn value_len(&self) -> u64 {
         match self {
-            Rows::Local(rows, _) => rows.value_len(),
+            Rows::Local(local) if local.is_collection() => 0,
+            Rows::Local(local) => local.rows.value_len(),
             Rows::Server(rows) => rows.value_len(),
         }
     }
@@ -394,7 +470,7 @@ impl Rows {
     /// When the value expires by the machine's clock, in microseconds since 1970.
     pub(crate) fn expires_us(&self) -> Option<u64> {
         match self {
-            Rows::Local(rows, ahead_us) => rows.expires_us().map(|us| us.saturating_sub(*ahead_us)),
+            Rows::Local(local) => local.rows.expires_us().map(|us| us.saturating_sub(local.ahead_us)),
             Rows::Server(rows) => rows.expires_us(),
         }
     }
@@ -402,26 +478,15 @@ impl Rows {
     /// Whether the value has attributes beside bytes that can be read.
     pub(crate) fn has_attributes(&self) -> bool {
         match self {
-            Rows::Local(rows, _) => !rows.attributes().is_empty(),
+            Rows::Local(local) => !local.rows.attributes().is_empty(),
             Rows::Server(_) => false,
-        }
-    }
-
-    /// Whether the value may be a collection of a database, to be asked of `collections`.
-    pub(crate) fn may_be_collection(&self) -> bool {
-        match self {
-            // The attributes begin with the kind, plus 128 if the collection is large.
-            Rows::Local(rows, _) => {
-                rows.attributes().first().is_some_and(|kind| matches!(kind & 0x7f, 1..=4))
-            }
-            Rows::Server(rows) => rows.is_collection(),
         }
     }
 
     /// Whether the value is a hash, a set, a sorted set or a list of a server. It is shown as empty.
     pub(crate) fn is_collection(&self) -> bool {
         match self {
-            Rows::Local(..) => false,
+            Rows::Local(local) => local.is_collection(),
             Rows::Server(rows) => rows.is_collection(),
         }
     }
@@ -429,7 +494,7 @@ impl Rows {
     /// Fails if the value is damaged in a way that shows before its bytes are read.
     pub(crate) fn check(&self) -> Result<()> {
         match self {
-            Rows::Local(rows, _) => rows.handle().map(drop),
+            Rows::Local(local) => local.rows.handle().map(drop),
             Rows::Server(_) => Ok(()),
         }
     }
@@ -437,7 +502,7 @@ impl Rows {
     /// When the value was stored, in microseconds since 1970, if that is known.
     pub(crate) fn stored_us(&self) -> Result<Option<u64>> {
         match self {
-            Rows::Local(rows, _) => Ok(rows.handle()?.stored_us()),
+            Rows::Local(local) => Ok(local.rows.handle()?.stored_us()),
             Rows::Server(_) => Ok(None),
         }
     }
@@ -445,7 +510,8 @@ impl Rows {
     /// The value, to be read from its beginning; `None` if another client has deleted it since, or if it is not bytes.
     pub(crate) fn open(&self) -> Result<Option<Held>> {
         match self {
-            Rows::Local(rows, ahead_us) => Ok(Some(Held::whole(rows.handle()?, *ahead_us))),
+            Rows::Local(local) if local.is_collection() => Ok(None),
+            Rows::Local(local) => Ok(Some(Held::whole(local.rows.handle()?, local.ahead_us))),
             Rows::Server(rows) if rows.is_collection() => Ok(None),
             Rows::Server(rows) => Ok(rows.read()?.map(Held::Server)),
         }
@@ -454,7 +520,7 @@ impl Rows {
     /// How many rows so far were [`Rows::is_collection`].
     pub(crate) fn collections(&self) -> u64 {
         match self {
-            Rows::Local(..) => 0,
+            Rows::Local(local) => local.collections,
             Rows::Server(rows) => rows.collections(),
         }
     }
@@ -543,7 +609,7 @@ impl Batch {
         expires_us: Option<u64>,
     ) -> Result<()> {
         match (self, keyspace) {
-            (Batch::Local(batch), Keyspace::Local(_, tree)) => {
+            (Batch::Local(batch), Keyspace::Local(_, tree, _)) => {
                 let expires_us = expires_us.map(|us| us.saturating_add(tree.clock_ahead_us()));
                 batch.put_until_us(tree, key, value, expires_us)
             }
@@ -556,7 +622,7 @@ impl Batch {
     #[inline]
     pub(crate) fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
         match (self, keyspace) {
-            (Batch::Local(batch), Keyspace::Local(_, tree)) => batch.delete(tree, key),
+            (Batch::Local(batch), Keyspace::Local(_, tree, _)) => batch.delete(tree, key),
             (Batch::Server(batch), _) => batch.delete(key),
             _ => Err(other_keyspace()),
         }

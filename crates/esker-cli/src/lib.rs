@@ -35,6 +35,7 @@ mod keyspace;
 mod kind;
 mod lines;
 mod log;
+mod offline;
 mod output;
 mod pack;
 mod permissions;

@@ -107,12 +107,15 @@ impl Store {
         let types = global.types(base);
         let kept = stored.unwrap_or(types.kept());
         let asked = global.keys.is_some() || global.values.is_some();
-        let tag = match (stored, purpose) {
-            (None, For::Creating(_)) if asked || is_empty(&tree)? => Some(kept),
+        let is_new = stored.is_none() && (asked || is_empty(&tree)?);
+        let tree = Keyspace::local(db, tree);
+        // A database of a server has the types that its clients give it.
+        let tag = match purpose {
+            For::Creating(_) if is_new && !tree.is_database() => Some(kept),
             _ => None,
         };
         let (keys_differ, values_differ) = (types.keys != kept.keys, types.values != kept.values);
-        let (tree, stays_open) = (Keyspace::Local(db, tree), global.open.is_some());
+        let stays_open = global.open.is_some();
         let is_read_only = matches!(purpose, For::Reading);
         Ok(Store { tree, types, kept, keys_differ, values_differ, tag, stays_open, is_read_only })
     }
@@ -128,7 +131,7 @@ impl Store {
 
     /// Records the types of a tree that has none. Call it before the first write.
     pub(crate) fn before_write(&mut self) -> Outcome {
-        if let (Keyspace::Local(_, tree), Some(types)) = (&self.tree, self.tag.take()) {
+        if let (Keyspace::Local(_, tree, _), Some(types)) = (&self.tree, self.tag.take()) {
             tree.set_tag(&types.tag())?;
         }
         Ok(())
@@ -182,7 +185,7 @@ impl Store {
             self.tree.sync()?;
         }
         match self.tree {
-            Keyspace::Local(db, _) if !self.stays_open => Ok(db.close()?),
+            Keyspace::Local(db, ..) if !self.stays_open => Ok(db.close()?),
             _ => Ok(()),
         }
     }

@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn values_of_every_length_go_in_and_out_and_are_recognized() {
         let db = Db::open_in_memory(Options::default()).unwrap();
-        let tree = Keyspace::Local(db.clone(), db.default_tree().clone());
+        let tree = Keyspace::local(db.clone(), db.default_tree().clone());
         for len in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 3 * PIECE + 7] {
             let bytes: Vec<u8> = (0..len).map(|i| (i * 31 + i / 4_099) as u8).collect();
             put(&mut source(&bytes), &tree, Vec::new());

@@ -230,7 +230,7 @@ impl Connection {
                     self.url
                 ),
             ),
-            "WRONGTYPE" => Error::new(ErrorKind::InvalidInput, WRONG_TYPE),
+            "WRONGTYPE" => wrong_type(),
             "NOAUTH" => Error::new(
                 ErrorKind::Io,
                 format!("the server {} asks for a password: {}", self.url, self.url.with_password()),
@@ -264,8 +264,13 @@ impl Connection {
 }
 
 /// The error for a value that is not bytes.
-const WRONG_TYPE: &str = "the key has a hash, a set, a sorted set or a list, and `esker` reads and changes only \
-     plain values; redis-cli has commands for it";
+pub(crate) fn wrong_type() -> Error {
+    Error::new(
+        ErrorKind::InvalidInput,
+        "the key has a hash, a set, a sorted set or a list, and `esker` reads and changes only plain values; redis-cli has \
+         commands for it",
+    )
+}
 
 fn stopped() -> Error {
     Error::new(ErrorKind::Cancelled, "interrupted")

@@ -12,6 +12,7 @@ mod rows;
 mod url;
 mod wire;
 
+pub(crate) use connection::wrong_type;
 pub(crate) use database::{Batch, Bulk, Database, Expiry, Upload, before};
 pub(crate) use rows::{Rows, Want};
 pub(crate) use url::Url;

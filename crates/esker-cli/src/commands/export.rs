@@ -121,7 +121,7 @@ fn rows(store: &Store, value_max: u64, writer: &mut Writer, out: &mut Out) -> Ou
     while rows.advance().map_err(|error| unread_after(store, &last, error))? {
         last.clear();
         last.extend_from_slice(rows.key());
-        if rows.may_be_collection()
+        if rows.is_collection()
             && let Some(collections) = &mut collections
         {
             if !writer.takes_collections() {

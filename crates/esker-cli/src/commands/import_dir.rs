@@ -317,8 +317,10 @@ impl Files {
         let value = match self.store.tree.get(key) {
             Ok(Some(value)) => value,
             Ok(None) => return Ok(false),
-            // A damaged value is replaced.
-            Err(error) if error.kind() == ErrorKind::Corruption => return Ok(false),
+            // A damaged value is replaced, and so is a collection.
+            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::InvalidInput) => {
+                return Ok(false);
+            }
             Err(error) => return Err(error.into()),
         };
         Ok(value.len() == len && source.is(first, value)?)

@@ -28,7 +28,8 @@ pub(crate) fn run(global: &Global, args: &Merge) -> Outcome {
     }
     let mut store = Store::create(global, fallback)?;
     let key = store.key(key)?;
-    fits(global, args, store.kept.values, store.tree.numbers())?;
+    let is_typed = global.values.is_some() || !store.tree.is_database();
+    fits(global, args, if is_typed { store.kept.values } else { DataType::Text }, store.tree.numbers())?;
     let mut scratch = Vec::new();
     match (args.add, &args.append) {
         (Some(number), _) => {

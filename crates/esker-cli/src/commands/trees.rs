@@ -28,7 +28,7 @@ pub(crate) fn run(global: &Global, args: &Trees) -> Outcome {
             // Prints the tag as it is: a tag that names no types is worth seeing.
             let tag = tree.tag();
             let (keys, values) = tag.as_deref().map(parts).unzip();
-            let rows = super::count::rows(&Keyspace::Local(db.clone(), tree), KeyRange::ALL)?;
+            let rows = super::count::rows(&Keyspace::local(db.clone(), tree), KeyRange::ALL)?;
             match global.json {
                 true => out.line(
                     &json!({ "tree": name, "keys": keys, "values": values, "rows": rows }).to_string(),

@@ -317,6 +317,86 @@ fn collections_are_told_apart() {
     assert_eq!(place.printed("get copied"), "plain\n");
 }
 
+/// The files of a store that was served: what a command does by `--url` it does here too, or refuses as there.
+#[test]
+fn collections_are_told_apart_in_the_files_of_a_store() {
+    let mut place = Place::new();
+    let fields = (0..200).map(|number| format!("f{number} {number}")).collect::<Vec<_>>().join(" ");
+    place.serving.client().check(&format!(
+        "HSET large {fields} => :200\n HSET h f v => :1\n RPUSH l a b => :2\n SADD s m => :1\n ZADD z 1 m => :1
+         SET text plain => +OK\n SET number 5 => +OK\n PEXPIREAT h 4000000000000 => :1"
+    ));
+    place.serving.signal("-TERM");
+    assert_eq!(place.serving.code(), Some(0));
+    let served = place.served.path();
+    let local = |arguments: &str| run(esker_with(served, arguments), b"");
+    let printed = |arguments: &str| -> String {
+        let done = local(arguments);
+        assert_eq!((done.code, done.stderr().as_str()), (0, ""), "{arguments}");
+        done.stdout()
+    };
+    for key in ["large", "h", "l", "s", "z"] {
+        for command in [
+            "get KEY",
+            "get KEY --range 0-",
+            "get KEY --file copy",
+            "--json get KEY",
+            "merge KEY --append x",
+            "merge KEY --add 1",
+        ] {
+            let command = command.replace("KEY", key);
+            let done = local(&command);
+            assert!(
+                done.code == 2 && done.stderr().contains("has a hash, a set"),
+                "{command}: {}",
+                done.stderr()
+            );
+            assert_eq!(done.stdout(), "", "{command}");
+        }
+    }
+    for commands in [b"GET large\n".as_slice(), b"GET l\n"] {
+        let done = run(esker_with(served, "run -"), commands);
+        assert!(done.code == 2 && done.stderr().contains("has a hash, a set"), "{}", done.stderr());
+    }
+    let scanned = local("scan");
+    assert_eq!(scanned.stdout(), "h \nl \nlarge \nnumber 5\ns \ntext plain\nz \n");
+    assert!(scanned.stderr().contains("a list: 5; they are shown as empty"), "{}", scanned.stderr());
+    for target in ["-", "rows", "dir/"] {
+        let done = local(&format!("export {target}"));
+        assert_eq!(done.code, 0, "{}", done.stderr());
+        assert!(done.stderr().contains("a list: 5 values"), "{}", done.stderr());
+        assert_eq!(done.stdout(), if target == "-" { "number\t5\ntext\tplain\n" } else { "" });
+    }
+    let mut names: Vec<_> =
+        fs::read_dir(served.join("dir")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, [".esker-export", "number", "text"]);
+
+    printed("mv large moved");
+    printed("cp moved copied");
+    printed("cp l copied-l");
+    printed("mv h text");
+    printed("cp z z");
+    assert_eq!(local("mv none other").code, 1);
+    printed("put s plain");
+    // Numbers of clients are in decimal digits.
+    printed("merge number --add 37");
+    printed("merge new --add -1");
+    printed("merge number --append 0");
+    let refused = local("merge s --add 1");
+    assert!(refused.code != 0 && refused.stderr().contains("not an integer"), "{}", refused.stderr());
+    assert_eq!(printed("get number") + &printed("get new"), "420\n-1\n");
+    printed("delete moved");
+    let again = serve(served, "");
+    let mut client = again.client();
+    client.check(
+        "HLEN copied => :200\n HGET copied f77 => 77\n EXISTS moved large h => :0\n HGET text f => v
+         PEXPIRETIME text => :4000000000000\n LRANGE copied-l 0 -1 => [a b]\n LRANGE l 0 -1 => [a b]
+         ZSCORE z m => 1\n GET s => plain\n INCR number => :421\n INCR new => :0",
+    );
+    assert_eq!(client.call("HGETALL copied").to_string().split(' ').count(), 400);
+}
+
 /// Small and large ones, with elements of any bytes, between the server, the files of its store, and other stores.
 #[test]
 fn collections_go_out_and_in_as_json_lines() {
