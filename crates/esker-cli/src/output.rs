@@ -251,6 +251,13 @@ impl NewFile {
                 return Err(Failure::io("write", path, &io::ErrorKind::IsADirectory.into()));
             }
             Ok(meta) if !meta.is_file() => return Ok(NewFile { out: Out::truncate(path)?, unseen: None }),
+            // It has what others have written, and they go on.
+            Ok(_) if is_of_process(path) => {
+                return Err(Failure::usage(format!(
+                    "{} leads to a file that a process has open: - is standard output",
+                    path.display()
+                )));
+            }
             _ => {}
         }
         if target.file_name().is_none() {
@@ -277,6 +284,24 @@ impl NewFile {
             None => Ok(()),
         }
     }
+}
+
+/// Whether the path leads to a file by a name that the system gives to a descriptor of a process, as /dev/stdout does.
+fn is_of_process(path: &Path) -> bool {
+    /// More links than a system follows.
+    const LINKS: usize = 64;
+    let mut at = path.to_path_buf();
+    for _ in 0..LINKS {
+        let Some(dir) = at.parent() else { return false };
+        if fs::canonicalize(dir).is_ok_and(|dir| dir.starts_with("/proc")) {
+            return true;
+        }
+        match fs::read_link(&at) {
+            Ok(to) => at = dir.join(to),
+            Err(_) => return false,
+        }
+    }
+    false
 }
 
 #[cfg(test)]

@@ -424,7 +424,10 @@ pub(crate) fn tables_if_writable(global: &Global) -> Outcome<Tables> {
             note_read_only(global);
             Ok(tables)
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => Err(opening(global, refused)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::store(format!(
+            "{} has no tables, and none can be made: {refused}",
+            global.db.display()
+        ))),
         Err(error) => Err(opening(global, error)),
     }
 }
@@ -517,7 +520,7 @@ pub(crate) fn opening(global: &Global, error: esker::Error) -> Failure {
 /// The failure if there is no store: exit code 3.
 pub(crate) fn missing(path: &Path) -> Failure {
     Failure::store(format!(
-        "there is no store at {} (put, merge, run, import, serve and the shell's open create one; --db PATH names another)",
+        "there is no store at {} (put, merge, run, import, serve, ql, thrift and the shell's open create one; --db PATH names another)",
         path.display()
     ))
 }

@@ -331,3 +331,18 @@ fn what_stands_for_a_key_in_a_directory_must_be_a_file() {
         assert!(done.code == 3 && done.stderr().contains("not a regular file"), "{}", done.stderr());
     }
 }
+
+/// The sum of two texts of JSON is none.
+#[test]
+fn nothing_is_appended_to_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let esker = |arguments: &str| esker(dir.path(), arguments);
+    // In a tree that is there, and in the first one of a store that would be new.
+    assert_eq!(esker("--db store --values json put k 5").code, 0);
+    for arguments in ["--db store merge k --append 5", "--db new --values json merge k --append 5"] {
+        let done = esker(arguments);
+        assert!(done.code == 2 && done.stderr().contains("is no JSON"), "{arguments}: {}", done.stderr());
+    }
+    assert_eq!(esker("--db store get k").stdout(), "5\n");
+    assert!(!dir.path().join("new").exists());
+}

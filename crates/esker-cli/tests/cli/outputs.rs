@@ -54,6 +54,31 @@ fn bytes_below(dir: &Path) -> u64 {
     found.iter().map(|path| fs::symlink_metadata(path).unwrap().len()).sum()
 }
 
+/// A shell has opened a file as standard output and writes to it too.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_is_standard_output_is_not_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    ok(&esker(dir, "--db store put k value"));
+    std::os::unix::fs::symlink("/dev/stdout", dir.join("link")).unwrap();
+    for target in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"] {
+        for command in [format!("export {target}"), format!("get k --file {target}")] {
+            let script = format!(
+                "echo before; {} --db store {command}; echo \"code $?\"",
+                env!("CARGO_BIN_EXE_esker")
+            );
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &script]).current_dir(dir).env_remove("ESKER_DB").env_remove("ESKER_URL");
+            let file = fs::File::create(dir.join("out")).unwrap();
+            let done = shell.stdout(file).output().unwrap();
+            let why = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert!(why.contains("- is standard output"), "{command}: {why}");
+            assert_eq!(fs::read_to_string(dir.join("out")).unwrap(), "before\ncode 2\n", "{command}");
+        }
+    }
+}
+
 #[test]
 fn output_that_finds_a_full_disk_leaves_nothing_there() {
     let dir = tempfile::tempdir().unwrap();
