@@ -95,6 +95,12 @@ impl Store {
                 )));
             }
         };
+        if !matches!(purpose, For::Reading) && Tables::made(&tree) {
+            return Err(Failure::usage(format!(
+                "the tree {:?} has the cells of a table, and `esker ql` changes these",
+                tree.name()
+            )));
+        }
         let stored = stored_types(&tree)?;
         if let Some(stored) = stored {
             fits(global, &tree, stored)?;

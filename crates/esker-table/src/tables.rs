@@ -192,7 +192,7 @@ fn create_tree(db: &Db, name: &str) -> Result<Parts> {
 
 /// Whether there is a tree `name` that was made for a table.
 fn is_for_tables(db: &Db, name: &str) -> bool {
-    matches!(db.open_tree(name), Ok(Some(tree)) if tree.options().rule.as_deref() == Some(RULE))
+    matches!(db.open_tree(name), Ok(Some(tree)) if Tables::made(&tree))
 }
 
 /// The name of a table, as the catalog has it: `namespace:table`, or `table` in the default namespace.
@@ -273,6 +273,12 @@ impl std::fmt::Debug for Table {
 }
 
 impl Tables {
+    /// Whether `tree` was made for a table. A program that writes to it by itself damages the table.
+    #[must_use]
+    pub fn made(tree: &Tree) -> bool {
+        tree.options().rule.as_deref() == Some(RULE)
+    }
+
     /// Opens the store in the directory `path`, or creates it, with its tables.
     ///
     /// # Errors

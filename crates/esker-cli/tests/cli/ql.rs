@@ -87,6 +87,36 @@ fn cells_are_printed_in_each_format() {
 
 /// All answers of a run are one document, of which a parser of XML sees whether it is whole.
 #[test]
+fn other_commands_leave_the_trees_of_tables_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prints(dir, "CREATE TABLE t (f, INDEX f); INSERT INTO t VALUES ('r', f:, 'v')");
+    let trees = esker(dir, "trees").stdout();
+    let of_tables: Vec<_> = trees.lines().filter(|name| name.starts_with("table ")).collect();
+    assert_eq!(of_tables, ["table 1.0", "table 1.1"], "{trees}");
+    for tree in of_tables {
+        let with = |command: &[&str], stdin: &[u8]| {
+            let mut esker = esker_in(dir);
+            esker.args(["--tree", tree]).args(command);
+            run(esker, stdin)
+        };
+        for command in [
+            &["put", "k", "v"][..],
+            &["merge", "k", "--append", "v"],
+            &["delete", "--all"],
+            &["delete", "k"],
+            &["mv", "a", "b"],
+            &["cp", "a", "b"],
+            &["import", "-"],
+        ] {
+            fails(&with(command, b"k\tv\n"), 2, "has the cells of a table");
+        }
+        assert_eq!(with(&["count"], b"").stdout(), "1\n");
+    }
+    assert_eq!(prints(dir, "SELECT * FROM t"), "r\tf:\tv\n");
+}
+
+#[test]
 fn answers_are_one_document_of_xml() {
     let dir = tempfile::tempdir().unwrap();
     prints(dir.path(), "CREATE TABLE t (f, n COUNTER); INSERT INTO t VALUES (1, 'r', f:x, '<&')");
