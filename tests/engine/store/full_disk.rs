@@ -415,7 +415,7 @@ fn a_disk_that_was_filled_recovers_from_what_ends_alone() {
 #[test]
 fn a_disk_that_was_filled_before_an_opening_recovers_from_deletes() {
     const ROWS: u32 = 8_000;
-    const PIECES: u32 = 12;
+    const PIECES: usize = 12;
     // A part of the tree that is merged alone has at least one table of the bottom level.
     for (kept_of_four, table_bytes) in [(0, 64 << 20), (2, 1 << 20)] {
         let disk = SimFs::new(5);
@@ -429,27 +429,27 @@ fn a_disk_that_was_filled_before_an_opening_recovers_from_deletes() {
         let (db, _) = open(&disk);
         let mut rng = Rng::new(11);
         let mut value = || (0..1000).map(|_| rng.next() as u8).collect::<Vec<_>>();
-        for i in 0..ROWS {
-            db.put(row(i), value()).unwrap();
-        }
+        let mut rows: Vec<String> = (0..ROWS).map(row).collect();
+        rows.iter().for_each(|row| db.put(row, value()).unwrap());
         db.compact().unwrap();
         disk.set_capacity(Some(disk.used() + (10 << 20)));
-        let mut more = 0;
-        // Each table of them reaches over all rows.
-        while db.put(format!("{}+", row(more * 7 % ROWS)), value()).is_ok() {
-            more += 1;
+        // Each table of more rows reaches over all of them.
+        for more in 0.. {
+            let key = format!("{}+{more}", row(more * 7 % ROWS));
+            if db.put(&key, value()).is_err() {
+                break;
+            }
+            rows.push(key);
             if more.is_multiple_of(200) {
                 settle(&db);
             }
         }
+        rows.sort_unstable();
         drop(db);
         let (db, env) = open(&disk);
-        for piece in 0..PIECES {
-            let part = ROWS * piece / PIECES..ROWS * (piece + 1) / PIECES;
-            for i in part.filter(|i| i % 4 >= kept_of_four) {
-                db.delete(row(i)).unwrap();
-                db.delete(format!("{}+", row(i))).unwrap();
-            }
+        for piece in rows.chunks(rows.len().div_ceil(PIECES)) {
+            let ended = piece.iter().enumerate().filter(|(at, _)| at % 4 >= kept_of_four);
+            ended.for_each(|(_, row)| db.delete(row).unwrap());
             db.flush().unwrap();
         }
         // The disk is not full by its mark.
