@@ -35,7 +35,7 @@ fn are_of_collection(attributes: &[u8]) -> bool {
     attributes.first().is_some_and(|kind| matches!(kind & 0x7f, 1..=4))
 }
 
-/// The value, unless it is no bytes.
+/// The value. A collection is refused.
 fn as_bytes(value: Value, is_database: bool) -> Result<Value> {
     if is_database && are_of_collection(value.attributes()) {
         return Err(wrong_type());

@@ -263,7 +263,7 @@ impl Connection {
     }
 }
 
-/// The error for a value that is not bytes.
+/// The error for a value that is a collection.
 pub(crate) fn wrong_type() -> Error {
     Error::new(
         ErrorKind::InvalidInput,

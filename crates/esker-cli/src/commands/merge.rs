@@ -59,9 +59,9 @@ fn fits(global: &Global, args: &Merge, values: DataType, numbers: DataType) -> O
                 global.tree
             ),
         })),
-        None if values == DataType::Json => Err(Failure::usage(
-            "--append needs values to which any bytes can be appended, and what is appended to JSON is no JSON",
-        )),
+        None if values == DataType::Json => {
+            Err(Failure::usage("--append is not for JSON values: after it they would not be JSON"))
+        }
         None if values.width().is_some() => Err(Failure::usage(format!(
             "--append needs values of any length, and {values} values have a fixed length"
         ))),

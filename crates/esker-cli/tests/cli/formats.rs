@@ -332,7 +332,7 @@ fn what_stands_for_a_key_in_a_directory_must_be_a_file() {
     }
 }
 
-/// The sum of two texts of JSON is none.
+/// Two texts of JSON in a row are not JSON.
 #[test]
 fn nothing_is_appended_to_json() {
     let dir = tempfile::tempdir().unwrap();
@@ -341,7 +341,11 @@ fn nothing_is_appended_to_json() {
     assert_eq!(esker("--db store --values json put k 5").code, 0);
     for arguments in ["--db store merge k --append 5", "--db new --values json merge k --append 5"] {
         let done = esker(arguments);
-        assert!(done.code == 2 && done.stderr().contains("is no JSON"), "{arguments}: {}", done.stderr());
+        assert!(
+            done.code == 2 && done.stderr().contains("would not be JSON"),
+            "{arguments}: {}",
+            done.stderr()
+        );
     }
     assert_eq!(esker("--db store get k").stdout(), "5\n");
     assert!(!dir.path().join("new").exists());
