@@ -44,7 +44,8 @@ fn as_bytes(value: Value, is_database: bool) -> Result<Value> {
 }
 
 impl Keyspace {
-    /// `tree` of the store `db`.
+    /// `tree` of the store `db`. If the tree of elements belongs to a program, no server has served the store: a server refuses
+    /// to start then.
     pub(crate) fn local(db: esker::Db, tree: Tree) -> Self {
         let is_database = offline::open(&db, tree.name()).is_ok_and(|found| found.is_some());
         Keyspace::Local(db, tree, is_database)

@@ -251,10 +251,10 @@ impl NewFile {
                 return Err(Failure::io("write", path, &io::ErrorKind::IsADirectory.into()));
             }
             Ok(meta) if !meta.is_file() => return Ok(NewFile { out: Out::truncate(path)?, unseen: None }),
-            // It has what others have written, and they go on.
+            // Replacing it would lose what other programs write to it.
             Ok(_) if is_of_process(path) => {
                 return Err(Failure::usage(format!(
-                    "{} leads to a file that a process has open: - is standard output",
+                    "{} names an open file of a process: for standard output, write -",
                     path.display()
                 )));
             }

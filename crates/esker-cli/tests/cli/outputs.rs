@@ -73,7 +73,7 @@ fn a_file_that_is_standard_output_is_not_replaced() {
             let file = fs::File::create(dir.join("out")).unwrap();
             let done = shell.stdout(file).output().unwrap();
             let why = String::from_utf8_lossy(&done.stderr).into_owned();
-            assert!(why.contains("- is standard output"), "{command}: {why}");
+            assert!(why.contains("for standard output, write -"), "{command}: {why}");
             assert_eq!(fs::read_to_string(dir.join("out")).unwrap(), "before\ncode 2\n", "{command}");
         }
     }

@@ -27,7 +27,7 @@ const LEAST: u64 = 1 << 20;
 /// If there are more gaps, the keys lie all over the tree, and many small tables would not help.
 const GAPS_MAX: usize = 3;
 
-/// How many times a flush looks into the indexes of tables for the bytes beside a key. After that only whole tables count.
+/// How often one flush reads table indexes to find the bytes next to a key. After that only whole tables count.
 /// Otherwise a flush of random keys would read the indexes of all tables.
 const LOOKS: usize = 16;
 
@@ -42,7 +42,8 @@ pub(super) fn gaps(tables: &[Arc<Table>], mems: &[Arc<Mem>]) -> Result<VecDeque<
     if tables.iter().map(|table| table.info.size).sum::<u64>() < least {
         return Ok(VecDeque::new());
     }
-    let mut gaps = Gaps { least, begun: false, whole: 0, behind: None, looks: LOOKS, found: VecDeque::new() };
+    let mut gaps =
+        Gaps { least, begun: false, whole: 0, previous: None, looks: LOOKS, found: VecDeque::new() };
     let sources = mems.iter().map(|mem| Source::Mem(mem.table.cursor())).collect();
     let mut backward = MergeCursor::new(sources, Direction::Backward);
     // At the first key of the memtables that was not looked at.
@@ -60,7 +61,7 @@ pub(super) fn gaps(tables: &[Arc<Table>], mems: &[Arc<Mem>]) -> Result<VecDeque<
         gaps.end(forward.key(), Some(table));
         let next = next_key(&info.largest);
         backward.seek(&next, MAX_SEQ)?;
-        gaps.behind = backward.valid().then(|| (&**table, backward.key().to_vec()));
+        gaps.previous = backward.valid().then(|| (&**table, backward.key().to_vec()));
         forward.seek(&next, MAX_SEQ)?;
         if gaps.found.len() > GAPS_MAX {
             break;
@@ -81,7 +82,7 @@ struct Gaps<'a> {
     /// The bytes of the tables that lie between.
     whole: u64,
     /// The first of the two keys, and the table that it is within.
-    behind: Option<(&'a Table, Vec<u8>)>,
+    previous: Option<(&'a Table, Vec<u8>)>,
     looks: usize,
     found: VecDeque<Vec<u8>>,
 }
@@ -92,13 +93,13 @@ impl Gaps<'_> {
         if !std::mem::replace(&mut self.begun, true) {
             return;
         }
-        let (whole, behind) = (std::mem::take(&mut self.whole), self.behind.take());
-        let beside = behind.as_ref().map(|(table, _)| *table).into_iter().chain(ahead);
-        let most = beside.fold(whole, |sum, table| sum.saturating_add(table.info.size));
+        let (whole, previous) = (std::mem::take(&mut self.whole), self.previous.take());
+        let neighbours = previous.as_ref().map(|(table, _)| *table).into_iter().chain(ahead);
+        let most = neighbours.fold(whole, |sum, table| sum.saturating_add(table.info.size));
         let mut is_gap = whole >= self.least;
         if !is_gap && most >= self.least && self.looks > 0 {
             self.looks -= 1;
-            let after = behind.map_or(0, |(table, key)| {
+            let after = previous.map_or(0, |(table, key)| {
                 before(table, &key).map_or(0, |bytes| table.info.size.saturating_sub(bytes))
             });
             let before = ahead.and_then(|table| before(table, key)).unwrap_or(0);
@@ -110,7 +111,7 @@ impl Gaps<'_> {
     }
 }
 
-/// About how many bytes of the table lie before `key`. `None` if it cannot be read, which is no reason to end a flush.
+/// About how many bytes of the table lie before `key`. `None` if it cannot be read: the flush goes on.
 fn before(table: &Table, key: &[u8]) -> Option<u64> {
     let offset = |key: &[u8]| table.offset_of(key).ok();
     Some(offset(key)?.saturating_sub(offset(&table.info.smallest)?))
