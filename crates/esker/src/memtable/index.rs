@@ -369,6 +369,13 @@ mod zeros {
 }
 
 impl Memtable {
+    /// Whether [`Memtable::learned`] or [`Memtable::begin_index`] may make the memtable faster, which is full with `limit`
+    /// bytes.
+    #[inline]
+    pub(crate) fn may_improve(&self, limit: usize) -> bool {
+        self.may_learn() || self.wants_index(limit)
+    }
+
     /// Whether it is time to call [`Memtable::begin_index`]. The memtable is full with `limit` bytes.
     #[inline]
     pub(crate) fn wants_index(&self, limit: usize) -> bool {

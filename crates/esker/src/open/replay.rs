@@ -92,7 +92,7 @@ impl Opening {
             mem.table.insert(&mut region, &entry);
             mem.note_write(seq, Some((state.floor, end)));
             let limit = self.core.options().memtable_limit();
-            if tree.may_learn(limit) {
+            if mem.table.may_improve(limit) {
                 tree.learn(limit);
             }
         }

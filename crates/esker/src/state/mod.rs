@@ -219,6 +219,15 @@ pub(crate) struct Moved {
     pub(crate) to: Arc<TreeInner>,
 }
 
+/// What a memtable needs after a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AfterWrite {
+    Nothing,
+    Flush,
+    /// [`TreeInner::learn`], which may make it faster.
+    Learn,
+}
+
 #[derive(Debug)]
 pub(crate) struct TreeInner {
     pub(crate) id: TreeId,
@@ -350,11 +359,19 @@ impl TreeInner {
         });
     }
 
-    /// Whether [`TreeInner::learn`] may make the memtable faster, which is full with `limit` bytes.
+    /// What the memtable, which is full with `limit` bytes, needs after a write. Every write asks, so it loads the state
+    /// once.
     #[inline]
-    pub(crate) fn may_learn(&self, limit: usize) -> bool {
-        let table = &self.state.load().mem.table;
-        table.may_learn() || table.wants_index(limit)
+    pub(crate) fn after_write(&self, limit: usize) -> AfterWrite {
+        let state = self.state.load();
+        let table = &state.mem.table;
+        if self.flush_group().map_or_else(|| table.memory(), |group| group.memory()) >= limit {
+            AfterWrite::Flush
+        } else if table.may_improve(limit) {
+            AfterWrite::Learn
+        } else {
+            AfterWrite::Nothing
+        }
     }
 
     /// Puts a copy in the place of the memtable, or begins an index for it, if that makes it faster. Under the commit lock,

@@ -177,12 +177,15 @@ impl Survivors<'_, '_> {
     }
 
     /// Writes the gathered operands. Returns whether there were any.
+    #[inline]
     fn put_out(&self, gathered: &mut Gathered, sink: &mut impl Sink) -> Result<bool> {
-        let has_some = !gathered.is_empty();
+        if gathered.is_empty() {
+            return Ok(false);
+        }
         gathered.put_out(self.operators, self.around, &mut |key, seq, kind, stored| {
             sink.write(key, seq, kind, stored)
         })?;
-        Ok(has_some)
+        Ok(true)
     }
 
     /// Applies the gathered operands to a value, which expires at the time with it. Returns whether they have become a

@@ -537,6 +537,7 @@ impl OwnSink {
 }
 
 impl Sink for OwnSink {
+    #[inline]
     fn write(&mut self, key: &[u8], seq: SeqNo, kind: Kind, stored: &[u8]) -> Result<()> {
         if self.passes_fence(key) {
             while self.passes_fence(key) {

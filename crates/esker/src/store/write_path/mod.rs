@@ -13,7 +13,7 @@ use crate::log::record;
 use crate::options::Durability;
 use crate::ranges::KeyRange;
 use crate::space::is_full;
-use crate::state::{KeyBounds, TreeInner};
+use crate::state::{AfterWrite, KeyBounds, TreeInner};
 use crate::trace::{Cause, Operation, Step, Subject, perf_context};
 use crate::write::batch::{Batch, HugeValue};
 use crate::write::commit::{Committed, NewRecord};
@@ -25,11 +25,14 @@ mod times;
 
 /// Refuses a batch with keys outside of their trees' present bounds.
 fn check_key_bounds(batch: &Batch) -> Result<()> {
+    let are_whole = batch.parts().iter().all(|part| part.tree.state.load().key_bounds.is_whole());
+    if are_whole { Ok(()) } else { check_each_key(batch) }
+}
+
+#[inline(never)]
+fn check_each_key(batch: &Batch) -> Result<()> {
     let bounds: Vec<Arc<KeyBounds>> =
         batch.parts().iter().map(|part| Arc::clone(&part.tree.state.load().key_bounds)).collect();
-    if bounds.iter().all(|key_bounds| key_bounds.is_whole()) {
-        return Ok(());
-    }
     for (plan, op) in batch.planned_ops().filter(|(_, op)| op.kind != Kind::Time) {
         let (key_bounds, name) = (&bounds[plan.part()], &batch.parts()[plan.part()].tree.name);
         match KeyRange::decode(op.key, op.value).filter(|_| op.kind == Kind::DeleteRange) {
@@ -356,12 +359,14 @@ impl WritePath {
     fn after_write(&self, batch: &Batch) {
         let limit = self.disk.space().memtable_limit();
         for part in batch.parts() {
-            if part.tree.memory_to_flush() >= limit {
-                self.flusher.switch_memtable(&part.tree, limit);
-            } else if part.tree.may_learn(limit)
-                && let Some(_quiet) = self.log.commit().try_lock_quiet()
-            {
-                part.tree.learn(limit);
+            match part.tree.after_write(limit) {
+                AfterWrite::Flush => self.flusher.switch_memtable(&part.tree, limit),
+                AfterWrite::Learn => {
+                    if let Some(_quiet) = self.log.commit().try_lock_quiet() {
+                        part.tree.learn(limit);
+                    }
+                }
+                AfterWrite::Nothing => {}
             }
         }
         if !self.log.wal().has_spare() {

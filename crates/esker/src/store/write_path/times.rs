@@ -7,14 +7,19 @@ use crate::write::batch::{Batch, TreePart};
 /// A batch as it is written: with times in its operands, where these need some.
 pub(super) struct Timed<'a> {
     given: &'a Batch,
-    /// One for each part of the batch; all `None` if it is written as it was given.
+    /// `None` if it is written as it was given.
+    timed: Option<Box<WithTimes>>,
+}
+
+struct WithTimes {
+    /// One for each part of the batch.
     times: Vec<Option<u64>>,
-    timed: Option<Box<Batch>>,
+    batch: Batch,
 }
 
 impl Timed<'_> {
     pub(super) fn batch(&self) -> &Batch {
-        self.timed.as_deref().unwrap_or(self.given)
+        self.timed.as_ref().map_or(self.given, |timed| &timed.batch)
     }
 
     /// Whether the times, or their absence, are still right. Asked under the commit lock.
@@ -23,7 +28,8 @@ impl Timed<'_> {
         if !self.given.may_need_times() {
             return true;
         }
-        let time_of = |place: usize| self.times.get(place).copied().flatten();
+        let times = self.timed.as_ref().map_or(&[][..], |timed| &timed.times);
+        let time_of = |place: usize| times.get(place).copied().flatten();
         let mut parts = self.given.parts().iter().enumerate().filter(|(_, part)| part.merges);
         parts.all(|(place, part)| part.tree.operand_times.admit(time_of(place)))
     }
@@ -34,7 +40,7 @@ impl WritePath {
     #[inline]
     pub(super) fn timed<'a>(&self, batch: &'a Batch, waits: Waits) -> Result<Timed<'a>> {
         if !batch.may_need_times() {
-            return Ok(Timed { given: batch, times: Vec::new(), timed: None });
+            return Ok(Timed { given: batch, timed: None });
         }
         self.timed_if_wanted(batch, waits)
     }
@@ -44,7 +50,7 @@ impl WritePath {
         batch.parts().iter().filter(|part| part.expires).for_each(|part| part.tree.operand_times.want());
         let needs_one = |part: &TreePart| part.merges && part.tree.operand_times.are_wanted();
         if !batch.parts().iter().any(needs_one) {
-            return Ok(Timed { given: batch, times: Vec::new(), timed: None });
+            return Ok(Timed { given: batch, timed: None });
         }
         let mut times = Vec::with_capacity(batch.parts().len());
         for part in batch.parts() {
@@ -63,7 +69,7 @@ impl WritePath {
             let now_us = part.operand_time_us(|| self.core.clock.now_us());
             times.push(Some(now_us.max(part.tree.operand_times.dropped_by())));
         }
-        let timed = Some(Box::new(batch.timed(&times)?));
-        Ok(Timed { given: batch, times, timed })
+        let timed = WithTimes { batch: batch.timed(&times)?, times };
+        Ok(Timed { given: batch, timed: Some(Box::new(timed)) })
     }
 }
