@@ -257,9 +257,12 @@ impl Display for FamilyItem {
         option(
             f,
             "TIME_ORDER",
-            self.is_oldest_first.map(|is_oldest| if is_oldest { "ASC" } else { "DESC" }),
+            self.is_oldest_first.map(|is_oldest| if is_oldest { "DESC" } else { "ASC" }),
         )?;
-        flag(f, "COUNTER", self.is_counter)
+        match self.is_counter {
+            Some(is_counter) => f.write_str(if is_counter { " COUNTER" } else { " COUNTER FALSE" }),
+            None => Ok(()),
+        }
     }
 }
 

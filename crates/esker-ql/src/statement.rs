@@ -315,10 +315,10 @@ pub struct FamilyItem {
     pub max_versions: Option<u32>,
     /// `TTL n unit`, in milliseconds.
     pub ttl_ms: Option<u64>,
-    /// `TIME_ORDER`: whether the oldest version comes first.
+    /// `TIME_ORDER`: whether the oldest version comes first (`DESC`).
     pub is_oldest_first: Option<bool>,
-    /// `COUNTER`
-    pub is_counter: bool,
+    /// `COUNTER`, `COUNTER FALSE`
+    pub is_counter: Option<bool>,
 }
 
 /// A change of a schema.

@@ -59,5 +59,5 @@ fn fill(family: &mut FamilyItem, options: &FamilyItem) {
     family.max_versions = family.max_versions.or(options.max_versions);
     family.ttl_ms = family.ttl_ms.or(options.ttl_ms);
     family.is_oldest_first = family.is_oldest_first.or(options.is_oldest_first);
-    family.is_counter |= options.is_counter;
+    family.is_counter = family.is_counter.or(options.is_counter);
 }

@@ -186,11 +186,12 @@ impl Parser<'_> {
                 family.ttl_ms.replace(ttl_ms).is_some()
             } else if self.eat("TIME_ORDER")? {
                 self.eat_sign("=")?;
-                let is_ascending = self.one_of(&["ASC", "DESC"])? == 0;
-                family.is_oldest_first.replace(is_ascending).is_some()
+                // HQL's words: `ASC`, its default, has the latest version first.
+                let is_oldest_first = self.one_of(&["ASC", "DESC"])? == 1;
+                family.is_oldest_first.replace(is_oldest_first).is_some()
             } else if self.eat("COUNTER")? {
                 let is_counter = self.truth()?;
-                std::mem::replace(&mut family.is_counter, is_counter)
+                family.is_counter.replace(is_counter).is_some()
             } else if self.storage_option()? {
                 false
             } else {

@@ -181,11 +181,12 @@ fn modified(schema: Schema, item: &SchemaItem) -> Result<Schema> {
 /// The schema with what `item` says of a family that it has.
 fn with_family_modified(schema: Schema, item: &FamilyItem) -> Result<Schema> {
     let mut family = need(&schema, &item.name)?.clone();
-    if item.is_counter && !family.is_counter() {
-        let message = format!(
-            "the column family {:?} cannot become one of counters: its cells may be none",
-            *item.name
-        );
+    if let Some(is_counter) = item.is_counter.filter(|is_counter| *is_counter != family.is_counter()) {
+        let what = match is_counter {
+            true => "become one of counters: its cells may be none",
+            false => "stop being one of counters: its cells are numbers",
+        };
+        let message = format!("the column family {:?} cannot {what}", *item.name);
         return Err(Error::Impossible(message).at(item.name.at()));
     }
     let asked = self::family(item)?;
@@ -242,7 +243,7 @@ fn item(family: &Family) -> FamilyItem {
         max_versions: Some(family.kept_versions().unwrap_or(0)),
         ttl_ms: family.time_to_live().map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
         is_oldest_first: None,
-        is_counter: family.is_counter(),
+        is_counter: family.is_counter().then_some(true),
     }
 }
 
@@ -300,13 +301,16 @@ fn twice(family: &Placed<String>) -> Error {
 
 fn family(item: &FamilyItem) -> Result<Family> {
     if item.is_oldest_first == Some(true) {
-        let message =
-            format!("{} TIME_ORDER ASC: the latest version of a column always comes first", *item.name);
+        let message = format!(
+            "{} TIME_ORDER DESC: it keeps and shows the oldest versions first, and here the latest always come first",
+            *item.name
+        );
         return Err(Error::Impossible(message).at(item.name.at()));
     }
     let ttl = item.ttl_ms.filter(|ms| *ms > 0);
-    let mut family =
-        Family::new(item.name.as_str()).ttl(ttl.map(Duration::from_millis)).counter(item.is_counter);
+    let mut family = Family::new(item.name.as_str())
+        .ttl(ttl.map(Duration::from_millis))
+        .counter(item.is_counter == Some(true));
     if let Some(versions) = item.max_versions {
         family = family.max_versions((versions > 0).then_some(versions));
     }

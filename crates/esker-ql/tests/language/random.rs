@@ -87,7 +87,7 @@ impl Random {
             ttl_ms: self
                 .maybe(|random| random.below(1 << 30) * [1, 1000, 604_800_000][random.below(3) as usize]),
             is_oldest_first: self.maybe(Random::flip),
-            is_counter: self.flip(),
+            is_counter: self.maybe(Random::flip),
         }
     }
 
