@@ -6,7 +6,7 @@
 //! ```
 
 use super::Parser;
-use super::time::milliseconds;
+use super::time::{Time, time};
 use crate::error::Result;
 use crate::lex::Kind;
 use crate::statement::{
@@ -357,6 +357,12 @@ impl Parser<'_> {
             let literal = self.literal()?;
             let again =
                 Literal { at: literal.at, kind: literal.kind.clone(), column: literal.column.clone() };
+            if key == Key::Time {
+                // A cell that is written with such a time has its milliseconds too.
+                let at = Time { ns: 0, ..self.time_of(&literal)? };
+                let bound = |is_high| Some(whole(&Bound { at, is_included: true }, is_high));
+                return Ok(Term::Time(Interval { low: bound(false), high: bound(true) }));
+            }
             return self.interval(key, Some((again, true)), Some((literal, true)));
         }
         match self.inequality()? {
@@ -401,11 +407,10 @@ impl Parser<'_> {
             Key::Time => {
                 let read = |parser: &Self, literal: Literal| parser.time_of(&literal);
                 let (low, high) = (self.bound(low, read)?, self.bound(high, read)?);
-                // There are no cells before 1970.
-                let low = low.map(|low| if low.at < 0 { Bound { at: 0, is_included: true } } else { low });
-                let high =
-                    high.map(|high| if high.at < 0 { Bound { at: 0, is_included: false } } else { high });
-                Term::Time(Interval { low, high })
+                Term::Time(Interval {
+                    low: low.map(|low| whole(&low, false)),
+                    high: high.map(|high| whole(&high, true)),
+                })
             }
         })
     }
@@ -436,13 +441,23 @@ impl Parser<'_> {
         Ok(CellPlace { row, column: crate::statement::Column { family: columns.family, qualifier } })
     }
 
-    fn time_of(&self, literal: &Literal) -> Result<i64> {
+    fn time_of(&self, literal: &Literal) -> Result<Time> {
         let value = match (&literal.kind, &literal.column) {
-            (Kind::Number(number), None) => i64::try_from(*number).ok(),
-            (Kind::String(bytes), None) => milliseconds(bytes),
+            (Kind::Number(number), None) => i64::try_from(*number).ok().map(|ms| Time { ms, ns: 0 }),
+            (Kind::String(bytes), None) => time(bytes),
             _ => None,
         };
-        let value = value.filter(|value| *value <= esker_table::TIMESTAMP_MAX);
+        let value = value.filter(|value| value.ms <= esker_table::TIMESTAMP_MAX);
         value.ok_or_else(|| self.lexer.wrong(literal.at, format!("expected {}", super::time::EXPECTED)))
+    }
+}
+
+/// The bound in milliseconds, which is what cells have: of a time between two of them, those behind a low bound and those before a high one.
+fn whole(bound: &Bound<Time>, is_high: bool) -> Bound<i64> {
+    let Bound { at: Time { ms, ns }, is_included } = *bound;
+    match ms {
+        // There are no cells before 1970.
+        ..0 => Bound { at: 0, is_included: !is_high },
+        _ => Bound { at: ms, is_included: if ns > 0 { is_high } else { is_included } },
     }
 }
