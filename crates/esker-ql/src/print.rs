@@ -439,11 +439,17 @@ impl Select {
     /// What follows the columns.
     fn from(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, " FROM {}", self.table)?;
-        for (place, term) in self.terms.iter().enumerate() {
-            write!(f, " {} {term}", if place == 0 { "WHERE" } else { "AND" })?;
-        }
+        conditions(f, &self.terms)?;
         self.options.fmt(f)
     }
+}
+
+/// ` WHERE ...`, if there are conditions.
+fn conditions(f: &mut Formatter<'_>, terms: &[Term]) -> fmt::Result {
+    for (place, term) in terms.iter().enumerate() {
+        write!(f, " {} {term}", if place == 0 { "WHERE" } else { "AND" })?;
+    }
+    Ok(())
 }
 
 impl Display for Condition {
@@ -517,6 +523,7 @@ impl Display for DumpTable {
             f.write_str(" COLUMNS ")?;
             list(f, &self.columns)?;
         }
+        conditions(f, &self.terms)?;
         option(f, "BUCKETS", self.buckets)?;
         option(f, "MAX_VERSIONS", self.max_versions)?;
         option(f, "SEPARATOR =", self.separator.as_ref().map(|byte| Bytes(std::slice::from_ref(byte))))?;

@@ -370,9 +370,9 @@ impl Session {
                 Ok(Answer::Load { table: self.whole(&load.table), schema, load })
             }
             Statement::DumpTable(dump) => {
-                let (columns, table) = (dump.columns.clone(), dump.table.clone());
+                let (columns, table, terms) = (dump.columns.clone(), dump.table.clone(), dump.terms.clone());
                 let options = SelectOptions { max_versions: dump.max_versions, ..SelectOptions::default() };
-                let all = Select { columns, table, is_of_cells: true, terms: Vec::new(), options };
+                let all = Select { columns, table, is_of_cells: true, terms, options };
                 let cells = tables.select(&self.whole(&dump.table), &all);
                 Ok(Answer::Dump { cells: cells.map_err(|error| self.of_table(error, &dump.table))?, dump })
             }

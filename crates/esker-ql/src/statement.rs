@@ -720,6 +720,8 @@ pub struct DumpTable {
     pub table: TableName,
     /// `COLUMNS ...`; none: all.
     pub columns: Vec<Columns>,
+    /// The conditions, as those of a query that shows cells.
+    pub terms: Vec<Term>,
     /// `BUCKETS n`
     pub buckets: Option<u64>,
     /// `MAX_VERSIONS n`: so many versions of each column.

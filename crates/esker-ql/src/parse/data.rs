@@ -485,6 +485,7 @@ impl Parser<'_> {
                 columns.push(self.columns()?);
             }
         }
+        let terms = self.conditions()?;
         let (mut buckets, mut max_versions, mut separator, mut file) = (None, None, None, None);
         loop {
             let at = self.peek()?.start;
@@ -503,6 +504,7 @@ impl Parser<'_> {
                 return Ok(Statement::DumpTable(DumpTable {
                     table,
                     columns,
+                    terms,
                     buckets,
                     max_versions,
                     separator,

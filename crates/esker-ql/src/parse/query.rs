@@ -95,6 +95,13 @@ impl Parser<'_> {
     pub(super) fn from(&mut self, is_of_cells: bool, columns: Vec<Columns>) -> Result<Select> {
         self.need(&["FROM"])?;
         let table = self.table()?;
+        let terms = self.conditions()?;
+        let options = self.options()?;
+        Ok(Select { is_of_cells, columns, table, terms, options })
+    }
+
+    /// `WHERE ...`, if it is there.
+    pub(super) fn conditions(&mut self) -> Result<Vec<Term>> {
         let mut terms = Vec::new();
         if self.eat("WHERE")? {
             let first = self.term()?;
@@ -114,8 +121,7 @@ impl Parser<'_> {
                 return Err(self.expected("`AND`; alternatives with `OR` have to be between parentheses"));
             }
         }
-        let options = self.options()?;
-        Ok(Select { is_of_cells, columns, table, terms, options })
+        Ok(terms)
     }
 
     fn options(&mut self) -> Result<SelectOptions> {

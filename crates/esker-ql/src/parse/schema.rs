@@ -56,8 +56,8 @@ impl Parser<'_> {
         if self.eat("LIKE")? {
             return Ok(Statement::CreateTableLike { table, like: self.table()?, if_not_exists });
         }
-        if self.eat("FROM")? {
-            return Ok(Statement::CreateTableFromFile { table, file: self.file()?, if_not_exists });
+        if let Some(file) = self.schema_file()? {
+            return Ok(Statement::CreateTableFromFile { table, file, if_not_exists });
         }
         let mut items = self.schema_items()?;
         let mut options = FamilyItem::default();
@@ -82,6 +82,14 @@ impl Parser<'_> {
             self.need(&["EXISTS"])?;
         }
         Ok(is_there)
+    }
+
+    /// `FROM FILE f`, or HQL's `WITH f`, if it is there.
+    fn schema_file(&mut self) -> Result<Option<Vec<u8>>> {
+        if self.eat("FROM")? {
+            return self.file().map(Some);
+        }
+        if self.eat("WITH")? { self.bytes("a file").map(Some) } else { Ok(None) }
     }
 
     /// `FILE f`
@@ -253,8 +261,8 @@ impl Parser<'_> {
     pub(super) fn alter(&mut self) -> Result<Statement> {
         self.need(&["TABLE"])?;
         let table = self.table()?;
-        if self.eat("FROM")? {
-            return Ok(Statement::AlterTableFromFile { table, file: self.file()? });
+        if let Some(file) = self.schema_file()? {
+            return Ok(Statement::AlterTableFromFile { table, file });
         }
         let mut changes = Vec::new();
         loop {

@@ -282,8 +282,17 @@ impl Random {
                 let buckets = self.maybe(|random| random.below(100));
                 let (max_versions, separator) =
                     (self.maybe(|random| random.below(100)), self.maybe(Random::written_separator));
+                let terms = if self.flip() { Vec::new() } else { self.some(Random::term) };
                 let file = self.bytes();
-                Statement::DumpTable(DumpTable { table, columns, buckets, max_versions, separator, file })
+                Statement::DumpTable(DumpTable {
+                    table,
+                    columns,
+                    terms,
+                    buckets,
+                    max_versions,
+                    separator,
+                    file,
+                })
             }
             24 => {
                 let (row, column) = (self.bytes(), self.column());
