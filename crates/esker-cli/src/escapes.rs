@@ -37,7 +37,20 @@ impl fmt::Display for EscapeError {
 }
 
 /// Appends the bytes that `typed` stands for.
-pub(crate) fn decode(mut typed: &[u8], out: &mut Vec<u8>) -> Result<(), EscapeError> {
+pub(crate) fn decode(typed: &[u8], out: &mut Vec<u8>) -> Result<(), EscapeError> {
+    decode_by(one, typed, out)
+}
+
+/// As [`decode`], with Hypertable's `\0`, which is a zero byte.
+pub(crate) fn decode_hql(typed: &[u8], out: &mut Vec<u8>) -> Result<(), EscapeError> {
+    decode_by(one_hql, typed, out)
+}
+
+fn decode_by(
+    one: impl Fn(&[u8]) -> Result<(u8, usize), EscapeError>,
+    mut typed: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), EscapeError> {
     while let Some(at) = memchr::memchr(b'\\', typed) {
         out.extend_from_slice(&typed[..at]);
         let (byte, taken) = one(&typed[at..])?;
@@ -48,7 +61,7 @@ pub(crate) fn decode(mut typed: &[u8], out: &mut Vec<u8>) -> Result<(), EscapeEr
     Ok(())
 }
 
-/// As [`decode`], for the beginning of a longer text. Returns the length of what is decoded: all but an escape that is not whole.
+/// As [`decode_hql`], for the beginning of a longer text. Returns the length of what is decoded: all but an escape that is not whole.
 pub(crate) fn decode_part(typed: &[u8], out: &mut Vec<u8>) -> Result<usize, EscapeError> {
     let mut done = 0;
     while let Some(at) = memchr::memchr(b'\\', &typed[done..]) {
@@ -58,7 +71,7 @@ pub(crate) fn decode_part(typed: &[u8], out: &mut Vec<u8>) -> Result<usize, Esca
         if rest.len() < 2 || (rest[1] == b'x' && rest.len() < 4) {
             return Ok(done);
         }
-        let (byte, taken) = one(rest)?;
+        let (byte, taken) = one_hql(rest)?;
         out.push(byte);
         done += taken;
     }
@@ -80,6 +93,10 @@ fn one(typed: &[u8]) -> Result<(u8, usize), EscapeError> {
         _ => return Err(EscapeError::Unknown(None)),
     };
     Ok((byte, 2))
+}
+
+fn one_hql(typed: &[u8]) -> Result<(u8, usize), EscapeError> {
+    if typed.starts_with(b"\\0") { Ok((0, 2)) } else { one(typed) }
 }
 
 fn hex(digits: Option<&[u8]>) -> Result<u8, EscapeError> {
@@ -153,9 +170,16 @@ mod tests {
 
     #[test]
     fn parts_are_decoded_as_the_whole() {
-        for typed in
-            [&b"a\\tb\\\\\\x41\\\\x41\\xff"[..], b"\\\\\\\\", b"", b"plain", b"\\q\\x", b"a\\", b"\\x4"]
-        {
+        for typed in [
+            &b"a\\tb\\\\\\x41\\\\x41\\xff"[..],
+            b"\\01\\\\0",
+            b"\\\\\\\\",
+            b"",
+            b"plain",
+            b"\\q\\x",
+            b"a\\",
+            b"\\x4",
+        ] {
             for len in 1..=typed.len().max(1) {
                 let (mut out, mut pending) = (Vec::new(), Vec::new());
                 let mut decoded_parts = || {
@@ -165,10 +189,12 @@ mod tests {
                         assert!(pending.len() - done < 4);
                         pending.drain(..done);
                     }
-                    decode(&pending, &mut out)
+                    decode_hql(&pending, &mut out)
                 };
                 let done = decoded_parts().map(|()| out);
-                assert_eq!(done, decoded(typed), "{typed:?} in parts of {len}");
+                let mut whole = Vec::new();
+                let whole = decode_hql(typed, &mut whole).map(|()| whole);
+                assert_eq!(done, whole, "{typed:?} in parts of {len}");
             }
         }
     }
@@ -198,6 +224,13 @@ mod tests {
         for typed in [r"\x", r"\x4", r"\xg0", r"\x0g"] {
             assert_eq!(decoded(typed.as_bytes()), Err(EscapeError::NotHex), "{typed}");
         }
+    }
+
+    #[test]
+    fn files_of_hypertable_have_an_escape_for_a_zero_byte() {
+        let mut out = Vec::new();
+        assert_eq!(decode_hql(br"\0a\012\\0\x00", &mut out), Ok(()));
+        assert_eq!(out, b"\0a\x0012\\0\0");
     }
 
     #[test]

@@ -6,22 +6,31 @@
 use std::borrow::Cow;
 
 use super::fields::Fields;
-use crate::escapes;
+use crate::escapes::{self, EscapeError};
 
 /// Parses a line without its end.
 pub(crate) fn parse(line: &[u8], fields: &mut Fields) -> Result<(), Cow<'static, str>> {
-    parse_by(b'\t', line, fields)
+    parse_by(escapes::decode, b'\t', line, fields)
 }
 
-/// The same, with another separator of fields.
-pub(crate) fn parse_by(separator: u8, line: &[u8], fields: &mut Fields) -> Result<(), Cow<'static, str>> {
+/// The same, with a separator of fields and the escapes of files of cells.
+pub(crate) fn parse_cells(separator: u8, line: &[u8], fields: &mut Fields) -> Result<(), Cow<'static, str>> {
+    parse_by(escapes::decode_hql, separator, line, fields)
+}
+
+fn parse_by(
+    decode: impl Fn(&[u8], &mut Vec<u8>) -> Result<(), EscapeError>,
+    separator: u8,
+    line: &[u8],
+    fields: &mut Fields,
+) -> Result<(), Cow<'static, str>> {
     fields.clear();
     let has_escapes = memchr::memchr(b'\\', line).is_some();
     let mut from = 0;
     for to in memchr::memchr_iter(separator, line).chain([line.len()]) {
         let field = &line[from..to];
         if has_escapes {
-            escapes::decode(field, &mut fields.bytes).map_err(|error| error.to_string())?;
+            decode(field, &mut fields.bytes).map_err(|error| error.to_string())?;
         } else {
             fields.add(field);
         }

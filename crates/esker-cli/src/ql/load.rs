@@ -294,7 +294,7 @@ impl Loading<'_> {
 
     fn split(&mut self, line: &[u8]) -> Result<(), Refused> {
         if !self.load.no_escape {
-            return tsv::parse_by(self.separator(), line, &mut self.fields)
+            return tsv::parse_cells(self.separator(), line, &mut self.fields)
                 .map_err(|reason| Refused::Malformed(reason.into_owned()));
         }
         let separator = self.separator();
@@ -465,7 +465,7 @@ impl Loading<'_> {
         let (bytes, done) = match (self.load.no_escape, is_last) {
             (true, _) => (typed, len),
             (false, true) => {
-                let whole = escapes::decode(typed, &mut decoded);
+                let whole = escapes::decode_hql(typed, &mut decoded);
                 whole.map_err(|error| Refused::Malformed(error.to_string()))?;
                 (&decoded[..], len)
             }

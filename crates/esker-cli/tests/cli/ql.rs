@@ -812,6 +812,8 @@ fn cells_without_a_header_are_refused_with_a_hint() {
         ("SINGLE_CELL_FORMAT", cells, "r\tf:a\tv\ns\tf:b\tw\n"),
         ("SINGLE_CELL_FORMAT", timed, "r\tf:\tv\ns\tg:b\tw\n"),
         ("", "#rowkey\tcolumnkey\tvalue\nr\tf:a\tv\n", "r\tf:a\tv\n"),
+        // Hypertable's escape of a zero byte.
+        ("", "#row\tcolumn\tvalue\nr\\0\tf:\\0a\t\\\\0\\01\n", "r\\x00\tf:\\x00a\t\\\\0\\x001\n"),
         (
             "ROW_KEY_COLUMN=rowkey",
             "#timestamp\trowkey\tcolumn\tvalue\n2024-01-01 10:00:00.1000000000\tr\tf:a\tv\n",
