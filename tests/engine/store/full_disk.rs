@@ -1,7 +1,7 @@
 //! A disk that is full, and then is not: puts are refused early and taken again, without opening the store
 //! again; reads and deletes go on.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -494,6 +494,37 @@ fn each_table_on_a_full_disk_fits_into_what_is_left() {
         assert!(longest <= left, "a table of {longest} bytes, and {left} are left of {capacity}");
         db.close().unwrap();
     }
+}
+
+/// Tables that were written when there was room may be long. Puts are refused while a table of that length still fits, so its
+/// merge does too.
+#[test]
+fn long_tables_are_merged_on_a_disk_that_became_full() {
+    const ROWS: u64 = 30_000;
+    let disk = SimFs::new(7);
+    let env = world(Arc::new(disk.clone()), 7, Some(Arc::new(StepExecutor)));
+    let options = Options::default().memory_budget(64 << 20).separate_at(usize::MAX).env(env);
+    let db = Db::open("/store", options).unwrap();
+    let mut rng = Rng::new(12);
+    let mut value = || -> Vec<u8> { (0..1000).map(|_| rng.next() as u8).collect() };
+    (0..ROWS).for_each(|row| db.put(row.to_be_bytes(), value()).unwrap());
+    db.compact().unwrap();
+    let len = |path: &PathBuf| disk.file_len(path).unwrap();
+    let paths = disk.paths();
+    let tables = paths.iter().filter(|path| path.extension().is_some_and(|kind| kind == "table"));
+    let longest = tables.map(len).max().unwrap();
+    assert!(longest > 16 << 20, "the longest table has {longest} bytes");
+
+    disk.set_capacity(Some(disk.used() + (64 << 20)));
+    let refused = (0..100_000_u64).find_map(|row| db.put((ROWS + row).to_be_bytes(), value()).err());
+    assert_eq!(refused.unwrap().kind(), ErrorKind::OutOfSpace);
+    settle(&db);
+    let used = disk.used();
+    (0..ROWS).step_by(2).for_each(|row| db.delete(row.to_be_bytes()).unwrap());
+    settle(&db);
+    let given_back = used.saturating_sub(disk.used());
+    assert!(given_back > 14 << 20, "{given_back} of {used} bytes, and the longest table has {longest}");
+    db.put("more", value()).unwrap();
 }
 
 /// Writes that free space, though they also put, are taken while the part of the reserve for deletes lasts. What is left

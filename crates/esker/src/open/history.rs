@@ -19,7 +19,7 @@ pub(super) fn left(
     fresh: LogFloor,
 ) -> Result<Vec<(SegmentHeader, PathBuf, u64)>> {
     let mut left: Vec<(SegmentHeader, PathBuf, u64)> = Vec::new();
-    let low_mark = space::low_mark(options.memtable_limit());
+    let low_mark = space::low_mark(options.memtable_limit(), 0);
     if options.log_history == 0 || env.fs.free_space(dir)? < low_mark + options.segment_len_max() {
         return Ok(left);
     }

@@ -1,20 +1,20 @@
 //! Space on disk: what the store may take, the sizes that follow from it, and the error of a put for which there is not
 //! enough.
 //!
-//! *Room* is what the store can take beside its tables and huge values: the free space, the reserve, and the log's
+//! *Room* is what the store can take next to its tables and huge values: the free space, the reserve, and the log's
 //! files. The store looks at it whenever it makes a log segment ready: before the log grows, and never in the path of a
 //! put.
 //!
 //! ```text
 //! s   longest log segment   room / 64, a power of two, at least 256 KiB, at most what the memory budget allows
 //! M   full memtable         4s, at most what the memory budget allows; room / 16 where that is more and s the longest there is
-//! 4M  low-space mark        at most 32 MiB
+//! 4M  low-space mark        or the longest table that there is, if that is more; at most 32 MiB
 //! 5s  reserve               see `reserve.rs`
-//! t   longest table         room / 128, at least 1 MiB, at most `Options::table_bytes`
+//! t   longest new table     (room + tables) / 128, at least 1 MiB, at most `Options::table_bytes`
 //! ```
 //!
 //! A merge writes its output before its input goes. On a full disk it has the free space and the reserve for that, which
-//! suffices for one table of the bottom level if tables are short.
+//! suffices for one table of the bottom level: none is longer than the mark.
 //!
 //! Flushes, merges and deletes must go on when puts cannot. So their space is there before a put is taken:
 //!
@@ -48,7 +48,7 @@ pub(crate) use reserve::{RESERVE_FILE, Released, Reserve, give_up, reserve_path,
 const SEGMENTS: u64 = 64;
 /// Full memtables that the room has space for.
 const MEMTABLES: u64 = 16;
-/// Tables of the greatest length that the room has space for, if that is more than [`TABLE_MIN`].
+/// Tables of the greatest length for which there is room, with those that there are, if that is more than [`TABLE_MIN`].
 const TABLES: u64 = 128;
 /// The least that a table is bounded to, in bytes. Shorter ones would only be more.
 const TABLE_MIN: u64 = 1 << 20;
@@ -75,8 +75,10 @@ pub(crate) struct Space {
     segment_max: u64,
     /// The size of a full memtable, by the budget and the disk.
     memtable: AtomicUsize,
-    /// The greatest size of a table, by the disk.
+    /// The greatest size of a new table, by the disk.
     table: AtomicU64,
+    /// The size of the longest table that there was at the last look.
+    longest_table: AtomicU64,
     reserve: Reserve,
 }
 
@@ -85,9 +87,17 @@ pub(crate) fn immutable_max(memtable: usize) -> usize {
     memtable * 2
 }
 
-/// [`Space::low_mark`] where a full memtable has `memtable` bytes.
-pub(crate) fn low_mark(memtable: usize) -> u64 {
-    (memtable as u64 * 4).min(32 << 20)
+/// [`Space::low_mark`] where a full memtable has `memtable` bytes, and the longest table `table`.
+pub(crate) fn low_mark(memtable: usize, table: u64) -> u64 {
+    (memtable as u64 * 4).max(table).min(32 << 20)
+}
+
+/// The tables of the store.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tables {
+    pub(crate) bytes: u64,
+    /// The size of the longest one, in bytes.
+    pub(crate) longest: u64,
 }
 
 /// Bytes, as a message shows them.
@@ -113,6 +123,7 @@ impl Space {
             segment_max,
             memtable: AtomicUsize::new(options.memtable_limit()),
             table: AtomicU64::new(u64::MAX),
+            longest_table: AtomicU64::new(0),
             reserve: Reserve::find(&options.env, dir, reserved_max, gate)?,
         })
     }
@@ -137,12 +148,12 @@ impl Space {
 
     /// The low-space mark: with fewer free bytes on the disk, puts are refused.
     pub(crate) fn low_mark(&self) -> u64 {
-        low_mark(self.memtable_limit())
+        low_mark(self.memtable_limit(), self.longest_table.load(Ordering::Relaxed))
     }
 
-    /// Fits the sizes to the disk, while the log's files take `log` bytes. `bound` limits the length of new segments
+    /// Fits the sizes to the disk, while the log's files take `log` bytes and there are `tables`. `bound` limits the length of new segments
     /// and returns the limit in force; so does this.
-    pub(crate) fn fit(&self, log: u64, bound: impl FnOnce(u64) -> u64) -> u64 {
+    pub(crate) fn fit(&self, log: u64, tables: Tables, bound: impl FnOnce(u64) -> u64) -> u64 {
         // If the file system does not tell, the memory budget alone counts.
         let free = self.free().unwrap_or(u64::MAX);
         let room = free.saturating_add(log).saturating_add(self.reserve.held());
@@ -157,7 +168,9 @@ impl Space {
         if self.memtable_limit() != limit {
             self.memtable.store(limit, Ordering::Relaxed);
         }
-        self.table.store((room / TABLES).max(TABLE_MIN), Ordering::Relaxed);
+        let table = (room.saturating_add(tables.bytes) / TABLES).max(TABLE_MIN);
+        self.table.store(table, Ordering::Relaxed);
+        self.longest_table.store(tables.longest, Ordering::Relaxed);
         longest
     }
 

@@ -113,7 +113,7 @@ impl Store {
     ) -> Arc<Store> {
         let versions = Arc::new(VersionSet::new(versions));
         let log = Arc::new(CommitLog::new(&core, commit, wal));
-        let disk = Arc::new(Disk::new(&core, &log, space));
+        let disk = Arc::new(Disk::new(&core, &log, &versions, space));
         let finder = Arc::new(GarbageFinder::new(&core, &log));
         let installer = Arc::new(Installer::new(&core, &log, &disk, &finder, &versions));
         let flusher = Arc::new(Flusher::new(&core, &log, &disk, &finder, &installer, &versions));

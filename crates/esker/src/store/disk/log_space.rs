@@ -2,12 +2,24 @@
 
 use super::{Disk, SPARE_WHEN_FULL};
 use crate::error::Result;
-use crate::space::is_full;
+use crate::space::{Tables, is_full};
 
 impl Disk {
     /// Fits log segments and memtables to the disk; returns the greatest length of a segment.
     pub(in crate::store) fn fit_to_disk(&self) -> u64 {
-        self.space.fit(self.log_bytes(), |len| self.log.wal().bound_len(len))
+        self.space.fit(self.log_bytes(), self.tables(), |len| self.log.wal().bound_len(len))
+    }
+
+    /// What tables there are.
+    fn tables(&self) -> Tables {
+        let mut tables = Tables::default();
+        for tree in self.versions.trees() {
+            for (_, table) in tree.state.load().levels.tables() {
+                tables.bytes = tables.bytes.saturating_add(table.info.size);
+                tables.longest = tables.longest.max(table.info.size);
+            }
+        }
+        tables
     }
 
     /// Bytes of all files of the log.

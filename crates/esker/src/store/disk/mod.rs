@@ -10,6 +10,7 @@ use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::TableLimits;
 use crate::space::{LogNeed, Space, is_full};
+use crate::state::versions::VersionSet;
 use crate::write::commit::poisoned;
 
 mod log_space;
@@ -24,6 +25,7 @@ const SPARE_WHEN_FULL: usize = 1;
 pub(crate) struct Disk {
     core: Arc<Core>,
     log: Arc<CommitLog>,
+    versions: Arc<VersionSet>,
     space: Space,
     /// Held while the disk is asked for room for a log segment, and while that is made: meanwhile its space is not free, and
     /// the log seems to need it still.
@@ -33,10 +35,16 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    pub(super) fn new(core: &Arc<Core>, log: &Arc<CommitLog>, space: Space) -> Disk {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        log: &Arc<CommitLog>,
+        versions: &Arc<VersionSet>,
+        space: Space,
+    ) -> Disk {
         Disk {
             core: Arc::clone(core),
             log: Arc::clone(log),
+            versions: Arc::clone(versions),
             space,
             preparing: Mutex::new(()),
             removing: Mutex::new(()),
