@@ -3,7 +3,8 @@
 //!
 //! The two differ where a server's clients cannot do what a program can: a range that is deleted on a server goes in
 //! several steps; a scan has no snapshot; and times of expiry are in milliseconds. A hash, a set, a sorted set or a list of a
-//! server is not read or changed as bytes, also in the files of a store.
+//! server is not read or changed as bytes, also in the files of a store. There the empty key, which a tree does not have, is among
+//! the rows all the same.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,21 +12,21 @@ use std::ops::{Bound, Range};
 use std::time::Duration;
 
 use esker::operators::APPEND;
-use esker::{Error, ErrorKind, Result, Scan, Tree, TxnOptions, Value, ValueWriter, keys};
+use esker::{Error, ErrorKind, Result, Scan, ScanRange, Tree, TxnOptions, Value, ValueWriter, keys};
 
 use crate::client::wrong_type;
 use crate::client::{self, Bulk, Database, Upload};
 pub(crate) use crate::client::{Expiry, Want};
 use crate::datatype::DataType;
 use crate::exit::{Failure, Outcome};
-use crate::offline;
+use crate::offline::{self, EmptyKey};
 use crate::ranges::{ByteRange, KeyRange};
 use crate::stream::PIECE;
 
 /// A tree or a database.
 pub(crate) enum Keyspace {
-    /// A tree of an open store, and whether a server has written to it as one of its databases.
-    Local(esker::Db, Tree, bool),
+    /// A tree of an open store, and where its empty key is if a server has written to it as one of its databases.
+    Local(esker::Db, Tree, Option<EmptyKey>),
     Server(Database),
 }
 
@@ -47,14 +48,27 @@ impl Keyspace {
     /// `tree` of the store `db`. If the tree of elements belongs to a program, no server has served the store: a server refuses
     /// to start then.
     pub(crate) fn local(db: esker::Db, tree: Tree) -> Self {
-        let is_database = offline::open(&db, tree.name()).is_ok_and(|found| found.is_some());
-        Keyspace::Local(db, tree, is_database)
+        let empty_key = EmptyKey::of(&db, tree.name()).unwrap_or_default();
+        Keyspace::Local(db, tree, empty_key)
+    }
+
+    /// Prepares writes of the empty key. With `makes_database`, a tree that may be a database of a server becomes one. Returns
+    /// whether the empty key can be written.
+    pub(crate) fn take_empty_key(&mut self, makes_database: bool) -> Result<bool> {
+        match self {
+            Keyspace::Local(_, _, None) if !makes_database => Ok(false),
+            Keyspace::Local(db, tree, empty_key) => {
+                *empty_key = EmptyKey::take(db, tree.name())?;
+                Ok(empty_key.is_some())
+            }
+            Keyspace::Server(_) => Ok(true),
+        }
     }
 
     /// Whether it is a database of a server, or a tree that a server has written to.
     pub(crate) fn is_database(&self) -> bool {
         match self {
-            Keyspace::Local(.., is_database) => *is_database,
+            Keyspace::Local(.., empty_key) => empty_key.is_some(),
             Keyspace::Server(_) => true,
         }
     }
@@ -72,9 +86,10 @@ impl Keyspace {
     /// The value of `key`.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Held>> {
         match self {
-            Keyspace::Local(_, tree, is_database) => {
-                let Some(value) = tree.get(key)? else { return Ok(None) };
-                Ok(Some(Held::whole(as_bytes(value, *is_database)?, tree.clock_ahead_us())))
+            Keyspace::Local(_, tree, empty_key) => {
+                let (place, key) = placed(tree, empty_key, key);
+                let Some(value) = place.get(key)? else { return Ok(None) };
+                Ok(Some(Held::whole(as_bytes(value, empty_key.is_some())?, tree.clock_ahead_us())))
             }
             Keyspace::Server(database) => Ok(database.get(key)?.map(Held::Server)),
         }
@@ -83,9 +98,10 @@ impl Keyspace {
     /// A part of the value of `key`.
     pub(crate) fn get_range(&self, key: &[u8], range: ByteRange) -> Outcome<Option<Held>> {
         match self {
-            Keyspace::Local(_, tree, is_database) => {
-                let Some(value) = tree.get(key)? else { return Ok(None) };
-                let value = as_bytes(value, *is_database)?;
+            Keyspace::Local(_, tree, empty_key) => {
+                let (place, key) = placed(tree, empty_key, key);
+                let Some(value) = place.get(key)? else { return Ok(None) };
+                let value = as_bytes(value, empty_key.is_some())?;
                 let range = range.of(value.len())?;
                 Ok(Some(Held::local(value, range, tree.clock_ahead_us())))
             }
@@ -100,7 +116,7 @@ impl Keyspace {
     #[inline]
     pub(crate) fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         match self {
-            Keyspace::Local(_, tree, false) => tree.get_into(key, value),
+            Keyspace::Local(_, tree, None) => tree.get_into(key, value),
             Keyspace::Local(..) | Keyspace::Server(_) => match self.get(key)? {
                 Some(held) => held.all().map(|all| *value = all).map(|()| true),
                 None => Ok(false),
@@ -111,7 +127,10 @@ impl Keyspace {
     /// Whether there is such a key.
     pub(crate) fn contains(&self, key: &[u8]) -> Result<bool> {
         match self {
-            Keyspace::Local(_, tree, _) => tree.contains(key),
+            Keyspace::Local(_, tree, empty_key) => {
+                let (tree, key) = placed(tree, empty_key, key);
+                tree.contains(key)
+            }
             Keyspace::Server(database) => database.contains(key),
         }
     }
@@ -119,16 +138,22 @@ impl Keyspace {
     /// The rows of a range, of which at least `want` is needed.
     pub(crate) fn scan(&self, range: KeyRange, reverse: bool, want: Want) -> Result<Rows> {
         match self {
-            Keyspace::Local(_, tree, is_database) => {
-                let mut range = range.of_scan();
-                if reverse {
-                    range = range.reverse();
-                }
-                if want == Want::Nothing {
-                    range = range.keys_only();
-                }
-                let (rows, ahead_us) = (tree.scan(range)?, tree.clock_ahead_us());
-                Ok(Rows::Local(LocalRows { rows, ahead_us, is_database: *is_database, collections: 0 }))
+            Keyspace::Local(_, tree, empty_key) => {
+                let wanted = |range: ScanRange| if want == Want::Nothing { range.keys_only() } else { range };
+                let of_empty = empty_key.as_ref().filter(|_| range.lower.is_empty()).map(|of| {
+                    let only = (Bound::Included(of.key.to_vec()), Bound::Included(of.key.to_vec()));
+                    of.tree.scan(wanted(only.into()))
+                });
+                let range = if reverse { range.of_scan().reverse() } else { range.of_scan() };
+                Ok(Rows::Local(LocalRows {
+                    rows: tree.scan(wanted(range))?,
+                    of_empty: of_empty.transpose()?.map(Box::new),
+                    is_at_empty: false,
+                    is_reverse: reverse,
+                    ahead_us: tree.clock_ahead_us(),
+                    is_database: empty_key.is_some(),
+                    collections: 0,
+                }))
             }
             Keyspace::Server(database) => {
                 Ok(Rows::Server(client::Rows::new(database.clone(), range, reverse, want)))
@@ -141,8 +166,12 @@ impl Keyspace {
     /// Stores a value.
     pub(crate) fn put(&self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<()> {
         match (self, expiry) {
-            (Keyspace::Local(_, tree, _), Expiry::Never) => tree.put(key, value),
-            (Keyspace::Local(db, tree, _), _) => {
+            (Keyspace::Local(_, tree, empty_key), Expiry::Never) => {
+                let (tree, key) = placed(tree, empty_key, key);
+                tree.put(key, value)
+            }
+            (Keyspace::Local(db, tree, empty_key), _) => {
+                let (tree, key) = placed(tree, empty_key, key);
                 let mut batch = esker::Batch::new();
                 match expiry {
                     Expiry::Never => batch.put(tree, key, value)?,
@@ -162,8 +191,12 @@ impl Keyspace {
     /// known.
     pub(crate) fn writer(&self, key: &[u8], len: Option<u64>, ttl: Option<Duration>) -> Result<Writer> {
         match (self, ttl) {
-            (Keyspace::Local(_, tree, _), None) => Ok(Writer::Local(Box::new(tree.writer(key)?))),
-            (Keyspace::Local(_, tree, _), Some(ttl)) => {
+            (Keyspace::Local(_, tree, empty_key), None) => {
+                let (tree, key) = placed(tree, empty_key, key);
+                Ok(Writer::Local(Box::new(tree.writer(key)?)))
+            }
+            (Keyspace::Local(_, tree, empty_key), Some(ttl)) => {
+                let (tree, key) = placed(tree, empty_key, key);
                 Ok(Writer::Local(Box::new(tree.writer(key)?.expiring_after(ttl))))
             }
             (Keyspace::Server(database), _) => {
@@ -193,7 +226,10 @@ impl Keyspace {
     /// Deletes a key.
     pub(crate) fn delete(&self, key: &[u8]) -> Result<()> {
         match self {
-            Keyspace::Local(_, tree, _) => tree.delete(key),
+            Keyspace::Local(_, tree, empty_key) => {
+                let (tree, key) = placed(tree, empty_key, key);
+                tree.delete(key)
+            }
             Keyspace::Server(database) => database.delete(key),
         }
     }
@@ -201,7 +237,12 @@ impl Keyspace {
     /// Deletes a range of keys.
     pub(crate) fn delete_range(&self, range: &KeyRange) -> Result<()> {
         match self {
-            Keyspace::Local(_, tree, _) => tree.delete_range(range.of_scan()),
+            Keyspace::Local(_, tree, empty_key) => {
+                if let Some(of) = empty_key.as_ref().filter(|_| range.lower.is_empty()) {
+                    of.tree.delete(of.key)?;
+                }
+                tree.delete_range(range.of_scan())
+            }
             Keyspace::Server(database) => match &range.upper {
                 Bound::Unbounded if range.lower.is_empty() => database.clear(),
                 Bound::Unbounded => database.delete_range(&range.lower, b""),
@@ -214,7 +255,7 @@ impl Keyspace {
     /// Gives the value of `from` to `to`; with `keep`, `from` keeps it too. Returns whether there is one.
     pub(crate) fn transfer(&self, from: &[u8], to: &[u8], keep: bool) -> Result<bool> {
         match self {
-            Keyspace::Local(db, tree, true)
+            Keyspace::Local(db, tree, Some(_))
                 if tree.get(from)?.is_some_and(|value| are_of_collection(value.attributes())) =>
             {
                 offline::transfer(db, tree.name(), from, to, keep)
@@ -228,10 +269,10 @@ impl Keyspace {
     /// Appends to the value of `key`.
     pub(crate) fn append(&self, key: &[u8], appended: &[u8]) -> Result<()> {
         match self {
-            Keyspace::Local(db, tree, true) => {
+            Keyspace::Local(db, tree, Some(_)) => {
                 offline::change(db, tree.name(), &[b"APPEND", key, appended]).map_err(of_type)
             }
-            Keyspace::Local(db, tree, false) => {
+            Keyspace::Local(db, tree, None) => {
                 let mut batch = esker::Batch::new();
                 batch.merge(tree, key, APPEND, appended)?;
                 db.write(&batch).map(drop)
@@ -249,12 +290,12 @@ impl Keyspace {
     /// the write are atomic, so no other addition comes between them.
     pub(crate) fn add(&self, key: &[u8], number: i64) -> Outcome {
         let (db, tree) = match self {
-            Keyspace::Local(db, tree, true) => {
+            Keyspace::Local(db, tree, Some(_)) => {
                 let number = number.to_string();
                 let command: [&[u8]; 3] = [b"INCRBY", key, number.as_bytes()];
                 return Ok(offline::change(db, tree.name(), &command).map_err(of_type)?);
             }
-            Keyspace::Local(db, tree, false) => (db, tree),
+            Keyspace::Local(db, tree, None) => (db, tree),
             Keyspace::Server(database) => return Ok(database.add(key, number)?),
         };
         db.transact(TxnOptions::default(), |txn| {
@@ -275,6 +316,15 @@ impl Keyspace {
             Keyspace::Local(db, ..) => db.sync(),
             Keyspace::Server(database) => database.sync(),
         }
+    }
+}
+
+/// Where the entry of `key` is.
+#[inline]
+fn placed<'a>(tree: &'a Tree, empty_key: &'a Option<EmptyKey>, key: &'a [u8]) -> (&'a Tree, &'a [u8]) {
+    match empty_key {
+        Some(of) if key.is_empty() => (&of.tree, of.key),
+        _ => (tree, key),
     }
 }
 
@@ -401,6 +451,10 @@ pub(crate) enum Rows {
 /// The rows of a range of a tree.
 pub(crate) struct LocalRows {
     rows: Scan,
+    /// The entry of the empty key, if that may be among the rows: the first one.
+    of_empty: Option<Box<Scan>>,
+    is_at_empty: bool,
+    is_reverse: bool,
     /// How far the clock of the tree is ahead of the machine's, in microseconds.
     ahead_us: u64,
     /// Whether a server has written to the tree.
@@ -410,8 +464,59 @@ pub(crate) struct LocalRows {
 }
 
 impl LocalRows {
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        if self.of_empty.is_none() {
+            return self.rows.advance();
+        }
+        self.advance_by_empty()
+    }
+
+    fn advance_by_empty(&mut self) -> Result<bool> {
+        let was_at_empty = std::mem::take(&mut self.is_at_empty);
+        if was_at_empty {
+            self.of_empty = None;
+        }
+        if was_at_empty && self.is_reverse {
+            return Ok(false);
+        }
+        if self.is_reverse && self.rows.advance()? {
+            return Ok(true);
+        }
+        if let Some(of_empty) = &mut self.of_empty {
+            self.is_at_empty = of_empty.advance()?;
+            if self.is_at_empty {
+                return Ok(true);
+            }
+            self.of_empty = None;
+        }
+        if self.is_reverse { Ok(false) } else { self.rows.advance() }
+    }
+
+    /// What is at the row.
+    #[inline]
+    fn scan(&self) -> &Scan {
+        match &self.of_empty {
+            Some(of_empty) if self.is_at_empty => of_empty.as_ref(),
+            _ => &self.rows,
+        }
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        if self.is_at_empty { &[] } else { self.rows.key() }
+    }
+
+    #[inline]
+    fn pair(&mut self) -> Result<(&[u8], &[u8])> {
+        match &mut self.of_empty {
+            Some(of_empty) if self.is_at_empty => of_empty.pair().map(|(_, value)| (&[][..], value)),
+            _ => self.rows.pair(),
+        }
+    }
+
     fn is_collection(&self) -> bool {
-        self.is_database && are_of_collection(self.rows.attributes())
+        self.is_database && are_of_collection(self.scan().attributes())
     }
 }
 
@@ -421,7 +526,7 @@ impl Rows {
     pub(crate) fn advance(&mut self) -> Result<bool> {
         match self {
             Rows::Local(local) => {
-                let is_there = local.rows.advance()?;
+                let is_there = local.advance()?;
                 local.collections += u64::from(is_there && local.is_collection());
                 Ok(is_there)
             }
@@ -432,7 +537,7 @@ impl Rows {
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         match self {
-            Rows::Local(local) => local.rows.key(),
+            Rows::Local(local) => local.key(),
             Rows::Server(rows) => rows.key(),
         }
     }
@@ -443,9 +548,9 @@ impl Rows {
         match self {
             Rows::Local(local) => {
                 if local.is_collection() {
-                    return Ok((local.rows.key(), b""));
+                    return Ok((local.key(), b""));
                 }
-                local.rows.pair()
+                local.pair()
             }
             Rows::Server(rows) => Ok((rows.key(), rows.first())),
         }
@@ -455,7 +560,7 @@ impl Rows {
     pub(crate) fn first(&self, count: u64) -> Result<Vec<u8>> {
         match self {
             Rows::Local(local) if local.is_collection() => Ok(Vec::new()),
-            Rows::Local(local) => local.rows.handle()?.read_at(..local.rows.value_len().min(count)),
+            Rows::Local(local) => local.scan().handle()?.read_at(..local.scan().value_len().min(count)),
             Rows::Server(rows) => Ok(rows.first().to_vec()),
         }
     }
@@ -463,7 +568,7 @@ impl Rows {
     pub(crate) fn value_len(&self) -> u64 {
         match self {
             Rows::Local(local) if local.is_collection() => 0,
-            Rows::Local(local) => local.rows.value_len(),
+            Rows::Local(local) => local.scan().value_len(),
             Rows::Server(rows) => rows.value_len(),
         }
     }
@@ -471,7 +576,7 @@ impl Rows {
     /// When the value expires by the machine's clock, in microseconds since 1970.
     pub(crate) fn expires_us(&self) -> Option<u64> {
         match self {
-            Rows::Local(local) => local.rows.expires_us().map(|us| us.saturating_sub(local.ahead_us)),
+            Rows::Local(local) => local.scan().expires_us().map(|us| us.saturating_sub(local.ahead_us)),
             Rows::Server(rows) => rows.expires_us(),
         }
     }
@@ -479,7 +584,7 @@ impl Rows {
     /// Whether the value has attributes beside bytes that can be read.
     pub(crate) fn has_attributes(&self) -> bool {
         match self {
-            Rows::Local(local) => !local.rows.attributes().is_empty(),
+            Rows::Local(local) => !local.scan().attributes().is_empty(),
             Rows::Server(_) => false,
         }
     }
@@ -495,7 +600,7 @@ impl Rows {
     /// Fails if the value is damaged in a way that shows before its bytes are read.
     pub(crate) fn check(&self) -> Result<()> {
         match self {
-            Rows::Local(local) => local.rows.handle().map(drop),
+            Rows::Local(local) => local.scan().handle().map(drop),
             Rows::Server(_) => Ok(()),
         }
     }
@@ -503,7 +608,7 @@ impl Rows {
     /// When the value was stored, in microseconds since 1970, if that is known.
     pub(crate) fn stored_us(&self) -> Result<Option<u64>> {
         match self {
-            Rows::Local(local) => Ok(local.rows.handle()?.stored_us()),
+            Rows::Local(local) => Ok(local.scan().handle()?.stored_us()),
             Rows::Server(_) => Ok(None),
         }
     }
@@ -512,7 +617,7 @@ impl Rows {
     pub(crate) fn open(&self) -> Result<Option<Held>> {
         match self {
             Rows::Local(local) if local.is_collection() => Ok(None),
-            Rows::Local(local) => Ok(Some(Held::whole(local.rows.handle()?, local.ahead_us))),
+            Rows::Local(local) => Ok(Some(Held::whole(local.scan().handle()?, local.ahead_us))),
             Rows::Server(rows) if rows.is_collection() => Ok(None),
             Rows::Server(rows) => Ok(rows.read()?.map(Held::Server)),
         }
@@ -610,7 +715,8 @@ impl Batch {
         expires_us: Option<u64>,
     ) -> Result<()> {
         match (self, keyspace) {
-            (Batch::Local(batch), Keyspace::Local(_, tree, _)) => {
+            (Batch::Local(batch), Keyspace::Local(_, tree, empty_key)) => {
+                let (tree, key) = placed(tree, empty_key, key);
                 let expires_us = expires_us.map(|us| us.saturating_add(tree.clock_ahead_us()));
                 batch.put_until_us(tree, key, value, expires_us)
             }
@@ -623,7 +729,10 @@ impl Batch {
     #[inline]
     pub(crate) fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
         match (self, keyspace) {
-            (Batch::Local(batch), Keyspace::Local(_, tree, _)) => batch.delete(tree, key),
+            (Batch::Local(batch), Keyspace::Local(_, tree, empty_key)) => {
+                let (tree, key) = placed(tree, empty_key, key);
+                batch.delete(tree, key)
+            }
             (Batch::Server(batch), _) => batch.delete(key),
             _ => Err(other_keyspace()),
         }

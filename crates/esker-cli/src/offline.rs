@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use esker::{Db, Error, ErrorKind, Result};
+use esker::{Db, Error, ErrorKind, Result, Tree};
 use esker_server::Offline;
 
 /// The database whose keys are in the tree with this name; `None` if a database cannot have this tree.
@@ -13,6 +13,28 @@ pub(crate) fn of(db: &Db, tree: &str) -> Result<Option<Offline>> {
 /// The same, if a server has written to it.
 pub(crate) fn open(db: &Db, tree: &str) -> Result<Option<Offline>> {
     Ok(of(db, tree)?.filter(Offline::has_collections))
+}
+
+/// Where the entry of a database's empty key is: a tree has no empty key.
+#[derive(Clone)]
+pub(crate) struct EmptyKey {
+    pub(crate) tree: Tree,
+    pub(crate) key: &'static [u8],
+}
+
+impl EmptyKey {
+    /// That of the database whose keys are in the tree with this name; `None` if no server has written to it.
+    pub(crate) fn of(db: &Db, tree: &str) -> Result<Option<Self>> {
+        let found = of(db, tree)?;
+        let place = found.as_ref().and_then(Offline::empty_key);
+        Ok(place.map(|(tree, key)| EmptyKey { tree: tree.clone(), key }))
+    }
+
+    /// The same, to write it. The tree becomes a database; `None` if it cannot be one.
+    pub(crate) fn take(db: &Db, tree: &str) -> Result<Option<Self>> {
+        of(db, tree)?.map_or(Ok(()), |found| found.take_empty_key())?;
+        EmptyKey::of(db, tree)
+    }
 }
 
 /// Gives the value of `from` to `to`; with `keep`, `from` keeps it too. Returns whether there is one.

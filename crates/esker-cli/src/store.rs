@@ -171,6 +171,15 @@ impl Store {
         Ok(key)
     }
 
+    /// Whether `typed`, a key from a file, is the empty key, and the tree or the database takes that. With `makes_database`, a tree
+    /// that may be a database of a server becomes one for it.
+    pub(crate) fn takes_empty(&mut self, typed: &[u8], makes_database: bool) -> Outcome<bool> {
+        if !typed.is_empty() || !self.types.keys.takes_all() || !self.kept.keys.takes_all() {
+            return Ok(false);
+        }
+        Ok(self.tree.take_empty_key(makes_database)?)
+    }
+
     /// The stored bytes of a value from a file, in `scratch` or `typed` itself.
     #[inline]
     pub(crate) fn encode_value<'a>(

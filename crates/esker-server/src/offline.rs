@@ -1,7 +1,9 @@
 //! The databases of a store that is not served: data commands, one client at a time, without a connection.
 
-use esker::{Db, Error, ErrorKind};
-use esker_redis::{Context, Cursors, Reply, Session, Stamp, Wants, Writes, evaluate, spec};
+use esker::{Db, Error, ErrorKind, Tree};
+use esker_redis::{
+    Context, Cursors, EMPTY_KEY, Reply, Session, Slot, Space, Stamp, Wants, Writes, evaluate, spec,
+};
 
 use crate::server::mixed;
 use crate::trees::{Trees, View, unreadable};
@@ -37,6 +39,22 @@ impl Offline {
     /// Whether the database may have collections: a server has written to it.
     pub fn has_collections(&self) -> bool {
         self.trees.keys(self.database).is_some()
+    }
+
+    /// The tree and the key of the entry that the empty key has: a tree has no empty key. `None` if no server has written
+    /// to the database.
+    pub fn empty_key(&self) -> Option<(&Tree, &'static [u8])> {
+        let slot = Slot { database: self.database, space: Space::Elements };
+        Some((self.trees.find(slot)?, EMPTY_KEY))
+    }
+
+    /// Prepares a write of the entry of the empty key, whose place [`Offline::empty_key`] has from now on. Makes the trees of the
+    /// database if they are missing.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn take_empty_key(&self) -> esker::Result<()> {
+        self.trees.take_empty_key(self.database)
     }
 
     /// Evaluates commands in order, each of which sees the writes of those before it. All writes take effect together.

@@ -164,6 +164,12 @@ impl Trees {
         Ok(found.map(|metadata| metadata.expires_us))
     }
 
+    /// Makes the trees of a database if they are missing, and gives them the layout that has an empty key.
+    pub(crate) fn take_empty_key(&self, database: u16) -> esker::Result<()> {
+        self.made(Slot { database, space: Space::Elements })?;
+        self.database(database).map_or(Ok(()), Database::set_tag_2)
+    }
+
     /// Whether [`Trees::batch`] waits for nothing: all trees are there that `writes` go to, with the tag that they need, and no
     /// huge value has to be copied from one to another.
     pub(crate) fn has_all(&self, writes: &Writes) -> bool {

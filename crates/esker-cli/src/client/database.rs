@@ -112,11 +112,6 @@ impl Database {
     /// The value of `key`.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bulk>> {
         check_key(key)?;
-        self.get_found(key)
-    }
-
-    /// The value of `key`, which a page of `RANGE` has had: it may be the empty key, which other clients may write.
-    pub(super) fn get_found(&self, key: &[u8]) -> Result<Option<Bulk>> {
         self.read(key, &[b"GET", key], 0).map(|(_, found)| found)
     }
 
@@ -126,19 +121,9 @@ impl Database {
         &self,
         key: &[u8],
         [first, last]: [i64; 2],
-        fits: impl FnMut(u64) -> std::result::Result<u64, E>,
-    ) -> std::result::Result<Option<Bulk>, E> {
-        check_key(key)?;
-        self.get_range_found(key, [first, last], fits)
-    }
-
-    /// As [`Database::get_range`], of a key that a page of `RANGE` has had.
-    pub(super) fn get_range_found<E: From<Error>>(
-        &self,
-        key: &[u8],
-        [first, last]: [i64; 2],
         mut fits: impl FnMut(u64) -> std::result::Result<u64, E>,
     ) -> std::result::Result<Option<Bulk>, E> {
+        check_key(key)?;
         let [first, last] = [first, last].map(|number| number.to_string());
         for _ in 0..ATTEMPTS {
             let (len, part) = self.read(key, &[b"GETRANGE", key, first.as_bytes(), last.as_bytes()], 2)?;
@@ -399,13 +384,15 @@ pub(super) fn moment(ms: i64) -> Option<u64> {
     u64::try_from(ms).ok().map(|ms| ms.saturating_mul(1000))
 }
 
+/// The empty key is one of a server's keys.
 fn check_key(key: &[u8]) -> Result<()> {
-    let message = match key.len() {
-        0 => "the key is empty".to_owned(),
-        len if len > KEY_MAX => format!("the key has {len} bytes; the limit is {KEY_MAX}"),
-        _ => return Ok(()),
-    };
-    Err(Error::new(ErrorKind::InvalidInput, message))
+    match key.len() {
+        len if len > KEY_MAX => {
+            let message = format!("the key has {len} bytes; the limit is {KEY_MAX}");
+            Err(Error::new(ErrorKind::InvalidInput, message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The greatest key that is less than `key`, whose last byte is not zero.

@@ -105,7 +105,7 @@ impl Rows {
 
     /// The value as a stream; `None` if another client has deleted it since.
     pub(crate) fn read(&self) -> Result<Option<Bulk>> {
-        self.database.get_found(self.key())
+        self.database.get(self.key())
     }
 
     /// Reads what is wanted of the value and missing. Returns whether the value is still there.
@@ -119,11 +119,11 @@ impl Rows {
             return Ok(true);
         }
         let read = match self.want {
-            Want::All => self.database.get_found(&row.key),
+            Want::All => self.database.get(&row.key),
             // As many as there are, should the value be shorter by now.
             _ => {
                 let last = i64::try_from(wanted).unwrap_or(i64::MAX) - 1;
-                self.database.get_range_found(&row.key, [0, last], |len| Ok::<u64, Error>(len.min(wanted)))
+                self.database.get_range(&row.key, [0, last], |len| Ok::<u64, Error>(len.min(wanted)))
             }
         };
         let Some(mut bulk) = read? else { return Ok(false) };

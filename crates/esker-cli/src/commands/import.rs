@@ -71,6 +71,8 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
         value: Vec::new(),
         collections: None,
         last: None,
+        names_keys: matches!(format, Format::Json | Format::Jsonl),
+        had_empty: false,
     };
     let done = match format {
         Format::Json => values(input, args.keep_going, &fields(choice)?, row_max, &mut puts),
@@ -192,6 +194,10 @@ struct Puts<'a> {
     collections: Option<Collections>,
     /// The key of the row before, if that was a collection.
     last: Option<Vec<u8>>,
+    /// Whether each row says that its text is a key: an empty key is meant then, and not missing.
+    names_keys: bool,
+    /// Whether a row had the empty key.
+    had_empty: bool,
 }
 
 impl Puts<'_> {
@@ -204,12 +210,12 @@ impl Puts<'_> {
             return self.put_collection(key, row, expires_us);
         }
         self.last = None;
-        let Puts { global, store, writes, key: of_key, value: of_value, .. } = self;
+        let Puts { global, store, writes, key: of_key, value: of_value, names_keys, had_empty, .. } = self;
         let store = match store {
             Some(store) => store,
             none => {
                 let Types { keys, values } = global.types(Types::TEXT);
-                keys.encode(key, of_key)?;
+                check_first_key(global, keys, key, *names_keys, of_key)?;
                 // A store that exists knows the type of its values, if the user does not say it.
                 if global.values.is_some() || (global.url.is_none() && !global.db.exists()) {
                     let value =
@@ -219,7 +225,7 @@ impl Puts<'_> {
                 none.insert(Store::create(global, Types::TEXT)?)
             }
         };
-        let key = store.encode(key, of_key)?;
+        let key = key_of_row(store, key, *names_keys, had_empty, of_key)?;
         let value =
             value.typed(store.types.values).map_err(|reason| Refused::Malformed(reason.into_owned()))?;
         let value = store.encode_value(&value, of_value).map_err(|error| Refused::value(&error))?;
@@ -243,12 +249,12 @@ impl Puts<'_> {
         expires_us: Option<u64>,
     ) -> Result<(), Refused> {
         let last = self.last.take();
-        let Puts { global, store, writes, key, collections, .. } = self;
+        let Puts { global, store, writes, key, collections, names_keys, had_empty, .. } = self;
         let store = match store {
             Some(store) => store,
             none => {
                 row.commands(b"key", None).map_err(malformed)?;
-                global.types(Types::TEXT).keys.encode(typed, key)?;
+                check_first_key(global, global.types(Types::TEXT).keys, typed, *names_keys, key)?;
                 none.insert(Store::create(global, Types::TEXT)?)
             }
         };
@@ -257,7 +263,7 @@ impl Puts<'_> {
                 "the tree has values of the type json; import it with --values json".into(),
             ));
         }
-        let key = store.encode(typed, key)?.to_vec();
+        let key = key_of_row(store, typed, *names_keys, had_empty, key)?.to_vec();
         if row.continues() && last.as_ref() != Some(&key) {
             return Err(malformed("it continues a row that is not the one before it".into()));
         }
@@ -284,6 +290,51 @@ impl Puts<'_> {
     fn settle(&mut self) -> Outcome {
         self.store.as_mut().map_or(Ok(()), |store| self.writes.apply(store))
     }
+}
+
+/// Refuses a key that no tree can have, before a store is made for it.
+#[inline]
+fn check_first_key(
+    global: &Global,
+    keys: DataType,
+    typed: &[u8],
+    names_keys: bool,
+    scratch: &mut Vec<u8>,
+) -> Result<(), Refused> {
+    // A server's database may have the empty key. The store, if there is one, knows whether the tree is one.
+    let may_be_empty = names_keys || global.url.is_some() || global.db.exists();
+    if !(typed.is_empty() && keys.takes_all() && may_be_empty) {
+        keys.encode(typed, scratch)?;
+    }
+    Ok(())
+}
+
+/// The stored bytes of a row's key, in `scratch` or `typed` itself.
+#[inline]
+fn key_of_row<'a>(
+    store: &mut Store,
+    typed: &'a [u8],
+    names_keys: bool,
+    had_empty: &mut bool,
+    scratch: &'a mut Vec<u8>,
+) -> Result<&'a [u8], Refused> {
+    if !typed.is_empty() {
+        return Ok(store.encode(typed, scratch)?);
+    }
+    if !store.takes_empty(typed, names_keys)? {
+        return Err(malformed(
+            "the key is empty: only a database of a server has an empty key (--url, or the files of a store that a server has \
+             written to)"
+                .into(),
+        ));
+    }
+    // An export has the empty key once.
+    if std::mem::replace(had_empty, true) && !names_keys {
+        return Err(malformed(
+            "the key is empty, as that of an earlier row: do these rows lack their keys?".into(),
+        ));
+    }
+    Ok(typed)
 }
 
 fn malformed(reason: Cow<'static, str>) -> Refused {

@@ -246,7 +246,11 @@ impl Files {
     fn take(&mut self, below: &Path, path: &Path) -> Result<Option<Taken>, Trouble> {
         let Some(typed) = self.key_of(below, path)? else { return Ok(None) };
         let mut scratch = Vec::new();
-        let key = self.store.encode(&typed, &mut scratch)?.to_vec();
+        // Only an export names the empty key.
+        let key = match self.store.takes_empty(&typed, true).map_err(Refused::from)? {
+            true => Vec::new(),
+            false => self.store.encode(&typed, &mut scratch)?.to_vec(),
+        };
         for _ in 0..ATTEMPTS {
             let file = match SteadyFile::open(path).map_err(Trouble::Source)? {
                 Opened::File(file) => file,

@@ -50,6 +50,9 @@ fn is_of_row(store: &Store, below: &Path, long: u64) -> Outcome<bool> {
         return Ok(kind && number.is_some_and(|number: u64| (1..=long).contains(&number)));
     }
     let Some(typed) = escape::key_of(below.as_os_str().as_encoded_bytes()) else { return Ok(false) };
+    if typed.is_empty() && store.types.keys.takes_all() && store.tree.is_database() {
+        return Ok(store.tree.contains(&typed)?);
+    }
     match store.types.keys.to_bytes(&typed) {
         Ok(key) => Ok(store.tree.contains(&key)?),
         Err(_) => Ok(false),

@@ -248,6 +248,113 @@ fn the_empty_key_of_a_server_is_shown() {
     assert_eq!(client.call_with(&["EXISTS", ""]).integer(), 0);
 }
 
+/// What the empty key has goes out and in like what others have: in each format and as a file, by the server and in the files of
+/// its store.
+#[test]
+fn the_empty_key_goes_out_and_in() {
+    let place = Place::new();
+    let expires_us = 4_000_000_000_000_000_u64;
+    let mut client = place.serving.client();
+    client.check("SELECT 1 => +OK\n SET a 1 => +OK");
+    assert_eq!(
+        client.call_with(&["SET", "", "of the empty key", "PXAT", "4000000000000"]).to_string(),
+        "+OK"
+    );
+    client.check("SELECT 2 => +OK\n SET a 1 => +OK");
+    assert_eq!(client.call_with(&["RPUSH", "", "x", "y"]).integer(), 2);
+    let all = "key,value,expires_us,base64\n,of the empty key,4000000000000000,\na,1,,\n";
+    let whole = "export - --format csv --columns key,value,expires_us";
+    let formats =
+        ["csv --columns key,value,expires_us", "tsv --columns key,value,expires_us", "jsonl", "json"];
+    let is_there = |done: &Done, what: &str| {
+        assert_eq!((done.code, done.stderr()), (0, String::new()), "{what}");
+        assert_eq!(done.stdout(), all, "{what}");
+    };
+    for (at, format) in formats.iter().enumerate() {
+        let text = place.printed(&format!("--tree db1 export - --format {format}"));
+        let name = format.split(' ').next().unwrap();
+        let tree = at + 10;
+        let done = place.esker_with(&format!("--tree db{tree} import - --format {name}"), text.as_bytes());
+        assert_eq!(done.code, 0, "{format}: {}", done.stderr());
+        is_there(&place.esker(&format!("--tree db{tree} {whole}")), format);
+    }
+    let lines = place.printed("--tree db1 export -");
+    assert_eq!(lines, "\tof the empty key\na\t1\n");
+    assert_eq!(place.esker_with("--tree db5 import -", lines.as_bytes()).code, 0);
+    assert_eq!(place.printed("--tree db5 scan"), " of the empty key\na 1\n");
+    let list = place.printed("--tree db2 export - --format jsonl");
+    assert_eq!(place.esker_with("--tree db6 import - --format jsonl", list.as_bytes()).code, 0);
+    assert_eq!(place.printed("--tree db6 export - --format jsonl"), list);
+    place.printed("--tree db1 export dir/");
+    place.printed("--tree db7 import dir");
+    assert_eq!(place.printed("--tree db7 scan"), " of the empty key\na 1\n");
+    // Nothing is left to do, and the file is that of a row.
+    assert_eq!(
+        place.esker("--tree db1 export dir/").stderr(),
+        place.esker("--tree db1 export new/").stderr()
+    );
+    // Rows that lack their keys are not taken for rows with the empty one.
+    let refused = place.esker_with("--tree db8 import - --format csv", b"key,value\n,1\n,2\n");
+    assert!(
+        refused.code == 2 && refused.stderr().contains(":3: the key is empty, as that of"),
+        "{refused:?}"
+    );
+
+    let Place { serving, served, dir } = place;
+    drop(client);
+    let mut serving = serving;
+    serving.signal("-TERM");
+    assert_eq!(serving.code(), Some(0));
+    let local = |arguments: &str, stdin: &[u8]| {
+        let mut command = esker_in(dir.path());
+        let store = served.path().join("esker.db");
+        if !arguments.starts_with("--db") {
+            command.arg("--db").arg(store);
+        }
+        run(
+            {
+                command.args(arguments.split(' '));
+                command
+            },
+            stdin,
+        )
+    };
+    is_there(&local(&format!("--tree db1 {whole}"), b""), "files");
+    assert_eq!(local("--tree db1 scan", b"").stdout(), " of the empty key\na 1\n");
+    assert_eq!(local("--tree db1 scan --reverse", b"").stdout(), "a 1\n of the empty key\n");
+    assert_eq!(local("--tree db1 scan a", b"").stdout(), "a 1\n");
+    assert_eq!(local("--tree db1 count", b"").stdout(), "2\n");
+    assert_eq!(local("--tree db2 export - --format jsonl", b"").stdout(), list);
+    assert!(local("--tree db2 export -", b"").stderr().contains("or a list: 1 values"));
+    assert_eq!(local("--tree db1 export files/", b"").code, 0);
+    assert_eq!(fs::read(dir.path().join("files/%")).unwrap(), b"of the empty key");
+    assert!(!local("--tree db1 export files/", b"").stderr().contains("belong to no row"));
+    for format in formats {
+        let text = local(&format!("--tree db1 export - --format {format}"), b"").stdout;
+        let name = format.split(' ').next().unwrap();
+        assert_eq!(local("--tree db10 delete --all", b"").code, 0);
+        assert_eq!(local("--tree db10 count", b"").stdout(), "0\n");
+        let done = local(&format!("--tree db10 import - --format {name}"), &text);
+        assert_eq!(done.code, 0, "{format}: {}", done.stderr());
+        is_there(&local(&format!("--tree db10 {whole}"), b""), format);
+    }
+    // A new store gets a database for it where it is surely meant.
+    let rows = local("--tree db1 export - --format jsonl", b"").stdout;
+    assert_eq!(local("--db new.db import - --format jsonl", &rows).code, 0);
+    is_there(&local(&format!("--db new.db {whole}"), b""), "new");
+    assert_eq!(local("--db files.db import files", b"").code, 0);
+    assert_eq!(local("--db files.db scan", b"").stdout(), " of the empty key\na 1\n");
+    let lines = "\tx\n";
+    let refused = local("--db not.db import -", lines.as_bytes());
+    assert!(refused.code == 2 && refused.stderr().contains("the key is empty"), "{refused:?}");
+    assert!(!dir.path().join("not.db").exists());
+    // The server has all of it.
+    let serving = serve(served.path(), "");
+    let mut client = serving.client();
+    client.check("SELECT 10 => +OK\n DBSIZE => :2");
+    assert_eq!(client.call_with(&["PEXPIRETIME", ""]).integer(), (expires_us / 1000).cast_signed());
+}
+
 /// A user with the keys of a prefix sees all of them, and nothing else.
 #[test]
 fn rows_of_a_prefix_need_no_right_to_what_comes_behind() {
