@@ -429,11 +429,24 @@ pub(crate) fn tables_with(global: &Global, mut options: Options, query_cache: us
 
 /// As [`tables`]. Tables that cannot be written are opened for reading only.
 pub(crate) fn tables_if_writable(global: &Global) -> Outcome<Tables> {
-    let refused = match open_tables(global, || Tables::open(&global.db, options(global)))? {
-        Ok(tables) => return Ok(tables),
-        Err(error) if is_unwritable(&error) => error,
-        Err(error) => return Err(opening(global, error)),
-    };
+    let opened = open_tables(global, || Tables::open(&global.db, options(global)))?;
+    opened.or_else(|error| tables_to_read(global, error))
+}
+
+/// As [`tables_if_writable`]; `None` if there is no store.
+pub(crate) fn tables_if_there(global: &Global) -> Outcome<Option<Tables>> {
+    match open_tables(global, || Tables::open(&global.db, options(global).create(false)))? {
+        Ok(tables) => Ok(Some(tables)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => tables_to_read(global, error).map(Some),
+    }
+}
+
+/// The tables, which could not be opened for writing because of `refused`, for reading only.
+fn tables_to_read(global: &Global, refused: esker::Error) -> Outcome<Tables> {
+    if !is_unwritable(&refused) {
+        return Err(opening(global, refused));
+    }
     match open_tables(global, || Tables::open_read_only(&global.db, options(global)))? {
         Ok(tables) => {
             note_read_only(global);
@@ -512,13 +525,7 @@ pub(crate) fn say_memory(asked: Option<usize>) {
 /// The failure if a store cannot be opened: always exit code 3.
 pub(crate) fn opening(global: &Global, error: esker::Error) -> Failure {
     match error.kind() {
-        ErrorKind::NotFound => match global.db.parent() {
-            // Commands that create a store do not create what it is to be in.
-            Some(parent) if !parent.as_os_str().is_empty() && !parent.exists() => {
-                Failure::store(format!("there is no directory {} for a store to be in", parent.display()))
-            }
-            _ => missing(&global.db),
-        },
+        ErrorKind::NotFound => missing_for(global),
         ErrorKind::InvalidInput => Failure::store(error.to_string()),
         ErrorKind::Cancelled => Failure::interrupted("interrupted"),
         // The message names the command that has the store open.
@@ -532,10 +539,22 @@ pub(crate) fn opening(global: &Global, error: esker::Error) -> Failure {
     }
 }
 
+/// The failure if there is no store where a command looks for one, or no directory for it.
+pub(crate) fn missing_for(global: &Global) -> Failure {
+    match global.db.parent() {
+        // Commands that create a store do not create what it is to be in.
+        Some(parent) if !parent.as_os_str().is_empty() && !parent.exists() => {
+            Failure::store(format!("there is no directory {} for a store to be in", parent.display()))
+        }
+        _ => missing(&global.db),
+    }
+}
+
 /// The failure if there is no store: exit code 3.
 pub(crate) fn missing(path: &Path) -> Failure {
     Failure::store(format!(
-        "there is no store at {} (put, merge, run, import, serve, ql, thrift and the shell's open create one; --db PATH names another)",
+        "there is no store at {} (put, merge, run, import, serve, thrift, CREATE TABLE in ql and the shell's open create one; --db PATH \
+         names another)",
         path.display()
     ))
 }

@@ -6,7 +6,7 @@ use esker_ql::{Remote, Session};
 
 use crate::args::{Global, Ql};
 use crate::exit::{Failure, Outcome};
-use crate::{ql, store};
+use crate::ql;
 
 pub(crate) fn run(global: &Global, args: &Ql) -> Outcome {
     let is_of_trees = global.keys.is_some() || global.values.is_some() || global.escapes;
@@ -26,9 +26,9 @@ pub(crate) fn run(global: &Global, args: &Ql) -> Outcome {
             .map_err(|error| Failure::store(format!("cannot reach thrift://{url}: {error}")))?;
         return ql::run(global, Session::new(tables), args);
     }
-    let tables = store::tables_if_writable(global)?;
+    let tables = ql::Local::open(global)?;
     let done = ql::run(global, Session::new(tables.clone()), args);
-    let closed = tables.db().clone().close();
+    let closed = tables.close();
     done?;
     Ok(closed?)
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! terminal ─> terminal (rustyline: several lines, history, complete) ─┐
 //! pipe, --execute, SOURCE ────────────────────────────────────────────┴─> runner ─> esker_ql::Session
+//!                                                                           │            on a Remote, or on local: a store
 //!                                                                           ├─> output    cells in one of the formats
 //!                                                                           └─> files     LOAD DATA, DUMP TABLE, INTO FILE
 //! ```
@@ -10,6 +11,7 @@
 mod complete;
 mod files;
 mod load;
+mod local;
 mod output;
 mod runner;
 mod terminal;
@@ -23,6 +25,7 @@ use crate::args::{Global, Ql, QlFormat};
 use crate::exit::Outcome;
 use crate::output::Out;
 use complete::is_command;
+pub(crate) use local::Local;
 use runner::Runner;
 
 pub(crate) fn run(global: &Global, session: Session, args: &Ql) -> Outcome {

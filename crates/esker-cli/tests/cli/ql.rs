@@ -41,6 +41,38 @@ const SAMPLE: &str = "CREATE TABLE t (f, n COUNTER); \
     INSERT INTO t VALUES (1, 'row', f:q, 'value'), (5, 'r2', f:'a,b', x'00ff0a09'), (7, 'r3', f:x, 'two\nlines \"<&>'), \
     (8, 'r3', n:c, x'0000000000000007');";
 
+/// A mistyped path is not a new store.
+#[test]
+fn only_a_first_table_or_namespace_makes_a_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let reading =
+        ["SELECT * FROM t", "SHOW TABLES", "GET LISTING", "USE n", "DESCRIBE TABLE t", "EXISTS TABLE t"];
+    let changing = [
+        "INSERT INTO t VALUES ('r', f:, 'v')",
+        "DELETE * FROM t WHERE ROW = 'r'",
+        "ALTER TABLE t ADD (g)",
+        "CREATE TABLE t LIKE u",
+        "LOAD DATA INFILE 'none' INTO TABLE t",
+    ];
+    for statement in reading.iter().chain(&changing) {
+        fails(&ql(dir.path(), statement), 3, "there is no store at ./esker.db (put,");
+        assert!(!dir.path().join("esker.db").exists(), "{statement}");
+    }
+    for (statement, code) in [("", 0), ("QUIT", 0), ("HELP", 0), ("x", 2), ("CREATE TABLE t (f, f)", 2)] {
+        assert_eq!(ql(dir.path(), statement).code, code, "{statement}");
+    }
+    fails(&ql(dir.path(), "CREATE TABLE t FROM FILE 'none'"), 3, "cannot read none");
+    fails(&ql(dir.path(), "SHOW TABLES; CREATE TABLE t (f)"), 3, "there is no store");
+    assert!(!dir.path().join("esker.db").exists());
+    fails(&ql(dir.path(), "DROP TABLE t"), 2, "there is no table \"t\"");
+    prints(dir.path(), "DROP TABLE IF EXISTS t; DROP NAMESPACE IF EXISTS n");
+    assert!(!dir.path().join("esker.db").exists());
+    assert_eq!(prints(dir.path(), "DROP TABLE IF EXISTS t; CREATE TABLE t (f); SHOW TABLES"), "t\n");
+    assert_eq!(prints(dir.path(), "SHOW TABLES"), "t\n");
+    let made = esker_with(dir.path(), "--db n.db ql", b"CREATE NAMESPACE n; SHOW NAMESPACES;");
+    assert_eq!((made.code, made.stdout().as_str()), (0, "default\nn\n"));
+}
+
 #[test]
 fn cells_are_printed_in_each_format() {
     let dir = tempfile::tempdir().unwrap();
