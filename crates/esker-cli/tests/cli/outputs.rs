@@ -178,6 +178,34 @@ fn killed_store(dir: &Path) {
     child.wait().unwrap();
 }
 
+/// A statement cannot make the first table there, and says why.
+#[test]
+fn a_store_without_tables_on_a_read_only_mount_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    ok(&esker(dir, "--db store put a 1"));
+    fs::create_dir(dir.join("empty")).unwrap();
+    let mounts = [("mount", "store"), ("none", "empty")]
+        .map(|(name, what)| Mount::read_only(dir, name, &dir.join(what)));
+    if let Some(why) = mounts.iter().find_map(|mount| mount.as_ref().err()) {
+        return skip("a_store_without_tables_on_a_read_only_mount_is_named", why);
+    }
+    for statement in ["SHOW TABLES", "CREATE TABLE t (f)"] {
+        let refused = esker_args(dir, &["--db", "mount", "ql", "-e", statement], "");
+        assert_eq!(refused.code, 3, "{}", refused.stderr());
+        let expected = "mount has no tables, and none can be made: ";
+        assert!(refused.stderr().contains(expected), "{}", refused.stderr());
+        assert!(refused.stderr().contains("Read-only file system"), "{}", refused.stderr());
+    }
+    ok(&esker(dir, "--db mount get a"));
+    let refused = esker_args(dir, &["--db", "none", "ql", "-e", "SHOW TABLES"], "");
+    assert_eq!((refused.code, refused.stdout().as_str()), (3, ""));
+    assert!(refused.stderr().contains("there is no store at none"), "{}", refused.stderr());
+    let refused = esker_args(dir, &["--db", "none", "ql", "-e", "CREATE TABLE t (f)"], "");
+    assert_eq!(refused.code, 3);
+    assert!(refused.stderr().contains("Read-only file system"), "{}", refused.stderr());
+}
+
 #[test]
 fn a_store_on_a_read_only_mount_can_be_read_in_every_way() {
     let dir = tempfile::tempdir().unwrap();
