@@ -56,7 +56,7 @@ impl Store {
     }
 
     /// Opens for writing and creates what is absent. `fallback` are the types of a new tree without `--keys` or
-    /// `--values`.
+    /// `--values`. If its keys are in a notation for bytes, they are so for any tree.
     pub(crate) fn create(global: &Global, fallback: Types) -> Outcome<Self> {
         if let Some(database) = on_server(global)? {
             return Ok(Store::on_server(global, database, fallback));
@@ -109,7 +109,10 @@ impl Store {
             For::Creating(types) => *types,
             For::Reading | For::Writing => Types::TEXT,
         };
-        let base = stored.unwrap_or(fallback);
+        let base = stored.map_or(fallback, |stored| Types {
+            keys: if fallback.keys.is_notation() { fallback.keys } else { stored.keys },
+            ..stored
+        });
         let types = global.types(base);
         let kept = stored.unwrap_or(types.kept());
         let asked = global.keys.is_some() || global.values.is_some();

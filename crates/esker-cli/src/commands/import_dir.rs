@@ -1,6 +1,7 @@
 //! `esker import DIR`: one row per file. The key is the path below DIR, the value the content.
 //!
-//! In a directory that `esker export` wrote (it has a marker), paths are unescaped, so that the same rows come back.
+//! In a directory that `esker export` wrote (it has a marker), paths are unescaped, so that the same rows come back. They are
+//! keys in the notation of the marker, and a new tree gets its types.
 //! Elsewhere a path is a key as it is, whatever bytes it has. Symbolic links are not followed, so there can be no loop
 //! (DIR itself may be a link). Links, pipes, sockets and devices are left out, and so is the store itself, if it is
 //! below DIR. Empty directories leave nothing.
@@ -47,6 +48,9 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
     // A directory that cannot be read must not leave an empty store.
     listing(dir).map_err(|error| Failure::io("read", dir, &error))?;
     let store = Store::create(global, fallback)?;
+    if let Some(marker) = &marker {
+        check_types(global, dir, marker.types, &store)?;
+    }
     let own = own();
     let summary = Summary::start();
     let mut files = Files {
@@ -80,6 +84,28 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
             "{count} files or directories, named above, were not imported; the same command tries them again"
         ))),
     }
+}
+
+/// Refuses an export of another type: the tree would take its names or its bytes for something else. What is text or bytes there
+/// may be read in the tree's type.
+fn check_types(global: &Global, dir: &Path, exported: Types, store: &Store) -> Outcome {
+    let differ = |exported: DataType, kept: DataType| !exported.takes_all() && exported != kept;
+    let kept = store.kept;
+    let (what, of_export, of_tree) = if global.keys.is_none() && differ(exported.keys, kept.keys) {
+        ("keys", exported.keys, kept.keys)
+    } else if global.values.is_none()
+        && exported.values != DataType::Json
+        && differ(exported.values, kept.values)
+    {
+        ("values", exported.values, kept.values)
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(format!(
+        "{} is an export with {of_export} {what}, and the tree {:?} has {of_tree} {what}: import it into a new tree (--tree NAME)",
+        dir.display(),
+        store.tree.name()
+    )))
 }
 
 /// Entries that are neither files nor directories: their number, and the first one.

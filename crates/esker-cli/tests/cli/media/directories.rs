@@ -123,6 +123,67 @@ fn odd_names_come_back() {
     assert!(esker(dir.path(), "import back").stderr().contains(": 10 unchanged"));
 }
 
+/// A directory remembers the types of what was exported, and the notation of its names.
+#[test]
+fn an_export_goes_back_with_its_types() {
+    let dir = tempfile::tempdir().unwrap();
+    let esker = |arguments: &str| esker(dir.path(), arguments);
+    let all = |db: &str, tree: &str| {
+        let printed = esker(&format!("scan --json --db {db} --tree {tree}"));
+        done(&printed);
+        printed.stdout()
+    };
+    let types = |tree: &str| {
+        let trees = esker("trees --json --db new.db").stdout();
+        let line =
+            trees.lines().find(|line| line.contains(&format!("\"tree\":\"{tree}\""))).unwrap().to_owned();
+        line.split_once("\"keys\"").unwrap().1.to_owned()
+    };
+    let trees = [
+        ("numbers", "--keys u64 --values i64 put 17 -250", "\"u64\",\"values\":\"i64\""),
+        ("several", "--keys text,i32 put oslo,-7 x", "\"text,i32\",\"values\":\"text\""),
+        ("objects", "--values json put a {\"b\":[1.50]}", "\"text\",\"values\":\"json\""),
+        ("bytes", "--keys hex put 00ff 2", "\"hex\",\"values\":\"text\""),
+    ];
+    done(&esker("put 17 x --db new.db --tree text"));
+    done(&esker("--keys u64 put 5 x --db new.db --tree u64"));
+    for (tree, put, expected) in trees {
+        let put = put.replace("put 17 -250", "put 17 -- -250").replace("put oslo,-7 x", "put -- oslo,-7 x");
+        done(&esker(&format!("--tree {tree} {put}")));
+        done(&esker(&format!("--tree {tree} export {tree}/")));
+        done(&esker(&format!("--db new.db --tree {tree} import {tree}")));
+        assert_eq!(all("new.db", tree), all("esker.db", tree));
+        assert!(types(tree).contains(expected), "{tree}: {}", types(tree));
+        // The same into the same tree changes nothing.
+        let again = esker(&format!("--db new.db --tree {tree} import {tree}"));
+        assert!(again.stderr().contains(": 1 unchanged"), "{}", again.stderr());
+    }
+    let before = all("new.db", "text");
+    for (tree, what) in [("numbers", "u64 keys"), ("several", "text,i32 keys")] {
+        let refused = esker(&format!("--db new.db --tree text import {tree}"));
+        let expected = format!("{tree} is an export with {what}, and the tree \"text\" has text keys");
+        assert!(refused.code == 2 && refused.stderr().contains(&expected), "{}", refused.stderr());
+    }
+    done(&esker("--tree sizes --values i64 put a 1"));
+    done(&esker("--tree sizes export sizes/"));
+    let refused = esker("--db new.db --tree text import sizes");
+    assert!(
+        refused.stderr().contains("with i64 values, and the tree \"text\" has text values"),
+        "{}",
+        refused.stderr()
+    );
+    assert_eq!(all("new.db", "text"), before);
+    // JSON is text, and the user may say what the names are.
+    done(&esker("--db new.db --tree text import objects"));
+    done(&esker("--db new.db --tree text --keys text import several"));
+    assert_eq!(esker("--db new.db --tree text scan --keys-only").stdout(), "17\na\noslo,-7\n");
+    // Names in a notation for bytes are these bytes in each tree.
+    done(&esker("--tree numbers --keys hex export hex/"));
+    done(&esker("--db new.db --tree numbers import hex"));
+    assert_eq!(all("new.db", "numbers"), all("esker.db", "numbers"));
+    assert_eq!(esker("--db new.db --tree u64 import bytes").code, 2);
+}
+
 #[test]
 fn holes_are_zeros() {
     let dir = tempfile::tempdir().unwrap();
