@@ -2,10 +2,10 @@
 //! holds. Other formats are named and refused. The first bytes tell the format, and the name must not contradict them.
 
 use std::ffi::OsStr;
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
@@ -154,9 +154,53 @@ pub(crate) fn unpacked(
     let whole = Cursor::new(first).chain(from);
     Ok(match found {
         None => Box::new(whole),
-        Some(Packed::Gzip) => Box::new(MultiGzDecoder::new(BufReader::with_capacity(PIECE, whole))),
+        Some(Packed::Gzip) => Box::new(Gzip::new(BufReader::with_capacity(PIECE, whole))),
         Some(Packed::Zstd) => Box::new(zstd::Decoder::with_buffer(BufReader::with_capacity(PIECE, whole))?),
     })
+}
+
+/// The members of a gzip file, one after the other. Zeros after the last one fill up a block of a tape: gzip ignores them.
+struct Gzip<R> {
+    /// The member that is read; `None` after the last one.
+    member: Option<GzDecoder<R>>,
+    /// Whether there were zeros after a member, so that no other one follows.
+    is_padded: bool,
+}
+
+impl<R: BufRead> Gzip<R> {
+    fn new(from: R) -> Self {
+        Gzip { member: Some(GzDecoder::new(from)), is_padded: false }
+    }
+}
+
+impl<R: BufRead> Read for Gzip<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let count = member.read(buffer)?;
+            if count > 0 || buffer.is_empty() {
+                return Ok(count);
+            }
+            let rest = member.get_mut();
+            self.member = match rest.fill_buf()? {
+                [] => None,
+                bytes @ [0, ..] => {
+                    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+                    self.is_padded = true;
+                    rest.consume(zeros);
+                    continue;
+                }
+                [first, ..] if *first == GZIP[0] && !self.is_padded => {
+                    self.member.take().map(|member| GzDecoder::new(member.into_inner()))
+                }
+                _ => {
+                    let message =
+                        "other bytes follow the end of the gzip data; `gzip -dc FILE` leaves them out";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+                }
+            };
+        }
+        Ok(0)
+    }
 }
 
 /// Whether `from` begins as what [`unpacked`] unpacks.
@@ -234,6 +278,25 @@ mod tests {
         for plain in [&b""[..], b"B", b"BZh", b"PK", b"PUT a 1\n", b"\xfd7", b"\x1f", b"key,value\n"] {
             assert_eq!(read(plain.to_vec(), None).unwrap(), plain);
         }
+    }
+
+    #[test]
+    fn zeros_after_gzip_are_padding_and_anything_else_is_an_error() {
+        let one = gzip(b"one ");
+        let zeros = |count: usize| vec![0; count];
+        for count in [1, 2, 511, 3 * PIECE] {
+            assert_eq!(read([&one[..], &gzip(b"two"), &zeros(count)].concat(), None).unwrap(), b"one two");
+        }
+        let behind: [&[u8]; 5] = [b"x", b"\x1f", b"\x1f\x8bx", b"\0\0x", &[&zeros(9)[..], &one].concat()];
+        for bytes in behind {
+            assert!(read([&one[..], bytes].concat(), None).is_err(), "{bytes:?}");
+        }
+        assert!(
+            read([&one[..], b"x"].concat(), None).unwrap_err().to_string().contains("other bytes follow")
+        );
+        // zstd itself refuses them.
+        let zstd = zstd::encode_all(&b"one"[..], 1).unwrap();
+        assert!(read([&zstd[..], &zeros(512)].concat(), None).is_err());
     }
 
     #[test]
