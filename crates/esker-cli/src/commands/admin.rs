@@ -38,6 +38,15 @@ fn uncopied(error: Error) -> Failure {
 }
 
 pub(crate) fn dump(global: &Global, args: &Dump) -> Outcome {
+    let file = args.file.display();
+    let hint = "`esker dump FILE` shows one file of a store; `esker export FILE` or `DIR/` writes its rows, and `esker backup DIR` \
+                copies it";
+    if args.file.is_dir() {
+        return Err(Failure::usage(format!("{file} is a directory: {hint}")));
+    }
+    if !args.file.exists() {
+        return Err(Failure::store(format!("there is no file {file}: {hint}")));
+    }
     Out::stdout()?.with(|out| {
         let mut printed = Ok(());
         let mut print = |line: &str| {
