@@ -34,8 +34,11 @@ const LATER: [(&str, &str); 8] = [
 ];
 
 /// Statements of HQL about the servers of a Hypertable cluster.
-const OF_SERVERS: [&str; 10] =
-    ["CLOSE", "DESTROY", "FETCH", "HEAPCHECK", "REPLAY", "SET", "SHUTDOWN", "STOP", "UPDATE", "WAIT"];
+const OF_SERVERS: [&str; 9] =
+    ["CLOSE", "DESTROY", "FETCH", "HEAPCHECK", "REPLAY", "SET", "SHUTDOWN", "STOP", "WAIT"];
+
+/// Statements of SQL that change rows.
+const OF_SQL: [&str; 4] = ["MERGE", "REPLACE", "UPDATE", "UPSERT"];
 
 /// The statements of a text, one after the other. Behind an error there are none.
 ///
@@ -426,10 +429,17 @@ impl<'a> Parser<'a> {
             b"SOURCE" => self.bytes("a file's name").map(Statement::Source),
             other => {
                 let later = LATER.iter().find(|(word, _)| word.as_bytes() == other);
+                let of_sql = OF_SQL.iter().find(|word| word.as_bytes() == other);
                 let of_servers = OF_SERVERS.iter().find(|word| word.as_bytes() == other);
-                Err(match (later, of_servers) {
+                Err(match (later, of_servers.or(of_sql)) {
                     (Some((word, with)), _) => {
                         self.lexer.wrong(token.start, format!("not yet: `{word}` comes with {with}"))
+                    }
+                    (None, Some(word)) if of_sql.is_some() => {
+                        let message = format!(
+                            "there is no `{word}`: `INSERT INTO t VALUES ('row', family:qualifier, 'value')` gives a cell a new value"
+                        );
+                        self.lexer.wrong(token.start, message)
                     }
                     (None, Some(word)) => {
                         let message = format!(
