@@ -56,6 +56,9 @@ pub(crate) struct Reader {
     wrong: Option<String>,
 }
 
+/// How JSON holds what is not text.
+const BYTES_IN_JSON: &str = "a row with \"encoding\":\"base64\" has any bytes as its value";
+
 enum Kind {
     Lines,
     Csv(Box<(Csv, Header)>),
@@ -85,7 +88,9 @@ impl Reader {
             Format::Jsonl | Format::Json => Kind::Jsonl(fields(choice)?),
         };
         if text.encoding == Some(Encoding::Bytes) && matches!(kind, Kind::Jsonl(_)) {
-            return Err(Failure::usage("JSON is text: --encoding bytes is for lines, CSV and TSV"));
+            return Err(Failure::usage(format!(
+                "JSON is text: --encoding bytes is for lines, CSV and TSV; {BYTES_IN_JSON}"
+            )));
         }
         Ok(Reader { kind, text, wrong: None })
     }
@@ -107,8 +112,17 @@ impl Reader {
     fn undecodable(&self, line: &[u8]) -> Option<String> {
         match (self.text.encoding, &self.kind) {
             (Some(Encoding::Bytes), _) | (None, Kind::Lines) => None,
-            _ => std::str::from_utf8(line).err().map(|error| not_utf_8(line, error.valid_up_to())),
+            _ => std::str::from_utf8(line).err().map(|error| self.not_utf_8(line, error.valid_up_to())),
         }
+    }
+
+    fn not_utf_8(&self, line: &[u8], at: usize) -> String {
+        let byte = line.get(at).copied().unwrap_or_default();
+        let any_bytes = match self.kind {
+            Kind::Jsonl(_) => BYTES_IN_JSON,
+            _ => "--encoding bytes keeps any bytes as they are",
+        };
+        format!("the line has the byte 0x{byte:02x}, which is not UTF-8: {HOW_TO_NAME}, and {any_bytes}")
     }
 
     /// Takes a line. Returns the row that ends with it, if one does.
@@ -210,14 +224,6 @@ impl Header {
 /// The failure if a row would take too much memory. The rest of the input cannot be read without it.
 pub(crate) fn too_long(row_max: usize) -> Failure {
     Failure::usage(format!("a row has more than {row_max} bytes, {}", lines::HOW_TO_TAKE_MORE))
-}
-
-fn not_utf_8(line: &[u8], at: usize) -> String {
-    let byte = line.get(at).copied().unwrap_or_default();
-    format!(
-        "the line has the byte 0x{byte:02x}, which is not UTF-8: {HOW_TO_NAME}, and --encoding bytes keeps any bytes as \
-         they are"
-    )
 }
 
 fn refused(reason: Option<String>) -> Refused {

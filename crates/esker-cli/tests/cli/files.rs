@@ -69,7 +69,20 @@ fn marks_and_encodings_are_recognized_or_said() {
         &["--encoding", "windows-1251"],
         &[("a", "П")],
     );
-    is_refused(dir, "a.json", b"[]", &["--encoding", "bytes"], "JSON is text");
+    is_refused(
+        dir,
+        "a.json",
+        b"[]",
+        &["--encoding", "bytes"],
+        "a row with \"encoding\":\"base64\" has any bytes",
+    );
+    is_refused(
+        dir,
+        "a.jsonl",
+        b"{\"key\":\"a\",\"value\":\"\xff\"}\n",
+        &[],
+        "gb18030, ...) says how the text is encoded, and a row with",
+    );
     is_refused(dir, "a.csv", b"", &["--encoding", "cp437"], "iconv -f cp437");
     // The rows before an invalid byte are stored.
     is_refused(dir, "a.csv", b"key,value\na,1\nb,\x81\n", &["--encoding", "windows-1252"], "byte 16 ");
