@@ -83,8 +83,7 @@ pub(crate) fn decoded(
     let mut first = first_bytes(&mut from)?;
     if first.starts_with(UTF_32_LE) || first.starts_with(UTF_32_BE) {
         return Err(invalid(
-            "this is UTF-32, which esker does not read: use `iconv -f UTF-32 -t UTF-8 FILE | esker import - --format \
-             FORMAT`"
+            "this is UTF-32, which esker does not read: `iconv -f UTF-32 -t UTF-8 FILE` makes it UTF-8"
                 .to_owned(),
         ));
     }

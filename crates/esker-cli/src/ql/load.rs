@@ -6,12 +6,11 @@
 //! HBASE_ROW_KEY,weather:wind             the same, as HBase's ImportTsv is told of its columns
 //! ```
 //! What was stored before an error stays, and `FROM_LINE` goes on behind it. With timestamps, loading a line again stores the same
-//! cells. A compressed file is unpacked twice: its checksum comes last, and what is damaged must not be stored. A long value is
+//! cells. A file with a byte order mark is read in that encoding. A compressed file is unpacked twice: its checksum comes last, and what is damaged must not be stored. A long value is
 //! written as it is read, if the tables take it so.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::ops::RangeInclusive;
@@ -22,13 +21,13 @@ use esker_table::{CellBatch, PUTS_OF_A_COLUMN_MAX, PutCell, Schema};
 use super::files::path;
 use super::runner::failure;
 use super::times::{Stamp, Times};
-use crate::encoding::BYTE_ORDER_MARK;
+use crate::encoding::{BYTE_ORDER_MARK, unmarked_utf_16};
 use crate::escapes;
 use crate::exit::{Failure, Outcome, note};
 use crate::feed::{Sink, feed};
 use crate::formats::fields::Fields;
 use crate::formats::tsv;
-use crate::lines::{Input, check_packed, line_max};
+use crate::lines::{Input, check_packed, failed, line_max};
 use crate::summary::Summary;
 use crate::writes::Refused;
 
@@ -90,9 +89,9 @@ pub(super) fn run(tables: &dyn Tables, table: &str, schema: &Schema, load: &Load
     };
     if let Some(file) = &load.header_file {
         let file = path(file);
-        let failed = |error| Failure::io("read", file, &error);
         let mut text = Vec::new();
-        File::open(file).and_then(|from| from.take(HEADER_MAX).read_to_end(&mut text)).map_err(failed)?;
+        let from = Input::open(file)?.text(None).stream()?;
+        from.take(HEADER_MAX).read_to_end(&mut text).map_err(|error| failed(file, &error))?;
         let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let layout = loading.layout(line);
@@ -102,7 +101,7 @@ pub(super) fn run(tables: &dyn Tables, table: &str, schema: &Schema, load: &Load
     let file = path(&load.file);
     check_packed(file)?;
     let summary = Summary::start();
-    let done = feed(Input::open(file)?, false, &mut loading);
+    let done = feed(Input::open(file)?.text(None), false, &mut loading);
     let Loading { stored, lines_stored, times, skipped, .. } = loading;
     summary.print(if stored == 1 { "cell" } else { "cells" }, stored, &[]);
     if skipped > 0 {
@@ -630,6 +629,17 @@ impl Sink for Loading<'_> {
 
     fn takes_parts(&self) -> bool {
         true
+    }
+
+    fn begin(&mut self, block: &[u8]) -> Outcome {
+        let has_header = self.layout.is_none() && !self.load.single_cell_format;
+        match unmarked_utf_16(block).filter(|_| has_header) {
+            Some(encoding) => Err(Failure::usage(format!(
+                "nothing was loaded: this looks like UTF-16 without a byte order mark; `iconv -f {encoding} -t utf-8 FILE` makes it \
+                 UTF-8"
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn part(&mut self, part: &[u8]) -> Result<(), Refused> {

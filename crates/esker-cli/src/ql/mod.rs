@@ -18,11 +18,14 @@ mod terminal;
 mod times;
 
 use std::io::{self, IsTerminal};
+use std::path::Path;
 
 use esker_ql::Session;
 
 use crate::args::{Global, Ql, QlFormat};
+use crate::encoding::decoded;
 use crate::exit::Outcome;
+use crate::lines::failed;
 use crate::output::Out;
 use complete::is_command;
 pub(crate) use local::Local;
@@ -40,7 +43,11 @@ pub(crate) fn run(global: &Global, session: Session, args: &Ql) -> Outcome {
         Some(text) if is_command(text, "help") => Out::stdout()?.with(|out| out.line(terminal::HELP)),
         Some(text) => document(format, || runner.read(text.as_bytes(), None)),
         None if is_shown && io::stdin().is_terminal() => terminal::run(&mut runner, args),
-        None => document(format, || runner.read(io::stdin().lock(), None)),
+        None => document(format, || {
+            let text =
+                decoded(io::stdin(), None).map_err(|error| failed(Path::new("standard input"), &error))?;
+            runner.read(text, None)
+        }),
     }
 }
 

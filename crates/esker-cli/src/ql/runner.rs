@@ -12,10 +12,11 @@ use esker_thrift::CallError;
 use super::output::{Shown, cells, line_elements};
 use super::{files, load};
 use crate::args::{Global, QlFormat};
-use crate::encoding::BYTE_ORDER_MARK;
+use crate::encoding::{BYTE_ORDER_MARK, decoded};
 use crate::escapes;
 use crate::exit::{Failure, Outcome, note};
 use crate::interrupt;
+use crate::lines::failed;
 use crate::output::Out;
 
 /// How deep `SOURCE` may be within files that `SOURCE` reads.
@@ -91,7 +92,7 @@ impl Runner {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     let name = name.unwrap_or("standard input");
-                    return Err(Failure::io("read", Path::new(name), &error));
+                    return Err(failed(Path::new(name), &error));
                 }
             };
             if !std::mem::replace(&mut has_begun, true) && text.starts_with(BYTE_ORDER_MARK) {
@@ -232,7 +233,8 @@ impl Runner {
         }
         let opened = File::open(path).map_err(|error| Failure::io("read", path, &error))?;
         self.sources += 1;
-        let done = self.read(opened, Some(&path.display().to_string()));
+        let done = decoded(opened, None).map_err(|error| failed(path, &error));
+        let done = done.and_then(|text| self.read(text, Some(&path.display().to_string())));
         self.sources -= 1;
         done
     }

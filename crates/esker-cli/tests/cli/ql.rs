@@ -73,6 +73,46 @@ fn only_a_first_table_or_namespace_makes_a_store() {
     assert_eq!((made.code, made.stdout().as_str()), (0, "default\nn\n"));
 }
 
+/// Files as some programs of Windows write them, and statements.
+#[test]
+fn utf_16_is_read_by_its_mark() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let utf_16 =
+        |text: &str, unit: fn(u16) -> [u8; 2]| -> Vec<u8> { text.encode_utf16().flat_map(unit).collect() };
+    let (cells, header) = ("row\tf:q\na\tä€🦀\n", "row\tf:q\n");
+    let marked = |text: &str| utf_16(&format!("\u{feff}{text}"), u16::to_le_bytes);
+    fs::write(dir.join("le"), marked(cells)).unwrap();
+    fs::write(dir.join("be"), utf_16(&format!("\u{feff}{cells}"), u16::to_be_bytes)).unwrap();
+    fs::write(dir.join("utf-8"), format!("\u{feff}{cells}")).unwrap();
+    fs::write(dir.join("header"), marked(header)).unwrap();
+    fs::write(dir.join("single"), marked("a\tf:q\tä€🦀\n")).unwrap();
+    let loads = ["le", "be", "utf-8"].map(|file| format!("LOAD DATA INFILE '{file}' INTO TABLE t"));
+    let others = [
+        "LOAD DATA INFILE SINGLE_CELL_FORMAT 'single' INTO TABLE t".to_owned(),
+        "LOAD DATA INFILE HEADER_FILE = 'header' FROM_LINE = 2 'be' INTO TABLE t".to_owned(),
+    ];
+    for load in loads.iter().chain(&others) {
+        prints(dir, &format!("DROP TABLE IF EXISTS t; CREATE TABLE t (f); {load}"));
+        assert_eq!(prints(dir, "SELECT * FROM t"), "a\tf:q\tä€🦀\n", "{load}");
+    }
+    fs::write(dir.join("unmarked"), utf_16(cells, u16::to_le_bytes)).unwrap();
+    fails(
+        &ql(dir, "LOAD DATA INFILE 'unmarked' INTO TABLE t"),
+        2,
+        "`iconv -f utf-16le -t utf-8 FILE` makes it UTF-8",
+    );
+    fs::write(dir.join("utf-32"), b"\xff\xfe\0\0r\0\0\0").unwrap();
+    fails(&ql(dir, "LOAD DATA INFILE 'utf-32' INTO TABLE t"), 2, "this is UTF-32");
+
+    let statements = marked("SELECT * FROM t;\nSELECT COUNT(*) FROM t WHERE f = 'ä€🦀'");
+    assert_eq!(esker_with(dir, "ql", &statements).stdout(), "a\tf:q\tä€🦀\n1\n");
+    fs::write(dir.join("s.ql"), statements).unwrap();
+    assert_eq!(prints(dir, "SOURCE 's.ql'"), "a\tf:q\tä€🦀\n1\n");
+    fails(&esker_with(dir, "ql", b"\xff\xfe\0\0S\0\0\0"), 2, "standard input: this is UTF-32");
+    fails(&esker_with(dir, "ql", b"\xff\xfeS"), 2, "is not utf-16le");
+}
+
 #[test]
 fn cells_are_printed_in_each_format() {
     let dir = tempfile::tempdir().unwrap();
