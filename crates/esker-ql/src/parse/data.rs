@@ -372,7 +372,9 @@ impl Parser<'_> {
                     continue 'options;
                 }
             }
-            if self.eat("ROW_KEY_COLUMN")? {
+            // HQL's word for a load that a crash may undo. Here it may not.
+            if self.eat("NO_LOG")? {
+            } else if self.eat("ROW_KEY_COLUMN")? {
                 self.need_sign("=")?;
                 row_key_columns.clear();
                 loop {
@@ -479,7 +481,7 @@ impl Parser<'_> {
         self.need(&["TABLE"])?;
         let table = self.table()?;
         let mut columns = Vec::new();
-        if self.eat("COLUMNS")? {
+        if self.eat("COLUMNS")? && !self.eat_sign("*")? {
             columns.push(self.columns()?);
             while self.eat_sign(",")? {
                 columns.push(self.columns()?);
