@@ -1,19 +1,23 @@
 //! Lines from a pipe or a file: each is run as it comes, even if lines before it failed.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
 
 use super::session::{Next, Session};
-use crate::exit::{Failure, Outcome, note};
+use crate::encoding::decoded;
+use crate::exit::{Outcome, note};
+use crate::lines::failed;
 
 /// Runs every line of standard input. The exit code is that of the first line that failed.
 pub(super) fn run(session: &mut Session) -> Outcome {
-    let mut input = io::stdin().lock();
+    let unread = |error| failed(Path::new("standard input"), &error);
+    let mut input = BufReader::new(decoded(io::stdin(), None).map_err(unread)?);
     let (mut line, mut number) = (Vec::new(), 0_u64);
     let mut first_failure = Ok(());
     loop {
         line.clear();
         let read = input.read_until(b'\n', &mut line);
-        if read.map_err(|error| Failure::store(format!("cannot read standard input: {error}")))? == 0 {
+        if read.map_err(unread)? == 0 {
             return first_failure;
         }
         number += 1;

@@ -662,6 +662,20 @@ fn lines_are_remembered_and_completed() {
     ends(second);
 }
 
+/// A script as some programs of Windows write it.
+#[test]
+fn a_pipe_is_read_in_the_encoding_of_its_mark() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "\u{feff}open a.db\r\nput ä €\r\nget ä\r\n";
+    let utf_16 = script.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>();
+    for script in [script.as_bytes(), &utf_16] {
+        let done = esker_with(dir.path(), "shell", script);
+        assert_eq!((done.code, done.stdout().as_str(), done.stderr().as_str()), (0, "€\n", ""));
+    }
+    let refused = esker_with(dir.path(), "shell", b"\xff\xfe\0\0e\0\0\0");
+    assert!(refused.code == 2 && refused.stderr().contains("this is UTF-32"), "{refused:?}");
+}
+
 #[test]
 fn lines_from_a_pipe_go_on_after_failures() {
     let dir = tempfile::tempdir().unwrap();
