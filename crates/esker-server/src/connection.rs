@@ -383,7 +383,7 @@ impl Connection {
                 Ok(Some(then)) if self.client.is_ended() => return self.leave(&then),
                 Ok(Some(then)) => {
                     next = then;
-                    if self.server.commits_apart(self.clock) {
+                    if self.server.commits_apart() {
                         self.commit().await;
                     }
                     // The others have their turn, however fast this client sends.
@@ -678,8 +678,7 @@ impl Connection {
     /// one.
     fn has_to_flush(&mut self, before: Extent) -> bool {
         let (bytes, added) = self.server.turn.borrow().grown_since(before);
-        // A full disk takes what frees space, also if the client writes other things in the same pipeline.
-        let is_apart = added > 0 && (!self.long.is_empty() || self.server.commits_apart(self.clock));
+        let is_apart = added > 0 && (!self.long.is_empty() || self.server.is_apart(bytes));
         if bytes >= COMMIT_BYTES || added >= APART_BYTES || is_apart {
             if !self.try_commit() {
                 self.server.commit_in_pool();
@@ -918,6 +917,14 @@ impl Connection {
             self.reply.error(&message);
             return None;
         }
+        let may_need_space = spec.flags.writes && !spec.flags.frees_space;
+        if may_need_space
+            && self.server.commits_apart()
+            && let Some(wait) = self.commit_before(spec, arguments)
+        {
+            // What frees space is not refused for what this command writes.
+            return Some(wait);
+        }
         if arguments.len() > ARGUMENTS_INLINE {
             // There it waits for its keys, if it writes.
             self.server.needs_pool(ToPool::Walk);
@@ -964,8 +971,21 @@ impl Connection {
         self.server.try_commit() && self.settle()
     }
 
+    /// Has what is pending committed before a command. Returns what the command has to wait for.
+    pub(crate) fn commit_before(&mut self, spec: &'static Spec, arguments: &[&[u8]]) -> Option<Next> {
+        if self.try_commit() {
+            return None;
+        }
+        if !self.is_certain() {
+            return Some(Next::Do(Wait::Commit(self.owned(spec, arguments))));
+        }
+        // What others have written. Nobody looks at these keys until it is committed.
+        self.server.commit_in_pool();
+        None
+    }
+
     /// Whether no reply relies on what is pending.
-    pub(crate) fn is_certain(&self) -> bool {
+    fn is_certain(&self) -> bool {
         self.joined.is_none()
     }
 

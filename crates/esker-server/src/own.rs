@@ -53,12 +53,11 @@ fn goes_by_commits(spec: &Spec) -> bool {
 impl Connection {
     /// Does a command that the server does itself, or says what has to happen first.
     pub(crate) fn own_command(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Option<Next> {
-        if goes_by_commits(spec) && !self.is_in_exec && !self.try_commit() {
-            if !self.is_certain() {
-                return Some(Next::Do(Wait::Commit(self.owned(spec, args))));
-            }
-            // What others have written. Nobody looks at these keys until it is committed.
-            self.server.commit_in_pool();
+        if goes_by_commits(spec)
+            && !self.is_in_exec
+            && let Some(wait) = self.commit_before(spec, args)
+        {
+            return Some(wait);
         }
         if asks_for_help(spec, args) {
             let lines = help(spec.name);

@@ -77,8 +77,12 @@ const SWEPT_AT_ONCE: usize = 256;
 /// of it, a stream of values still made these wait for twice as long on two busy processors.
 const REST: Duration = Duration::from_millis(2);
 
-/// For so long after a batch was refused, commands do not share batches.
+/// For at least so long after a batch was refused, commands do not share batches.
 const APART: Duration = Duration::from_secs(1);
+
+/// Commands that only free space share a batch of about this many bytes also then. A full disk takes batches of at most
+/// half a log segment, which is 128 KiB or more.
+const FREEING_BYTES: usize = 16 << 10;
 
 /// What commands have changed, from their evaluation to its commit.
 #[derive(Default)]
@@ -178,7 +182,8 @@ pub(crate) struct Server {
     pub(crate) latches: Rc<Latches>,
     /// What commands have written that is not committed.
     pub(crate) turn: RefCell<Turn>,
-    /// Until then each command's writes are committed by themselves: some have been refused.
+    /// Set when writes are refused. From then on commands that may need space share no batch with others, until one of them
+    /// is taken, and at least until this time.
     apart_until: Cell<Option<Instant>>,
     pub(crate) watches: RefCell<Watches>,
     pub(crate) waiters: RefCell<Waiters>,
@@ -240,7 +245,8 @@ impl Server {
             cursors: Arc::new(prefixes::cursors_of(db, seed)?),
             latches: Rc::default(),
             turn: RefCell::default(),
-            apart_until: Cell::default(),
+            // The disk may be full already.
+            apart_until: Cell::new(db.check_writable().err().map(|_| Instant::now())),
             watches: RefCell::default(),
             waiters: RefCell::default(),
             channels: RefCell::default(),
@@ -531,9 +537,27 @@ impl Server {
         }
     }
 
-    /// Whether each command's writes are to be committed by themselves.
-    pub(crate) fn commits_apart(&self, now: Instant) -> bool {
-        self.apart_until.get().is_some_and(|until| now < until)
+    /// Whether the writes of commands that may need space are to be committed by themselves: some have been refused. A full
+    /// disk takes what frees space, and refuses the whole of a batch that does not.
+    pub(crate) fn commits_apart(&self) -> bool {
+        self.apart_until.get().is_some()
+    }
+
+    /// Whether what is pending, which has `bytes`, may share no batch with the next command.
+    pub(crate) fn is_apart(&self, bytes: usize) -> bool {
+        let only_frees_space = || self.turn.borrow().pending.writes.only_free_space();
+        self.commits_apart() && (bytes >= FREEING_BYTES || !only_frees_space())
+    }
+
+    /// Notes that the store has taken `writes`.
+    fn note_taken(&self, writes: &Writes) {
+        self.syncs.note_written();
+        if let Some(until) = self.apart_until.get()
+            && !writes.only_free_space()
+            && Instant::now() >= until
+        {
+            self.apart_until.set(None);
+        }
     }
 
     fn try_write(&self, writes: &Writes) -> esker::Result<()> {
@@ -550,7 +574,7 @@ impl Server {
             batch.clear();
         }
         written?;
-        self.syncs.note_written();
+        self.note_taken(writes);
         add(&self.figures.commits, 1);
         Ok(())
     }
@@ -566,12 +590,13 @@ impl Server {
         if let Some(client) = client {
             self.note_wait("commit", Kind::Commit, &self.figures.pool_commits, begun.elapsed(), &client);
         }
-        if written.is_err() {
-            add(&self.figures.failed_commits, 1);
-            // What one command writes should not be refused for what another one does.
-            self.apart_until.set(Some(Instant::now() + APART));
-        } else {
-            self.syncs.note_written();
+        match &written {
+            Ok(writes) => self.note_taken(writes),
+            Err(_) => {
+                add(&self.figures.failed_commits, 1);
+                // What one command writes should not be refused for what another one does.
+                self.apart_until.set(Some(Instant::now() + APART));
+            }
         }
         written
     }

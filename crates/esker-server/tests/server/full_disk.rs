@@ -1,5 +1,6 @@
 //! A disk that is full, and then is not: writes are refused, reads go on, and writes are taken again.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -225,7 +226,7 @@ fn what_a_pipeline_frees_is_taken_beside_what_is_refused() {
     let set = encoded(&[b"SET", &b"more"[..], &value]);
     let pipeline: Vec<u8> =
         (0..KEYS).flat_map(|key| [format!("DEL k{key}\r\n").as_bytes(), &set].concat()).collect();
-    // The first batch may be refused whole.
+    // The disk may have had room for a moment. Then a batch is refused whole.
     wait_until("DEL", || {
         client.send_bytes(&pipeline);
         let replies: Vec<Value> = (0..2 * KEYS).map(|_| client.read()).collect();
@@ -241,6 +242,49 @@ fn what_a_pipeline_frees_is_taken_beside_what_is_refused() {
         taken += keys.clone().filter(|_| !client.read().is_error()).count();
         taken > 20
     });
+}
+
+/// The server knows that the disk is full, also if it has refused nothing yet, or not for long. What frees space shares
+/// batches.
+#[test]
+fn the_first_pipeline_on_a_full_disk_frees_space_too() {
+    const KEYS: u64 = 200;
+    let disk = SimFs::new(1);
+    let store = Store::on(&disk);
+    let host = Host::of(&store, |_| {});
+    disk.set_capacity(Some(24 << 20));
+    let value = vec![b'x'; 2000];
+    let mut client = host.client();
+    assert!(fill(&mut client, &value).0 > 2 * KEYS);
+    drop((client, host));
+    // Others take what is free, and not the reserve. The store has nothing more to give back.
+    wait_until("a full disk", || {
+        let is_flushed = store.db.flush().is_ok();
+        disk.set_capacity(Some(24 << 20));
+        disk.set_capacity(Some(disk.used()));
+        let reserve = disk.file_len(Path::new("store/RESERVE")).unwrap();
+        is_flushed && reserve > 0 && store.db.put("more", &value).is_err()
+    });
+    let host = Host::of(&store, |_| {});
+    let mut client = host.client();
+    let set = encoded(&[b"SET", &b"more"[..], &value]);
+    let deletes = |keys: Range<u64>| keys.flat_map(|key| format!("DEL k{key}\r\n").into_bytes());
+    let pipeline: Vec<u8> = (0..KEYS).flat_map(|key| deletes(key..key + 1).chain(set.clone())).collect();
+    client.send_bytes(&pipeline);
+    for key in 0..KEYS {
+        assert_eq!(client.read().to_string(), ":1", "{key}");
+        assert!(client.read().is_error(), "{key}");
+    }
+    let commits = |client: &mut Client| -> u64 {
+        let text = client.call("INFO stats").to_string();
+        let counts = text.lines().filter_map(|line| line.strip_prefix("commits")?.split_once(':'));
+        counts.map(|(_, count)| count.trim().parse::<u64>().unwrap()).sum()
+    };
+    let before = commits(&mut client);
+    client.send_bytes(&deletes(KEYS..2 * KEYS).collect::<Vec<u8>>());
+    (KEYS..2 * KEYS).for_each(|key| assert_eq!(client.read().to_string(), ":1", "{key}"));
+    let commits = commits(&mut client) - before;
+    assert!(commits < KEYS / 2, "{commits} commits for {KEYS} keys");
 }
 
 /// A client deletes what has filled the disk, or lets it expire. Then writes are taken again, and a backup is.
