@@ -91,12 +91,14 @@ impl Known {
         self.prefixes.insert(number, prefix.to_vec());
     }
 
-    /// Forgets the oldest prefixes until the others have at most so many bytes. Returns their numbers.
+    /// Forgets the oldest prefixes until the others have at most so many bytes. Returns their numbers. The last one that was
+    /// kept stays: by it, the next server knows which numbers were given.
     fn take_beyond(&mut self, bytes_max: usize) -> Vec<u32> {
         let mut forgotten = Vec::new();
         while self.bytes > bytes_max
             && self.prefixes.len() > 1
-            && let Some((number, prefix)) = self.prefixes.pop_first()
+            && let Some(number) = self.prefixes.keys().copied().find(|number| *number != self.last)
+            && let Some(prefix) = self.prefixes.remove(&number)
         {
             self.bytes -= prefix.len();
             self.numbers.remove(&prefix);
@@ -423,6 +425,12 @@ mod tests {
         // The newest one stays, so that no number is given twice.
         assert_eq!(known.take_beyond(0).len(), 6);
         assert!(known.prefixes.contains_key(&10));
+        // Also where later ones could not be kept, as on a full disk.
+        for number in UNKEPT..UNKEPT + 5 {
+            known.add(number, &number.to_be_bytes());
+        }
+        assert_eq!(known.take_beyond(104), [UNKEPT, UNKEPT + 1, UNKEPT + 2, UNKEPT + 3]);
+        assert!(known.prefixes.contains_key(&10) && known.prefixes.contains_key(&(UNKEPT + 4)));
     }
 
     #[test]
