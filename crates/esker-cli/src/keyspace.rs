@@ -256,7 +256,9 @@ impl Keyspace {
     pub(crate) fn transfer(&self, from: &[u8], to: &[u8], keep: bool) -> Result<bool> {
         match self {
             Keyspace::Local(db, tree, Some(_))
-                if tree.get(from)?.is_some_and(|value| are_of_collection(value.attributes())) =>
+                if from.is_empty()
+                    || to.is_empty()
+                    || tree.get(from)?.is_some_and(|value| are_of_collection(value.attributes())) =>
             {
                 offline::transfer(db, tree.name(), from, to, keep)
             }

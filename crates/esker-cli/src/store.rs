@@ -146,8 +146,11 @@ impl Store {
         Ok(())
     }
 
-    /// The stored bytes of a key typed on the command line.
+    /// The stored bytes of a key typed on the command line. A database of a server has the empty key, too.
     pub(crate) fn key(&self, typed: &[u8]) -> Outcome<Vec<u8>> {
+        if typed.is_empty() && self.types.keys.takes_all() && self.tree.is_database() {
+            return Ok(Vec::new());
+        }
         let key = check_key(self.types.keys, typed)?;
         as_kept(self.kept.keys, &key).map_err(|error| wrong("key", typed, &error))?;
         Ok(key)
@@ -300,8 +303,21 @@ fn fits(global: &Global, tree: &Tree, stored: Types) -> Outcome {
     }
 }
 
+/// Refuses a key typed on the command line before a store is made for it.
+pub(crate) fn check_first_key(global: &Global, types: Types, typed: &[u8]) -> Outcome {
+    match typed {
+        [] if global.url.is_some() => Ok(()),
+        // A store that is there may be one of a server.
+        [] => match Store::read(global) {
+            Ok(store) => store.key(typed).map(drop),
+            Err(_) => check_key(types.keys, typed).map(drop),
+        },
+        _ => check_key(types.keys, typed).map(drop),
+    }
+}
+
 /// The stored bytes of a key typed on the command line.
-pub(crate) fn check_key(keys: DataType, typed: &[u8]) -> Outcome<Vec<u8>> {
+fn check_key(keys: DataType, typed: &[u8]) -> Outcome<Vec<u8>> {
     keys.to_bytes(typed).map_err(|error| wrong("key", typed, &error))
 }
 

@@ -5,12 +5,12 @@ use std::fs;
 use crate::args::{Global, Merge};
 use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome};
-use crate::store::{Store, check_key, check_value};
+use crate::store::{Store, check_first_key, check_value};
 
 pub(crate) fn run(global: &Global, args: &Merge) -> Outcome {
     let key = args.key.as_encoded_bytes();
     // An invalid key must not leave an empty store.
-    check_key(global.types(Types::TEXT).keys, key)?;
+    check_first_key(global, global.types(Types::TEXT), key)?;
     let fallback = match args.add {
         // On a server, numbers are text.
         Some(_) if global.url.is_none() => Types { values: DataType::I64, ..Types::TEXT },

@@ -4,14 +4,14 @@ use crate::args::{Global, Put};
 use crate::datatype::Types;
 use crate::exit::{Failure, Outcome};
 use crate::keyspace::Expiry;
-use crate::store::{Store, check_key, check_value};
+use crate::store::{Store, check_first_key, check_value};
 use crate::stream::{Broken, PIECE, Source};
 
 pub(crate) fn run(global: &Global, args: &Put) -> Outcome {
     let key = args.key.as_encoded_bytes();
     // An invalid key or an unreadable file must not leave an empty store.
     let first_types = global.types(Types::TEXT);
-    check_key(first_types.keys, key)?;
+    check_first_key(global, first_types, key)?;
     let typed = args.value.as_ref().map(|value| value.as_encoded_bytes()).unwrap_or_default();
     let mut scratch = Vec::new();
     if args.file.is_none() {

@@ -243,9 +243,65 @@ fn the_empty_key_of_a_server_is_shown() {
     assert_eq!(place.printed("count"), "256\n");
     place.printed("export dir/");
     assert_eq!(fs::read(place.dir.path().join("dir/%")).unwrap(), value.as_bytes());
-    assert!(place.esker("get ").stderr().contains("the key is empty"));
+    assert_eq!(place.printed("get "), format!("{value}\n"));
     place.printed("delete --all");
     assert_eq!(client.call_with(&["EXISTS", ""]).integer(), 0);
+}
+
+/// Commands about a single key take the empty one where a server has it: by its URL and in the files of its store.
+#[test]
+fn the_empty_key_is_a_key_of_a_server() {
+    let uses = |esker: &dyn Fn(&str) -> Done, what: &str| {
+        let printed = |arguments: &str| {
+            let done = esker(arguments);
+            assert_eq!((done.code, done.stderr()), (0, String::new()), "{what}: {arguments}");
+            done.stdout()
+        };
+        printed("put  one");
+        assert_eq!(printed("get "), "one\n", "{what}");
+        assert_eq!(printed("get  --range 1-"), "ne", "{what}");
+        printed("merge  --append !");
+        printed("cp  b");
+        printed("delete ");
+        assert_eq!(esker("get ").code, 1, "{what}");
+        assert_eq!(printed("get b"), "one!\n", "{what}");
+        printed("mv b ");
+        assert_eq!(printed("scan"), " one!\n", "{what}");
+        printed("put  41 --ttl 1h");
+        printed("merge  --add 1");
+        assert_eq!(printed("get "), "42\n", "{what}");
+        printed("delete ");
+        assert_eq!(printed("scan"), "", "{what}");
+    };
+    let place = Place::new();
+    uses(&|arguments| place.esker(arguments), "by the URL");
+    let mut client = place.serving.client();
+    assert_eq!(client.call_with(&["SET", "", "x"]).to_string(), "+OK");
+    drop(client);
+    let Place { mut serving, served, dir } = place;
+    serving.signal("-TERM");
+    assert_eq!(serving.code(), Some(0));
+    let in_store = |db: &Path, arguments: &str| {
+        let mut command = esker_in(dir.path());
+        command.arg("--db").arg(db).args(arguments.split(' '));
+        run(command, b"")
+    };
+    uses(&|arguments| in_store(&served.path().join("esker.db"), arguments), "in the files");
+    // Other stores have no such key, and none is made for it.
+    let other = dir.path().join("other.db");
+    for arguments in ["put  v", "merge  --add 1"] {
+        let done = in_store(&other, arguments);
+        assert_eq!(done.code, 2, "{arguments}: {}", done.stderr());
+        assert!(done.stderr().contains("the key is empty"), "{arguments}: {}", done.stderr());
+        assert!(!other.exists(), "{arguments}");
+    }
+    assert_eq!(in_store(&other, "put a v").code, 0);
+    for arguments in ["put  v", "get ", "delete ", "merge  --append x", "mv a ", "cp  a"] {
+        let done = in_store(&other, arguments);
+        assert_eq!(done.code, 2, "{arguments}: {}", done.stderr());
+        assert!(done.stderr().contains("the key is empty"), "{arguments}: {}", done.stderr());
+    }
+    assert_eq!(in_store(&other, "scan").stdout(), "a v\n");
 }
 
 /// What the empty key has goes out and in like what others have: in each format and as a file, by the server and in the files of
