@@ -148,8 +148,18 @@ impl Parser<'_> {
 
     /// `DELETE * | c, ... FROM t WHERE ROW = r [TIMESTAMP ts | VERSION ts]`, or other conditions on `ROW`
     pub(super) fn delete(&mut self) -> Result<Statement> {
+        let first = self.peek()?.clone();
         let columns = self.columns_to_delete()?;
-        self.need(&["FROM"])?;
+        // A family may have this name.
+        if !self.eat("FROM")? {
+            return Err(match self.lexer.text[first.start..first.end].eq_ignore_ascii_case(b"FROM") {
+                true => self.lexer.wrong(
+                    first.start,
+                    "expected `*` or columns, found `FROM`: `DELETE * FROM t WHERE ROW = 'r'` deletes a row",
+                ),
+                false => self.expected("`FROM`"),
+            });
+        }
         let table = self.table()?;
         self.need(&["WHERE"])?;
         let rows = self.rows()?;
