@@ -10,7 +10,7 @@
 //! written as it is read, if the tables take it so.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::ops::RangeInclusive;
@@ -47,6 +47,10 @@ const HEADER_MAX: u64 = 1 << 20;
 const IS_CELL: &str = "the first line looks like a cell, not like a header: SINGLE_CELL_FORMAT reads cells without a header, and a \
                        `#` in front of the line makes it a header";
 
+/// What a line is refused with that does not end as the first cell does.
+const MIXED_ENDS: &str = "the line ends in a line feed, the first one in a carriage return and a line feed: a header, such as \
+                          `#timestamp<tab>row<tab>column<tab>value`, says by its own end whether carriage returns are part of the values";
+
 /// How ImportTsv calls the columns with the row and the timestamp.
 const HBASE_ROW: &[u8] = b"HBASE_ROW_KEY";
 const HBASE_TIMESTAMP: &[u8] = b"HBASE_TS_KEY";
@@ -75,6 +79,8 @@ pub(super) fn run(tables: &dyn Tables, table: &str, schema: &Schema, load: &Load
         layout: None,
         may_be_cells: false,
         is_dump: false,
+        ends: Ends::Unknown,
+        of_values: 0,
         times: Times::new(load.timestamp_unit),
         fields: Fields::default(),
         row: Vec::new(),
@@ -102,10 +108,16 @@ pub(super) fn run(tables: &dyn Tables, table: &str, schema: &Schema, load: &Load
     check_packed(file)?;
     let summary = Summary::start();
     let done = feed(Input::open(file)?.text(None), false, &mut loading);
-    let Loading { stored, lines_stored, times, skipped, .. } = loading;
+    let Loading { stored, lines_stored, times, skipped, of_values, .. } = loading;
     summary.print(if stored == 1 { "cell" } else { "cells" }, stored, &[]);
     if skipped > 0 {
         note(&format!("{}: {skipped} wrong lines were left out", file.display()));
+    }
+    if of_values > 0 {
+        note(&format!(
+            "{}: the first line ends without a carriage return, so those at the end of {of_values} lines are part of their values",
+            file.display()
+        ));
     }
     times.note().iter().for_each(|text| note(text));
     if done.is_err() && stored > 0 {
@@ -113,6 +125,19 @@ pub(super) fn run(tables: &dyn Tables, table: &str, schema: &Schema, load: &Load
         note(&format!("the lines before line {next} are stored; FROM_LINE = {next} loads the rest"));
     }
     done
+}
+
+/// What a carriage return at the end of a line is. Files of Hypertable have such values, and files of Windows such lines: the first line
+/// tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    Unknown,
+    /// Part of the value.
+    OfValue,
+    /// Part of the end, as a header says that ends so.
+    OfLine,
+    /// The same, as a first line says that is a cell: its value may end so, too.
+    OfLineAsSeen,
 }
 
 /// What is done with a line that comes in parts.
@@ -138,6 +163,10 @@ struct Loading<'t> {
     may_be_cells: bool,
     /// Whether the header begins with `#`, as `DUMP TABLE` and `INTO FILE` write it. They end each line.
     is_dump: bool,
+    /// How its lines end.
+    ends: Ends,
+    /// How many lines have a last value that ends with a carriage return.
+    of_values: u64,
     /// How its timestamps are read.
     times: Times,
     fields: Fields,
@@ -184,11 +213,11 @@ impl Loading<'_> {
         // ImportTsv is told of its columns with commas, whatever separates the fields.
         let separator = if is_separated && !is_import_tsv { between } else { b',' };
         let names: Vec<&[u8]> = line.split(|byte| *byte == separator).map(<[u8]>::trim_ascii).collect();
-        if let Some(twice) = (1..names.len()).find(|at| names[..*at].contains(&names[*at])) {
-            return Err(format!(
-                "the header has the column {:?} twice",
-                String::from_utf8_lossy(names[twice])
-            ));
+        let twice =
+            |name: &[u8]| format!("the header has the column {:?} twice", String::from_utf8_lossy(name));
+        let mut seen = BTreeSet::new();
+        if let Some(name) = names.iter().find(|name| !seen.insert(**name)) {
+            return Err(twice(name));
         }
         if let Some(time) = self.names_of_cells(&names) {
             time.map_or(Ok(()), |time| self.times.read_unit(time))?;
@@ -227,6 +256,12 @@ impl Loading<'_> {
             }
             match self.column(name) {
                 Ok((family, _, qualifier)) => {
+                    // `f` is `f:`.
+                    let other: Vec<u8> =
+                        if name.contains(&b':') { family.into() } else { [*name, b":"].concat() };
+                    if qualifier.is_empty() && seen.contains(&other[..]) {
+                        return Err(twice(name));
+                    }
                     let column = Column { family: family.to_owned().into(), qualifier: qualifier.to_vec() };
                     columns.push((place, column));
                 }
@@ -333,7 +368,8 @@ impl Loading<'_> {
                     Err(reason) => return Err(unknown(&reason)),
                 };
                 let value = &stored(family, is_counter, value)?;
-                let timestamp = self.timestamp(stamp);
+                let stamp = self.stamp(stamp);
+                let timestamp = stamp.map(|stamp| stamp.ms);
                 let cell = PutCell { row, family, qualifier, timestamp, value };
                 cell.check().map_err(|error| error.to_string())?;
                 if stamp.is_none_or(|stamp| self.times.is_stored(row, name, stamp)) {
@@ -354,7 +390,7 @@ impl Loading<'_> {
                     self.row.extend_from_slice(self.fields.get(*key));
                 }
                 let stamp = of.map(|place| self.times.stamp(self.fields.get(place))).transpose()?;
-                let timestamp = self.timestamp(stamp);
+                let timestamp = self.stamp(stamp).map(|stamp| stamp.ms);
                 let unique = self.unique(cells);
                 self.row.extend(unique);
                 let (row, fields) = (&self.row[..], &self.fields);
@@ -389,8 +425,8 @@ impl Loading<'_> {
     }
 
     /// The timestamp that a cell gets: its own, or that of the statement.
-    fn timestamp(&self, stamp: Option<Stamp>) -> Option<i64> {
-        stamp.map(|stamp| stamp.ms).or(self.load.timestamp)
+    fn stamp(&self, own: Option<Stamp>) -> Option<Stamp> {
+        own.or(self.load.timestamp.map(Stamp::from))
     }
 
     /// Random characters, which make it unlikely that two lines have the same row.
@@ -430,7 +466,9 @@ impl Loading<'_> {
         }
         // So that the cells are written in their order.
         self.write().map_err(Refused::Failed)?;
-        let (row, qualifier, timestamp) = (self.fields.get(from), &qualifier[..], self.timestamp(stamp));
+        let stamp = self.stamp(stamp);
+        let (row, qualifier, timestamp) =
+            (self.fields.get(from), &qualifier[..], stamp.map(|stamp| stamp.ms));
         let cell = PutCell { row, family: &family, qualifier, timestamp, value: &[] };
         cell.check().map_err(|error| Refused::Malformed(error.to_string()))?;
         let column = self.fields.get(from + 1);
@@ -501,9 +539,27 @@ impl Loading<'_> {
     }
 
     /// A line, or the last part of it, without its end.
-    fn without_end<'l>(&self, line: &'l [u8]) -> Result<&'l [u8], Refused> {
+    fn without_end<'l>(&mut self, line: &'l [u8]) -> Result<&'l [u8], Refused> {
         match line.strip_suffix(b"\n") {
-            Some(line) => Ok(line.strip_suffix(b"\r").unwrap_or(line)),
+            Some(line) => {
+                let without = line.strip_suffix(b"\r");
+                match (without, self.ends) {
+                    (Some(without), Ends::Unknown) => {
+                        self.ends = Ends::OfLineAsSeen;
+                        Ok(without)
+                    }
+                    (None, Ends::Unknown) => {
+                        self.ends = Ends::OfValue;
+                        Ok(line)
+                    }
+                    (Some(_), Ends::OfValue) => {
+                        self.of_values += 1;
+                        Ok(line)
+                    }
+                    (None, Ends::OfLineAsSeen) => Err(Refused::Malformed(MIXED_ENDS.to_owned())),
+                    (without, _) => Ok(without.unwrap_or(line)),
+                }
+            }
             None if self.is_dump => {
                 let reason = "the file ends within this line: it was cut, and there may have been more";
                 Err(Refused::Malformed(reason.to_owned()))
@@ -541,6 +597,9 @@ impl Loading<'_> {
                 !self.load.single_cell_format || self.is_cell_header(line).map_err(Refused::Malformed)?;
             self.is_dump = is_header && line.starts_with(b"#");
             if is_header {
+                if self.ends == Ends::OfLineAsSeen {
+                    self.ends = Ends::OfLine;
+                }
                 self.layout = Some(self.layout(line).map_err(Refused::Malformed)?);
                 return Ok(());
             }

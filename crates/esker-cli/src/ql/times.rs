@@ -22,10 +22,16 @@ pub(super) struct Stamp {
     ns: u32,
 }
 
+impl From<i64> for Stamp {
+    fn from(ms: i64) -> Stamp {
+        Stamp { ms, ns: 0 }
+    }
+}
+
 /// Reads the timestamps of one file.
 pub(super) struct Times {
     unit: Option<TimeUnit>,
-    /// The cell of the last line, if its timestamp is not of whole milliseconds.
+    /// The cell of the last line.
     last: Option<(Vec<u8>, Vec<u8>, Stamp)>,
     /// How many versions another one of their column and millisecond has replaced.
     replaced: u64,
@@ -86,6 +92,11 @@ impl Times {
     /// Whether the cell of a line is to be stored: not if the line before has a later version of the same column and millisecond,
     /// which storing this one would replace.
     pub(super) fn is_stored(&mut self, row: &[u8], column: &[u8], stamp: Stamp) -> bool {
+        // `f` is `f:`.
+        let column = match column.strip_suffix(b":") {
+            Some(family) if !family.contains(&b':') => family,
+            _ => column,
+        };
         if let Some((last_row, last_column, last)) = &self.last
             && (&last_row[..], &last_column[..], last.ms) == (row, column, stamp.ms)
         {
@@ -94,14 +105,12 @@ impl Times {
                 return false;
             }
         }
-        // Of whole milliseconds, the order of the lines decides.
-        if stamp.ns > 0 || self.last.is_some() {
-            let (mut last_row, mut last_column) =
-                self.last.take().map(|(row, column, _)| (row, column)).unwrap_or_default();
-            row.clone_into(&mut last_row);
-            column.clone_into(&mut last_column);
-            self.last = Some((last_row, last_column, stamp));
-        }
+        // Of one moment, the order of the lines decides.
+        let (mut last_row, mut last_column) =
+            self.last.take().map(|(row, column, _)| (row, column)).unwrap_or_default();
+        row.clone_into(&mut last_row);
+        column.clone_into(&mut last_column);
+        self.last = Some((last_row, last_column, stamp));
         true
     }
 

@@ -483,7 +483,7 @@ fn all_lines_before_a_wrong_one_are_loaded() {
     // A dump that was cut within a line is no whole one.
     prints(dir.path(), "CREATE TABLE u (f)");
     for (text, code) in
-        [("#row\tcolumn\tvalue\na\tf:\tv\r\nb\tf:\tval", 2), ("row\tcolumn\tvalue\nc\tf:\tval", 0)]
+        [("#row\tcolumn\tvalue\r\na\tf:\tv\r\nb\tf:\tval", 2), ("row\tcolumn\tvalue\nc\tf:\tval", 0)]
     {
         fs::write(&file, text).unwrap();
         let done = ql(dir.path(), &format!("LOAD DATA INFILE '{}' INTO TABLE u", file.display()));
@@ -528,7 +528,7 @@ fn long_cells_are_loaded_and_dumped_piece_by_piece() {
     };
     prints(dir.path(), "CREATE TABLE t (f, g, n COUNTER); CREATE TABLE u LIKE t; CREATE TABLE w LIKE t");
     let (long, longer) = (mixed(9 << 20, 1), [mixed(11 << 20, 2), b"\r".to_vec()].concat());
-    let mut text = b"#timestamp\trow\tcolumn\tvalue\n1\ta\tf:\tshort\n2\tb\tf:q\\t\t".to_vec();
+    let mut text = b"#timestamp\trow\tcolumn\tvalue\r\n1\ta\tf:\tshort\n2\tb\tf:q\\t\t".to_vec();
     text.extend(escaped(&long));
     text.extend(b"\r\n3\tc\tg:\t");
     text.extend(escaped(&longer));
@@ -818,6 +818,28 @@ fn files_of_other_programs_are_loaded_as_they_are_meant() {
         "{}",
         merged.stderr()
     );
+    // Whatever says the time, and however the column is written.
+    for (options, text, count) in [
+        ("", format!("{dump_ms}5\tr\tf:q\ta\n5\tr\tf:q\tb\n5\tr\tf:q\tc\n"), 2),
+        ("TIMESTAMP = 5", "#row\tcolumn\tvalue\nr\tf:q\ta\nr\tf:q\tc\n".to_owned(), 1),
+        (nanoseconds, format!("{dump}5000000\tr\tf:q\ta\n5000001\tr\tf:q\tb\n5000002\tr\tf:q\tc\n"), 2),
+        (nanoseconds, format!("{dump}5000003\tr\tf\tc\n5000001\tr\tf:\ta\n"), 1),
+    ] {
+        let done = load(options, &text);
+        assert_eq!(done.code, 0, "{text}: {}", done.stderr());
+        let message = format!("{count} versions are of the same column and millisecond");
+        assert!(done.stderr().contains(&message), "{text}: {}", done.stderr());
+        assert!(prints(dir.path(), "SELECT * FROM t DISPLAY_TIMESTAMPS").ends_with("\tc\n"), "{text}");
+    }
+    let other = load("", &format!("{dump_ms}5\tr\tf:q\ta\n5\tr\tf:q:\tb\n5\tr\tf\tc\n"));
+    assert!(!other.stderr().contains("same column"), "{}", other.stderr());
+    for header in ["id\tf\tf:\n", "id\tf:\tg\tf\n"] {
+        fails(&load("", header), 2, "twice");
+    }
+    // A header of any number of columns.
+    let names: Vec<String> = (0..100_000).map(|name| format!("f:{name}")).collect();
+    let done = load("", &format!("id\t{}\n", names.join("\t")));
+    assert_eq!(done.code, 0, "{}", done.stderr());
     // A header, or a cell of a family with that name.
     prints(dir.path(), "DROP TABLE t; CREATE TABLE t (column)");
     fs::write(dir.path().join("f.tsv"), "#row\tcolumn\tvalue\n").unwrap();
@@ -826,6 +848,45 @@ fn files_of_other_programs_are_loaded_as_they_are_meant() {
         2,
         "f.tsv:1: the line is a header, or a cell",
     );
+}
+
+/// A carriage return at the end of a line is part of the value if the first line ends without one, as in a dump of Hypertable.
+#[test]
+fn the_first_line_says_how_lines_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = "x".repeat(9 << 20);
+    let ends = |text: &str| format!("SELECT * FROM t WHERE ROW = 'r' AND VALUE REGEXP '{text}' KEYS_ONLY");
+    for (options, text, value_ends, note) in [
+        ("", "#row\tcolumn\tvalue\nr\tf:\tv\r\n", "v\\r$", "at the end of 1 lines are part of their values"),
+        ("", "#row\tcolumn\tvalue\r\nr\tf:\tv\r\n", "v$", ""),
+        ("", "#row\tcolumn\tvalue\r\nr\tf:\tv\n", "v$", ""),
+        ("NO_ESCAPE", "#row\tcolumn\tvalue\r\nr\tf:\tv\r\r\n", "v\\r$", ""),
+        ("", &format!("#row\tcolumn\tvalue\nr\tf:\t{long}\r\n"), "x\\r$", "at the end of 1 lines"),
+        ("", &format!("#row\tcolumn\tvalue\r\nr\tf:\t{long}\r\n"), "x$", ""),
+        ("", "id\tf:\nr\tv\r\ns\tv\r\n", "v\\r$", "at the end of 2 lines"),
+        ("SINGLE_CELL_FORMAT", "r\tf:\tv\r\ns\tf:\tv\r\n", "v$", ""),
+        ("SINGLE_CELL_FORMAT", "s\tf:\tv\nr\tf:\tv\r\n", "v\\r$", "at the end of 1 lines"),
+        ("SINGLE_CELL_FORMAT", "#row\tcolumn\tvalue\r\nr\tf:\tv\r\ns\tf:\tv\n", "v$", ""),
+    ] {
+        prints(dir.path(), "DROP TABLE IF EXISTS t; CREATE TABLE t (f)");
+        fs::write(dir.path().join("f.tsv"), text).unwrap();
+        let done = ql(dir.path(), &format!("LOAD DATA INFILE {options} 'f.tsv' INTO TABLE t"));
+        let start = &text[..text.len().min(60)];
+        assert_eq!(done.code, 0, "{options} {start:?}: {}", done.stderr());
+        assert_eq!(
+            done.stderr().contains("carriage return"),
+            !note.is_empty(),
+            "{start:?}: {}",
+            done.stderr()
+        );
+        assert!(done.stderr().contains(note), "{start:?}: {}", done.stderr());
+        assert_eq!(prints(dir.path(), &ends(value_ends)), "r\tf:\n", "{options} {start:?}");
+    }
+    // Without a header, it cannot be told.
+    prints(dir.path(), "DROP TABLE t; CREATE TABLE t (f)");
+    fs::write(dir.path().join("f.tsv"), "r\tf:\tv\r\ns\tf:\tv\n").unwrap();
+    let done = ql(dir.path(), "LOAD DATA INFILE SINGLE_CELL_FORMAT 'f.tsv' INTO TABLE t");
+    fails(&done, 2, "f.tsv:2: the line ends in a line feed, the first one in a carriage return");
 }
 
 /// Files with another separator than tabs are read as they were written, and `QUIT` ends a script.
