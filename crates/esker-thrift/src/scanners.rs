@@ -5,6 +5,8 @@
 //! come next, so that the client need not wait for them ([`Scanners::read_ahead`]).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use esker_table::Table;
@@ -72,10 +74,28 @@ fn id_after(id: i32) -> i32 {
     id.checked_add(1).unwrap_or(FIRST_ID)
 }
 
+/// The numbers of the scanners of all connections of a server, from [`FIRST_ID`] on. A program that asks another connection for its
+/// scanner must not get the rows of one that has the same number there.
+#[derive(Clone)]
+pub(crate) struct Numbers(Arc<AtomicI32>);
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Numbers(Arc::new(AtomicI32::new(FIRST_ID)))
+    }
+}
+
+impl Numbers {
+    fn take(&self) -> i32 {
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |id| Some(id_after(id)));
+        taken.unwrap_or(FIRST_ID)
+    }
+}
+
 pub(crate) struct Scanners {
     open: BTreeMap<i32, Leased>,
-    /// The number of the next one, from [`FIRST_ID`] on, unless an open scanner has it.
-    next: i32,
+    /// Where numbers come from, which scanners of other connections do not have.
+    numbers: Numbers,
     open_max: usize,
     lease: Duration,
     /// [`AHEAD_TIME`]
@@ -117,10 +137,10 @@ struct Ahead {
 }
 
 impl Scanners {
-    pub(crate) fn new(open_max: usize, lease: Duration) -> Scanners {
+    pub(crate) fn new(open_max: usize, lease: Duration, numbers: Numbers) -> Scanners {
         Scanners {
             open: BTreeMap::new(),
-            next: FIRST_ID,
+            numbers,
             open_max,
             lease,
             ahead_time: AHEAD_TIME,
@@ -182,11 +202,10 @@ impl Scanners {
                  or close scanners that are read"
             )));
         }
-        while self.open.contains_key(&self.next) {
-            self.next = id_after(self.next);
+        let mut id = self.numbers.take();
+        while self.open.contains_key(&id) {
+            id = self.numbers.take();
         }
-        let id = self.next;
-        self.next = id_after(id);
         self.open.insert(id, Leased { table, rows: Some(rows), used: Instant::now(), len, calls: 0 });
         Ok(id)
     }

@@ -13,7 +13,7 @@ use crate::access::{Access, Certificates};
 use crate::connection::{Connection, Limits};
 use crate::gateway::Gateway;
 use crate::memory::{Memory, Share};
-use crate::scanners::{ReplyLimits, Scanners};
+use crate::scanners::{Numbers, ReplyLimits, Scanners};
 use crate::stream::Stream;
 
 /// How much a thread's stack may grow; memory is taken as it does.
@@ -183,6 +183,7 @@ struct Shared {
     limits: Limits,
     memory: Memory,
     figures: Counters,
+    numbers: Numbers,
     /// Lines about connections that clients have broken, that were too many, and that could not be had.
     broken: Lines,
     too_many: Lines,
@@ -248,7 +249,11 @@ impl Shared {
             access: self.config.access.as_deref(),
             certificate,
             figures: &self.figures,
-            scanners: Scanners::new(self.config.scanners_max, self.config.scanner_lease),
+            scanners: Scanners::new(
+                self.config.scanners_max,
+                self.config.scanner_lease,
+                self.numbers.clone(),
+            ),
             host: address.ip().to_string(),
             port: address.port(),
             limits: ReplyLimits {
@@ -327,6 +332,7 @@ impl Server {
             limits,
             memory,
             figures: Counters::default(),
+            numbers: Numbers::default(),
             broken: Lines::default(),
             too_many: Lines::default(),
             not_accepted: Lines::default(),

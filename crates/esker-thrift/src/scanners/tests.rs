@@ -36,7 +36,7 @@ fn table_of(rows: impl IntoIterator<Item = Vec<usize>>) -> Table {
 
 /// Scanners of a connection, with one of all rows of the table.
 fn open(table: &Table) -> (Scanners, i32) {
-    let mut scanners = Scanners::new(10, Duration::from_secs(3600));
+    let mut scanners = Scanners::new(10, Duration::from_secs(3600), Numbers::default());
     // However busy the machine is.
     scanners.ahead_time = Duration::MAX;
     let id = add(&mut scanners, table);
@@ -78,7 +78,7 @@ fn rows_that_were_read_ahead_are_those_that_others_get() {
         for protocol in [Protocol::Binary, Protocol::Compact] {
             let in_parts = random(3) as u32 * 7;
             let open = |ahead_time| {
-                let mut scanners = Scanners::new(10, Duration::from_secs(3600));
+                let mut scanners = Scanners::new(10, Duration::from_secs(3600), Numbers::default());
                 scanners.ahead_time = ahead_time;
                 let rows = Rows::new(table.scan(b"", b"", &Read::all()).unwrap());
                 let rows = rows.in_parts(in_parts).sorted(in_parts > 7);
@@ -191,7 +191,7 @@ fn an_error_comes_where_its_row_does() {
 #[test]
 fn failed_scanners_make_way_for_others() {
     let table = table(&[2_000]);
-    let mut scanners = Scanners::new(2, Duration::from_secs(3600));
+    let mut scanners = Scanners::new(2, Duration::from_secs(3600), Numbers::default());
     for _ in 0..5 {
         let id = add(&mut scanners, &table);
         assert!(next(&mut scanners, id, 1, limits(1_000, 500), Protocol::Binary).is_err());
@@ -279,7 +279,7 @@ fn what_is_far_is_not_read_ahead_and_the_lease_begins_anew() {
         far.mutate(&RowMutation::new(format!("{row:05}")).put_at(family, b"q", 1, b"v")).unwrap();
     }
     let rows = Rows::new(far.scan(b"", b"", &Read::all().family_too("far")).unwrap());
-    let mut scanners = Scanners::new(10, Duration::from_secs(3600));
+    let mut scanners = Scanners::new(10, Duration::from_secs(3600), Numbers::default());
     scanners.ahead_time = Duration::MAX;
     let id = scanners.add(far.clone(), rows, 0).unwrap();
     for _ in 0..2 {
@@ -302,10 +302,16 @@ fn numbers_of_scanners_are_positive_and_not_given_twice() {
     let (mut scanners, first) = open(&table);
     assert_eq!(first, 1);
     assert!(!scanners.close(0));
-    scanners.next = i32::MAX;
+    scanners.numbers.0.store(i32::MAX, Ordering::Relaxed);
     assert_eq!(add(&mut scanners, &table), i32::MAX);
     // 1 is still open.
     assert_eq!(add(&mut scanners, &table), 2);
     assert!(scanners.close(first));
     assert_eq!(add(&mut scanners, &table), 3);
+    // A scanner of another connection has another number.
+    let mut others = Scanners::new(10, Duration::from_secs(3600), scanners.numbers.clone());
+    let of_others = add(&mut others, &table);
+    assert_eq!(of_others, 4);
+    assert!(!scanners.close(of_others));
+    assert_eq!(add(&mut scanners, &table), 5);
 }
