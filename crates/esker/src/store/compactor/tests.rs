@@ -78,8 +78,9 @@ fn merges_at_once_change_nothing_that_is_read() {
     let (mut most_in_all, mut most_in_one) = (0, 0);
     // How many merges there are at once also depends on the order in which threads end theirs.
     let (first, least) = (test_kit::seed(0), test_kit::cases(4));
+    let are_many = |in_all, in_one| in_all >= 3 && in_one >= 2;
     for seed in first..first + 40 {
-        if seed - first >= least && most_in_all >= 3 && most_in_one >= 2 {
+        if seed - first >= least && (are_many(most_in_all, most_in_one) || !test_kit::is_full_run()) {
             break;
         }
         println!("seed {seed}");
@@ -157,7 +158,10 @@ fn merges_at_once_change_nothing_that_is_read() {
         }
         db.close().unwrap();
     }
-    assert!(most_in_all >= 3 && most_in_one >= 2, "{most_in_all} merges at once, {most_in_one} of one tree");
+    if test_kit::is_full_run() {
+        let many = are_many(most_in_all, most_in_one);
+        assert!(many, "{most_in_all} merges at once, {most_in_one} of one tree");
+    }
 }
 
 /// Two ranges of one tree, on threads that wait for each other: each merge has begun before any ends.
