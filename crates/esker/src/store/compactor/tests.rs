@@ -77,7 +77,8 @@ fn in_one_tree(steps: &[Step]) -> usize {
 fn merges_at_once_change_nothing_that_is_read() {
     let (mut most_in_all, mut most_in_one) = (0, 0);
     // How many merges there are at once also depends on the order in which threads end theirs.
-    let (first, least) = (test_kit::seed(0), test_kit::cases(4));
+    let (first, amount) = (test_kit::seed(0), test_kit::cases(80));
+    let (rounds, least) = (amount.min(80), amount.div_ceil(20));
     let are_many = |in_all, in_one| in_all >= 3 && in_one >= 2;
     for seed in first..first + 40 {
         if seed - first >= least && (are_many(most_in_all, most_in_one) || !test_kit::is_full_run()) {
@@ -121,7 +122,7 @@ fn merges_at_once_change_nothing_that_is_read() {
                 db.flush().unwrap();
             }
         };
-        for round in 0..80 {
+        for round in 0..rounds {
             write(&mut rng, &mut models);
             let compactor = db.store().compactor();
             let snapshot = (rng.index(3) == 0).then(|| (db.snapshot(), models.clone()));
