@@ -644,7 +644,7 @@ fn openings_that_die_one_behind_the_other_leave_a_store() {
     let disk = disk.crash_keeping(1.0, 1);
     let mut rng = Rng::new(1);
     let mut instants = 0;
-    for first_at in 0.. {
+    for first_at in test_kit::places() {
         let first = disk.fork();
         if !open_until(&first, first_at) {
             break;
@@ -668,5 +668,5 @@ fn openings_that_die_one_behind_the_other_leave_a_store() {
             }
         }
     }
-    assert!(instants > 500, "only {instants} instants");
+    assert!(instants > 500 || !test_kit::is_full_run(), "only {instants} instants");
 }

@@ -374,38 +374,38 @@ fn a_disk_that_was_filled_recovers_from_what_ends_alone() {
         ("the first half", |filled| (0..filled.rows / 2).for_each(|i| filled.db.delete(row(i)).unwrap())),
         ("expiry", |filled| filled.env.clock.sleep(Duration::from_secs(3600))),
     ];
-    for (way, end) in ways {
-        // A disk that the store fills itself, and one of which others take the last byte.
-        for others in [false, true] {
-            let mut filled = Filled::new(24 << 20);
-            if others {
-                filled.disk.set_capacity(Some(filled.disk.used()));
-            }
-            end(&filled);
-            let count = |filled: &Filled| filled.db.default_tree().count(ScanRange::all()).unwrap();
-            let left = count(&filled);
-            // Nothing is written and nothing is asked for.
-            filled.pass(15);
-            let tables: u64 = filled.db.stats().unwrap().trees.iter().map(|tree| tree.table_bytes).sum();
-            let live = left * 1100;
-            assert!(tables <= live + (1 << 20), "{way}, others {others}: {tables} bytes for {live}");
-            filled.db.checkpoint("/copy").unwrap_or_else(|error| panic!("{way}, others {others}: {error}"));
-            for i in 0..2000 {
-                let value = filled.value();
-                filled
-                    .db
-                    .put(format!("new {i}"), value)
-                    .unwrap_or_else(|error| panic!("{way}, {others}: {error}"));
-            }
-            assert_eq!(count(&filled), left + 2000, "{way}, others {others}");
-            if left == 0 {
-                filled.db.default_tree().delete_range(ScanRange::all()).unwrap();
-                filled.pass(90);
-                let taken = filled.disk.used();
-                assert!(taken <= 8_000_000, "{way}, others {others}: {taken} bytes");
-            }
-            filled.db.close().unwrap();
+    // A disk that the store fills itself, and one of which others take the last byte.
+    let cases: Vec<(&str, End, bool)> =
+        ways.iter().flat_map(|&(way, end)| [(way, end, false), (way, end, true)]).collect();
+    for &(way, end, others) in test_kit::places().map_while(|place| cases.get(place as usize)) {
+        let mut filled = Filled::new(24 << 20);
+        if others {
+            filled.disk.set_capacity(Some(filled.disk.used()));
         }
+        end(&filled);
+        let count = |filled: &Filled| filled.db.default_tree().count(ScanRange::all()).unwrap();
+        let left = count(&filled);
+        // Nothing is written and nothing is asked for.
+        filled.pass(15);
+        let tables: u64 = filled.db.stats().unwrap().trees.iter().map(|tree| tree.table_bytes).sum();
+        let live = left * 1100;
+        assert!(tables <= live + (1 << 20), "{way}, others {others}: {tables} bytes for {live}");
+        filled.db.checkpoint("/copy").unwrap_or_else(|error| panic!("{way}, others {others}: {error}"));
+        for i in 0..2000 {
+            let value = filled.value();
+            filled
+                .db
+                .put(format!("new {i}"), value)
+                .unwrap_or_else(|error| panic!("{way}, {others}: {error}"));
+        }
+        assert_eq!(count(&filled), left + 2000, "{way}, others {others}");
+        if left == 0 {
+            filled.db.default_tree().delete_range(ScanRange::all()).unwrap();
+            filled.pass(90);
+            let taken = filled.disk.used();
+            assert!(taken <= 8_000_000, "{way}, others {others}: {taken} bytes");
+        }
+        filled.db.close().unwrap();
     }
 }
 

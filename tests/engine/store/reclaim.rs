@@ -271,7 +271,7 @@ fn a_damaged_value_keeps_its_file_as_it_is() {
 /// The power fails at any instant while files are written anew: nothing that was durable before is lost.
 #[test]
 fn power_may_fail_while_a_file_is_written_anew() {
-    for at in 0.. {
+    for at in test_kit::places() {
         let mut disk = SimFs::new(3);
         let (mut model, mut rng) = (Model::new(), Rng::new(9));
         let mut db = open(&disk);

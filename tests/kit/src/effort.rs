@@ -71,6 +71,12 @@ pub fn seeds(full: u64) -> std::ops::Range<u64> {
     first..first + cases
 }
 
+/// The places, of all that there are, at which a test has something happen: each one, or at quick effort each fifth.
+pub fn places() -> impl Iterator<Item = u64> {
+    let step = if effort() == Effort::Quick { 5 } else { 1 };
+    (seed(0) % step..).step_by(step as usize)
+}
+
 /// How long a test goes on that does what it can in a time: `ESKER_SOAK_SECONDS`, or `full` at full effort.
 pub fn duration(full: Duration) -> Duration {
     let scaled = || scaled(full.as_millis() as u64);

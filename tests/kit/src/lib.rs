@@ -17,5 +17,5 @@ mod rng;
 pub mod thrift;
 
 pub use clock::AHEAD_MIN_US;
-pub use effort::{cases, duration, is_full_run, seed, seeds, variable};
+pub use effort::{cases, duration, is_full_run, places, seed, seeds, variable};
 pub use rng::Rng;
