@@ -195,16 +195,24 @@ fn columns(bottom: &[Arc<Table>], info: &TableInfo) -> usize {
 /// Adds to `chosen`, tables with their levels, what has to go down with them: the older tables that they overlap.
 fn with_older(levels: &Levels, mut chosen: Vec<(usize, Arc<Table>)>) -> Vec<(usize, Arc<Table>)> {
     let mut files: HashSet<_> = chosen.iter().map(|(level, table)| (*level, table.info.file)).collect();
+    // Level 0 may have a thousand tables that overlap: none of them is looked at again once it is chosen.
+    let mut rest: Vec<_> = levels.level(0).iter().collect();
+    rest.retain(|table| !files.contains(&(0, table.info.file)));
     let mut at = 0;
     while let Some((level, table)) = chosen.get(at).cloned() {
         at += 1;
         let (smallest, largest) = (&table.info.smallest, &table.info.largest);
-        for below in level..LEVELS {
-            let is_older = |other: &Arc<Table>| below > 0 || other.info.min_seq < table.info.max_seq;
-            let overlapped = levels.overlapping(below, smallest, largest);
-            for other in
-                overlapped.into_iter().filter(|other| below > level || (level == 0 && is_older(other)))
-            {
+        if level == 0 {
+            rest.retain(|other| {
+                let joins = other.info.min_seq < table.info.max_seq && other.overlaps(smallest, largest);
+                if joins {
+                    chosen.push((0, Arc::clone(other)));
+                }
+                !joins
+            });
+        }
+        for below in level + 1..LEVELS {
+            for other in levels.overlapping(below, smallest, largest) {
                 if files.insert((below, other.info.file)) {
                     chosen.push((below, other));
                 }
@@ -368,6 +376,49 @@ mod tests {
             let of_tombstones =
                 |merge: &Compaction| merge.inputs.iter().any(|(_, table)| table.info.file == 200);
             assert!(of_tombstones(&all[0]), "{pressure:?}: {:?}", all[0]);
+        }
+    }
+
+    /// Against a plain definition: nothing that stays is older than what goes and overlaps it, and nothing goes without need.
+    #[test]
+    fn what_is_older_goes_down_too() {
+        let db = Db::open_in_memory(Options::default()).unwrap();
+        for seed in test_kit::seeds(300) {
+            let mut rng = Rng::new(seed);
+            let mut spans = random_spans(&mut rng);
+            for _ in 0..rng.index(20) {
+                let begin = rng.index(30) as u8;
+                spans.insert(rng.index(spans.len() + 1), (0, (begin, begin + rng.index(8) as u8)));
+            }
+            let levels = levels_of(&db, &spans);
+            let all: Vec<_> = levels.tables().map(|(level, table)| (level, Arc::clone(table))).collect();
+            for first in &all {
+                let goes_with = |(level, table): &(usize, Arc<Table>),
+                                 (below, other): &(usize, Arc<Table>)| {
+                    let is_older = below > level
+                        || (*level == 0 && *below == 0 && other.info.min_seq < table.info.max_seq);
+                    is_older && other.overlaps(&table.info.smallest, &table.info.largest)
+                };
+                let mut expected = vec![first.clone()];
+                let mut at = 0;
+                while let Some(table) = expected.get(at).cloned() {
+                    at += 1;
+                    for other in &all {
+                        let is_new = expected.iter().all(|(_, one)| !Arc::ptr_eq(one, &other.1));
+                        if is_new && goes_with(&table, other) {
+                            expected.push(other.clone());
+                        }
+                    }
+                }
+                let files = |tables: &[(usize, Arc<Table>)]| {
+                    let mut files: Vec<_> =
+                        tables.iter().map(|(level, table)| (*level, table.info.file)).collect();
+                    files.sort_unstable();
+                    files
+                };
+                let found = with_older(&levels, vec![first.clone()]);
+                assert_eq!(files(&found), files(&expected), "ESKER_SEED={seed}: {first:?} of {spans:?}");
+            }
         }
     }
 
