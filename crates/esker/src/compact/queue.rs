@@ -3,8 +3,7 @@
 //!
 //! A merge writes its output before its inputs go, so a disk that fills up comes to a merge that does not fit:
 //!
-//! - While the store takes puts, a background merge stops at the low-space mark, or at a quarter of it if it gives space back:
-//!   the rest is for flushes and deletes.
+//! - While the store takes puts, a background merge stops at the low-space mark: the rest is for flushes and deletes.
 //!   Puts are not refused for it. On a full disk, a merge may use all that is free, and the reserve.
 //! - The store does not begin such a merge again until there is an eighth more room, or until so much of its input was
 //!   deleted that the rest may fit. Otherwise the merge would write all that is free again and again.

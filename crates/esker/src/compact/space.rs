@@ -55,10 +55,6 @@ const ROOM_MIN: u64 = 64 << 10;
 /// The same as [`GAIN_MIN`] on a full disk.
 const GAIN_MIN_IF_FULL: u64 = 4 << 10;
 
-/// Where level 0 has more tables, those that overlap go down together. A full disk may have a thousand there, most of them
-/// pieces of cuts.
-const LEVEL_0_MAX: usize = 128;
-
 /// How many times what is kept of the upper tables has to go.
 const TIMES_KEPT: u64 = 3;
 
@@ -196,37 +192,12 @@ fn columns(bottom: &[Arc<Table>], info: &TableInfo) -> usize {
     column_of(&info.largest) - column_of(&info.smallest) + 1
 }
 
-/// The tables of level 0, those together that overlap, also by way of others.
-fn clusters(level_0: &[Arc<Table>]) -> Vec<Vec<(usize, Arc<Table>)>> {
-    let mut sorted: Vec<_> = level_0.iter().collect();
-    sorted.sort_by(|a, b| a.info.smallest.cmp(&b.info.smallest));
-    let mut clusters: Vec<Vec<(usize, Arc<Table>)>> = Vec::new();
-    let mut end: Option<&[u8]> = None;
-    for table in sorted {
-        match clusters.last_mut().filter(|_| end.is_some_and(|end| table.info.smallest.as_slice() <= end)) {
-            Some(cluster) => cluster.push((0, Arc::clone(table))),
-            None => clusters.push(vec![(0, Arc::clone(table))]),
-        }
-        end = end.max(Some(&table.info.largest));
-    }
-    clusters
-}
-
 /// Adds to `chosen`, tables with their levels, what has to go down with them: the older tables that they overlap.
-fn with_older(levels: &Levels, chosen: Vec<(usize, Arc<Table>)>) -> Vec<(usize, Arc<Table>)> {
-    let files: HashSet<_> = chosen.iter().map(|(level, table)| (*level, table.info.file)).collect();
+fn with_older(levels: &Levels, mut chosen: Vec<(usize, Arc<Table>)>) -> Vec<(usize, Arc<Table>)> {
+    let mut files: HashSet<_> = chosen.iter().map(|(level, table)| (*level, table.info.file)).collect();
+    // Level 0 may have a thousand tables that overlap: none of them is looked at again once it is chosen.
     let mut rest: Vec<_> = levels.level(0).iter().collect();
     rest.retain(|table| !files.contains(&(0, table.info.file)));
-    with_lower(levels, chosen, rest)
-}
-
-/// [`with_older`], where those of `rest` may join of level 0.
-fn with_lower(
-    levels: &Levels,
-    mut chosen: Vec<(usize, Arc<Table>)>,
-    mut rest: Vec<&Arc<Table>>,
-) -> Vec<(usize, Arc<Table>)> {
-    let mut files: HashSet<_> = chosen.iter().map(|(level, table)| (*level, table.info.file)).collect();
     let mut at = 0;
     while let Some((level, table)) = chosen.get(at).cloned() {
         at += 1;
@@ -300,18 +271,10 @@ pub(crate) fn candidates(
     // What a merge could leave out at most, and how much of that its own inputs may hide.
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
     let tables = || levels.tables().map(|(level, table)| (level, Arc::clone(table)));
-    let each_of =
-        |of: Range<usize>| tables().filter(move |(level, _)| of.contains(level)).map(|table| vec![table]);
-    let of_level_0: Vec<_> = match levels.level(0) {
-        many if many.len() > LEVEL_0_MAX => {
-            clusters(many).into_iter().map(|cluster| with_lower(levels, cluster, Vec::new())).collect()
-        }
-        _ => each_of(0..1).map(|chosen| with_older(levels, chosen)).collect(),
-    };
-    let of_others = each_of(1..BOTTOM).map(|chosen| with_lower(levels, chosen, Vec::new()));
+    let each = tables().filter(|(level, _)| *level < BOTTOM).map(|table| vec![table]);
     // What hides entries may lie in several tables that do not overlap: then no merge of one of them leaves out enough.
-    for inputs in of_level_0.into_iter().chain(of_others).chain([tables().collect()]) {
-        let Some(merge) = merge_down(inputs) else { continue };
+    for chosen in each.chain([tables().collect()]) {
+        let Some(merge) = merge_down(with_older(levels, chosen)) else { continue };
         let mut files: Vec<_> = merge.inputs.iter().map(|(level, table)| (*level, table.info.file)).collect();
         files.sort_unstable();
         if seen.insert(files) {
@@ -371,13 +334,11 @@ mod tests {
 
     fn levels_of(db: &Db, spans: &[(usize, Span)]) -> Levels {
         let tables = spans.iter().enumerate().map(|(at, &(level, (smallest, largest)))| {
-            let (file, seq) = (at as u64 + 1, 1000 - at as u64);
+            let (file, seq) = (at as u64 + 1, 100 - at as u64);
             let (smallest, largest) = (vec![smallest], vec![largest]);
             let info = TableInfo {
                 file,
                 size: 1 << 20,
-                entries: 1000,
-                tombstones: 300,
                 smallest,
                 largest,
                 min_seq: seq,
@@ -458,43 +419,6 @@ mod tests {
                 let found = with_older(&levels, vec![first.clone()]);
                 assert_eq!(files(&found), files(&expected), "ESKER_SEED={seed}: {first:?} of {spans:?}");
             }
-        }
-    }
-
-    /// As with few tables: nothing gets below what is older. Each table is in a merge, and the tables of level 0 are in few.
-    #[test]
-    fn many_tables_of_level_0_go_down_by_clusters() {
-        let db = Db::open_in_memory(Options::default()).unwrap();
-        for seed in test_kit::seeds(20) {
-            let mut rng = Rng::new(seed);
-            let mut spans: Vec<_> = (0..100).map(|at| (BOTTOM, (at * 2, at * 2))).collect();
-            spans.extend((0..60).map(|at| (5, (at * 3, at * 3 + 1))));
-            for _ in 0..2 * LEVEL_0_MAX {
-                let begin = rng.index(200) as u8;
-                spans.insert(0, (0, (begin, begin.saturating_add(rng.index(3) as u8))));
-            }
-            let levels = levels_of(&db, &spans);
-            let merges = candidates(&levels, &RangeTombstones::default(), Pressure::Full, None);
-            for (level, table) in levels.tables() {
-                let is_in = |merge: &&Compaction| merge.inputs.iter().any(|(_, one)| Arc::ptr_eq(one, table));
-                assert!(
-                    level == BOTTOM || merges.iter().any(|merge| is_in(&merge)),
-                    "ESKER_SEED={seed}: {table:?}"
-                );
-                for merge in merges.iter().filter(|merge| !is_in(merge)) {
-                    let stays_below = |(above, input): &(usize, Arc<Table>)| {
-                        let is_older = level > *above
-                            || (level == 0 && *above == 0 && table.info.min_seq < input.info.max_seq);
-                        is_older && table.overlaps(&input.info.smallest, &input.info.largest)
-                    };
-                    assert!(
-                        merge.inputs.len() == 1 || !merge.inputs.iter().any(stays_below),
-                        "ESKER_SEED={seed}: {table:?} stays below {merge:?}"
-                    );
-                }
-            }
-            let of_level_0 = merges.iter().filter(|merge| merge.inputs.iter().any(|(level, _)| *level == 0));
-            assert!(of_level_0.count() < LEVEL_0_MAX, "ESKER_SEED={seed}");
         }
     }
 

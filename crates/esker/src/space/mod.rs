@@ -52,8 +52,6 @@ const MEMTABLES: u64 = 16;
 const TABLES: u64 = 128;
 /// The least that a table is bounded to, in bytes. Shorter ones would only be more.
 const TABLE_MIN: u64 = 1 << 20;
-/// The part of the low-space mark that merges for space leave alone: one full memtable's.
-const MARK_KEPT: u64 = 4;
 /// Segments of whose length a full memtable is at most.
 const SEGMENTS_PER_MEMTABLE: u64 = 4;
 
@@ -204,16 +202,11 @@ impl Space {
         self.free().is_ok_and(|free| free >= self.needed(log))
     }
 
-    /// Bytes that a background merge may take: what is free above the low-space mark. One `for_space` may take most of the
-    /// mark too: it gives back more than it takes, and without it a store whose entries are dead for the most part could stay
-    /// as it is just above the mark. If the disk `is_full`, a merge may take all, and the reserve.
-    pub(crate) fn for_merges(&self, for_space: bool, is_full: bool) -> u64 {
-        let (free, mark) = (self.free().unwrap_or(u64::MAX), self.low_mark());
-        match (is_full, for_space) {
-            (true, _) => free.saturating_add(self.reserve.held()),
-            (false, true) => free.saturating_sub(mark / MARK_KEPT),
-            (false, false) => free.saturating_sub(mark),
-        }
+    /// Bytes that a background merge may take. If the disk `is_full`, a merge may take all, and the reserve: it gives back
+    /// more.
+    pub(crate) fn for_merges(&self, is_full: bool) -> u64 {
+        let free = self.free().unwrap_or(u64::MAX);
+        if is_full { free.saturating_add(self.reserve.held()) } else { free.saturating_sub(self.low_mark()) }
     }
 
     /// The free space, as a message shows it.

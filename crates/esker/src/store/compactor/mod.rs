@@ -93,8 +93,6 @@ struct Begun {
     tree: Arc<TreeInner>,
     levels: Arc<Levels>,
     compaction: Compaction,
-    /// Whether it is done to give space back.
-    for_space: bool,
     /// `None` for a move, which writes nothing.
     admitted: Option<Admitted>,
     running: RunningMerge,
@@ -303,7 +301,7 @@ impl Compactor {
     fn merge_for_space(&self) -> Result<bool> {
         let _merging = self.installer.begin_merge();
         let (found, is_begun) = self.space.look(
-            self.room(true),
+            self.room(),
             |tree| self.is_cramped(tree, &tree.merging.running()),
             |tree, compaction| !self.has_no_room(tree, compaction),
         )?;
@@ -312,9 +310,7 @@ impl Compactor {
         let Some(Found { tree, levels, compaction, room }) = found else { return Ok(is_begun) };
         let Some(held) = self.hold_found(&tree, &levels) else { return Ok(false) };
         // It fits by its measure, which says more than the failure of another merge.
-        let Some(begun) = self.begin_fitting(&tree, held, levels, compaction, true) else {
-            return Ok(false);
-        };
+        let Some(begun) = self.begin_fitting(&tree, held, levels, compaction) else { return Ok(false) };
         // A merge that is sure to need the reserve does not first write what is free.
         let is_short = self.core.health.has_failed() && self.disk.space().free()? < room;
         let released = is_short.then(|| self.disk.space().release_reserve());
@@ -432,7 +428,7 @@ impl Compactor {
         if self.has_no_room(tree, &compaction) {
             return None;
         }
-        self.begin_fitting(tree, held, levels, compaction, false)
+        self.begin_fitting(tree, held, levels, compaction)
     }
 
     /// [`Compactor::begin_picked`] of a merge that fits into the room that there is.
@@ -442,18 +438,16 @@ impl Compactor {
         mut held: Held<'_>,
         levels: Arc<Levels>,
         compaction: Compaction,
-        for_space: bool,
     ) -> Option<Begun> {
         let admitted = if compaction.is_move() { None } else { Some(self.admit(&compaction)?) };
         let running = self.installer.begin_merge_of(tree, &mut held, &compaction);
         drop(held);
-        Some(Begun { tree: Arc::clone(tree), levels, compaction, for_space, admitted, running })
+        Some(Begun { tree: Arc::clone(tree), levels, compaction, admitted, running })
     }
 
     /// Counts a background merge as running, if there is room for it beside others.
     fn admit(&self, compaction: &Compaction) -> Option<Admitted> {
-        let room =
-            || if self.core.health.has_failed() { 0 } else { self.disk.space().for_merges(false, false) };
+        let room = || if self.core.health.has_failed() { 0 } else { self.disk.space().for_merges(false) };
         self.compactions.admit(output_bytes(compaction), room)
     }
 
@@ -528,7 +522,7 @@ impl Compactor {
         let admitted = self.compactions.admit(output_bytes(&compaction), || u64::MAX);
         let running = unmerged.begin(&compaction);
         let tree = Arc::clone(tree);
-        let begun = Begun { tree, levels, compaction, for_space: false, admitted, running };
+        let begun = Begun { tree, levels, compaction, admitted, running };
         let under_way = UnderWay {
             tree: &begun.tree,
             bytes: begun.compaction.bytes(),
@@ -552,18 +546,18 @@ impl Compactor {
 
     /// `compaction`, if it began now in the background.
     fn attempt(&self, compaction: &Compaction) -> Attempt {
-        Attempt::new(compaction, self.room(false), self.core.env().clock.monotonic_us())
+        Attempt::new(compaction, self.room(), self.core.env().clock.monotonic_us())
     }
 
-    /// Bytes that a merge, which may be one `for_space`, may take if it begins now in the background.
-    fn room(&self, for_space: bool) -> u64 {
-        let room = self.disk.space().for_merges(for_space, self.core.health.has_failed());
+    /// Bytes that a merge may take if it begins now in the background.
+    fn room(&self) -> u64 {
+        let room = self.disk.space().for_merges(self.core.health.has_failed());
         room.saturating_sub(self.compactions.unwritten())
     }
 
-    /// Fails if a background merge, which may be one `for_space`, may not go on writing.
-    fn check_room(&self, for_space: bool) -> Result<()> {
-        if !self.core.health.has_failed() && self.disk.space().for_merges(for_space, false) == 0 {
+    /// Fails if a background merge may not go on writing.
+    fn check_room(&self) -> Result<()> {
+        if !self.core.health.has_failed() && self.disk.space().for_merges(false) == 0 {
             return Err(self.disk.full_error(0));
         }
         Ok(())
@@ -774,7 +768,7 @@ impl Compactor {
                 begun.admitted.iter().for_each(|admitted| admitted.note_written(unlooked.get()));
                 unlooked.set(0);
                 if !under_way.asked_for {
-                    self.check_room(begun.for_space)?;
+                    self.check_room()?;
                 }
             }
             let is_turn = keys.get().is_multiple_of(KEYS_BETWEEN);
