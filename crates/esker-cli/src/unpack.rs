@@ -287,8 +287,8 @@ mod tests {
         for count in [1, 2, 511, 3 * PIECE] {
             assert_eq!(read([&one[..], &gzip(b"two"), &zeros(count)].concat(), None).unwrap(), b"one two");
         }
-        let behind: [&[u8]; 5] = [b"x", b"\x1f", b"\x1f\x8bx", b"\0\0x", &[&zeros(9)[..], &one].concat()];
-        for bytes in behind {
+        let following: [&[u8]; 5] = [b"x", b"\x1f", b"\x1f\x8bx", b"\0\0x", &[&zeros(9)[..], &one].concat()];
+        for bytes in following {
             assert!(read([&one[..], bytes].concat(), None).is_err(), "{bytes:?}");
         }
         assert!(

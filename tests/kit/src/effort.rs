@@ -71,7 +71,7 @@ pub fn seeds(full: u64) -> std::ops::Range<u64> {
     first..first + cases
 }
 
-/// The places, of all that there are, at which a test has something happen: each one, or at quick effort each fifth.
+/// The points at which a test makes something happen: all of them, or at quick effort every fifth, from one that the seed chooses.
 pub fn places() -> impl Iterator<Item = u64> {
     let step = if effort() == Effort::Quick { 5 } else { 1 };
     (seed(0) % step..).step_by(step as usize)

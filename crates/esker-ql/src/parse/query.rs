@@ -458,7 +458,7 @@ impl Parser<'_> {
     }
 }
 
-/// The bound in milliseconds, which is what cells have: of a time between two of them, those behind a low bound and those before a high one.
+/// The bound in whole milliseconds, as cells have them: a low bound is rounded up, a high one down.
 fn whole(bound: &Bound<Time>, is_high: bool) -> Bound<i64> {
     let Bound { at: Time { ms, ns }, is_included } = *bound;
     match ms {
