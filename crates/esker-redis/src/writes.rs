@@ -6,10 +6,12 @@
 
 use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasher;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use indexmap::map::raw_entry_v1::{RawEntryApiV1, RawEntryMut};
 
 use crate::model::key_of_element;
 use crate::session::{Bounds, EMPTY_KEY, Entry, Slot, Space, Value};
@@ -79,15 +81,18 @@ const RANGES_UNSORTED: usize = 4;
 impl PendingOps {
     /// Returns the key, and what was written to it before.
     fn insert(&mut self, key: &[u8], op: Op) -> (Arc<[u8]>, Option<Op>) {
-        if let Some((_, there, before)) = self.by_key.get_full_mut(key) {
-            return (Arc::clone(there), Some(std::mem::replace(before, op)));
+        let hash = self.by_key.hasher().hash_one(key);
+        match self.by_key.raw_entry_mut_v1().from_key_hashed_nocheck(hash, key) {
+            RawEntryMut::Occupied(mut there) => (Arc::clone(there.key()), Some(there.insert(op))),
+            RawEntryMut::Vacant(place) => {
+                let key = Arc::from(key);
+                if let Some(sorted) = self.sorted.get_mut() {
+                    sorted.insert(Arc::clone(&key));
+                }
+                place.insert_hashed_nocheck(hash, Arc::clone(&key), op);
+                (key, None)
+            }
         }
-        let key = Arc::from(key);
-        if let Some(sorted) = self.sorted.get_mut() {
-            sorted.insert(Arc::clone(&key));
-        }
-        self.by_key.insert(Arc::clone(&key), op);
-        (key, None)
     }
 
     fn remove(&mut self, key: &[u8]) -> Option<Op> {
@@ -266,6 +271,7 @@ impl Writes {
         self.journal.push(Undo::Cleared(slot, ops));
     }
 
+    #[inline]
     pub(crate) fn op(&self, slot: Slot, key: &[u8]) -> Option<&Op> {
         let op = self.ops.get(&slot)?.by_key.get(key)?;
         self.rely();
