@@ -54,6 +54,9 @@ const WRITTEN_BEFORE_LEFT: usize = 16 << 20;
 
 const LARGE: u8 = 0x80;
 
+/// As many bytes as most heads take.
+const HEAD_ROOM: usize = 24;
+
 /// The most bytes of a bound of a collection's elements. Longer ones are shortened.
 const BOUND_BYTES: usize = 64;
 
@@ -195,7 +198,8 @@ impl Within {
 
 impl Head {
     fn encode(&self) -> Vec<u8> {
-        let mut out = vec![self.kind.number() | if self.generation.is_some() { LARGE } else { 0 }];
+        let mut out = Vec::with_capacity(HEAD_ROOM);
+        out.push(self.kind.number() | if self.generation.is_some() { LARGE } else { 0 });
         put_varint(&mut out, self.entries);
         out.extend(self.generation.into_iter().flat_map(u64::to_be_bytes));
         if self.kind == Kind::List {
@@ -649,9 +653,9 @@ impl Collection {
     /// overwritten or deleted by the caller.
     pub(crate) fn delete_elements(&self, ctx: &mut Context<'_>) -> Result<(), ReadError> {
         let Place::Tree(elements) = &self.place else { return Ok(()) };
-        let prefixes = elements.prefixes().into_iter().take(if self.head.long > 0 { 2 } else { 1 });
+        let long = (self.head.long > 0).then(|| elements.long());
         let mut keys = Vec::new();
-        for prefix in prefixes {
+        for prefix in [Some(elements.short()), long.as_deref()].into_iter().flatten() {
             let upper = behind(prefix);
             if ctx.session().written_bytes() > WRITTEN_BEFORE_LEFT {
                 ctx.session_mut().forget_unread(self.slot, prefix, upper.as_deref());

@@ -48,8 +48,6 @@ pub(super) struct Elements {
     slot: Slot,
     /// What the keys of short names begin with.
     short: Vec<u8>,
-    /// What the keys of long names begin with.
-    long: Vec<u8>,
 }
 
 /// The key of an element's entry.
@@ -68,16 +66,21 @@ impl EntryKey {
 impl Elements {
     /// Those whose short names have keys that begin with `prefix`, which ends with 0, 1 and the generation.
     pub(super) fn new(slot: Slot, prefix: Vec<u8>) -> Elements {
-        let mut long = prefix.clone();
-        if let Some(form) = prefix.len().checked_sub(GENERATION_BYTES + 1).and_then(|at| long.get_mut(at)) {
-            *form = 2;
-        }
-        Elements { slot, short: prefix, long }
+        Elements { slot, short: prefix }
     }
 
-    /// What the keys of its entries begin with: of the short names, and of the long ones.
-    pub(super) fn prefixes(&self) -> [&[u8]; 2] {
-        [&self.short, &self.long]
+    /// What the keys of short names begin with.
+    pub(super) fn short(&self) -> &[u8] {
+        &self.short
+    }
+
+    /// What the keys of long names begin with: as many bytes.
+    pub(super) fn long(&self) -> Vec<u8> {
+        let mut long = self.short.clone();
+        if let Some(form) = long.len().checked_sub(GENERATION_BYTES + 1).and_then(|at| long.get_mut(at)) {
+            *form = 2;
+        }
+        long
     }
 
     /// How many bytes the key of an entry has in addition to the name.
@@ -109,7 +112,7 @@ impl Elements {
         }
         session.may_wait()?;
         let head = name.get(..self.head_len()).unwrap_or(name);
-        let key = [&self.long, head, Sha256::digest(name).as_slice()].concat();
+        let key = [&self.long(), head, Sha256::digest(name).as_slice()].concat();
         Ok(EntryKey { key, long: Some(name.len()) })
     }
 
@@ -293,12 +296,13 @@ struct LongNames<'a> {
 
 impl<'a> LongNames<'a> {
     fn new(elements: &'a Elements, bounds: Bounds<'a>, reverse: bool) -> LongNames<'a> {
-        let key = |bound: &[u8]| [&elements.long, &bound[..bound.len().min(elements.head_len())]].concat();
+        let prefix = elements.long();
+        let key = |bound: &[u8]| [&prefix, &bound[..bound.len().min(elements.head_len())]].concat();
         let upper = match bounds.upper {
             // Names that begin with the whole head may lie on either side of the bound.
             Some(upper) if upper.len() > elements.head_len() => behind(&key(upper)),
             Some(upper) => Some(key(upper)),
-            None => behind(&elements.long),
+            None => behind(&prefix),
         };
         let lower = key(bounds.lower);
         LongNames { elements, bounds, reverse, lower, upper, head: Vec::new(), group: Vec::new() }
@@ -349,12 +353,13 @@ impl<'a> LongNames<'a> {
         if self.upper.as_ref().is_some_and(|upper| *upper <= self.lower) {
             return Ok(None);
         }
-        let (prefix_len, head_len) = (self.elements.long.len(), self.elements.head_len());
+        let prefix = self.elements.long();
+        let head_len = self.elements.head_len();
         let mut head: Option<Vec<u8>> = None;
         let mut entries = Vec::new();
         let bounds = Bounds { lower: &self.lower, upper: self.upper.as_deref() };
         session.walk(self.elements.slot, bounds, self.reverse, &mut |key, entry| {
-            let rest = key.get(prefix_len..).and_then(|rest| rest.split_at_checked(head_len));
+            let rest = key.get(prefix.len()..).and_then(|rest| rest.split_at_checked(head_len));
             let rest = rest.filter(|(_, digest)| digest.len() == DIGEST_BYTES);
             let (own, _) = rest.ok_or_else(|| damaged("the key of a long element has another length"))?;
             if head.as_deref().is_some_and(|head| head != own) {
@@ -365,7 +370,7 @@ impl<'a> LongNames<'a> {
             Ok(true)
         })?;
         let Some(head) = head else { return Ok(None) };
-        let group = [&self.elements.long, head.as_slice()].concat();
+        let group = [&prefix, head.as_slice()].concat();
         if self.reverse {
             self.upper = Some(group);
         } else {
