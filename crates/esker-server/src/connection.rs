@@ -265,13 +265,15 @@ pub(crate) struct Connection {
 struct Begun {
     /// By the clock of [`Server::now_us`].
     us: u64,
+    /// By how many milliseconds that clock was ahead of the machine's.
+    ahead_ms: i64,
     /// Read after `us`: the time that follows from both is never ahead of the store's.
     at: Instant,
 }
 
 impl Begun {
     fn now(server: &Server) -> Begun {
-        Begun { us: server.now_us(), at: Instant::now() }
+        Begun { us: server.now_us(), ahead_ms: server.ahead_ms(), at: Instant::now() }
     }
 }
 
@@ -674,6 +676,11 @@ impl Connection {
         self.begun.us + self.clock.saturating_duration_since(self.begun.at).as_micros() as u64
     }
 
+    /// Where and when a command is done that begins at `now_us`.
+    pub(crate) fn at<'a>(&self, database: u16, now_us: u64, steps: &'a Cell<u32>) -> At<'a> {
+        At { database, now_us, ahead_ms: self.begun.ahead_ms, steps }
+    }
+
     /// Whether the next command has to wait until what is pending is committed; `before` is what was pending before the last
     /// one.
     fn has_to_flush(&mut self, before: Extent) -> bool {
@@ -935,7 +942,7 @@ impl Connection {
         }
         let begin = self.reply.bytes.len();
         let steps = Cell::new(STEPS_INLINE);
-        let at = At { database: self.client.database.get(), now_us: self.now_us(), steps: &steps };
+        let at = self.at(self.client.database.get(), self.now_us(), &steps);
         let (server, long) = (&self.server, &self.long);
         match server.evaluate_in_turn(spec, arguments, long, at, &mut self.reply) {
             Ok(()) if spec.flags.blocks && self.reply.bytes.len() == begin => {

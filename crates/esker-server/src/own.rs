@@ -16,7 +16,7 @@ use crate::channels::By;
 use crate::clients::Client;
 use crate::connection::{COMMIT_BYTES, Connection, ITEM_BYTES, Next, Queue, Queued, Replies, Wait, told};
 use crate::info;
-use crate::server::{At, Owned, Pending};
+use crate::server::{Owned, Pending};
 use crate::settings::Refused;
 use crate::trees::STEPS_INLINE;
 use crate::watches::Watched;
@@ -632,7 +632,7 @@ impl Connection {
                 command.spec,
                 &arguments,
                 &command.long,
-                At { database: command.database, now_us, steps: &steps },
+                self.at(command.database, now_us, &steps),
                 &mut reply,
             )?;
             if reply.bytes.is_empty() {

@@ -142,6 +142,8 @@ pub(crate) struct At<'a> {
     pub(crate) database: u16,
     /// By the clock of [`Server::now_us`].
     pub(crate) now_us: u64,
+    /// By how many milliseconds that clock is ahead of the machine's.
+    pub(crate) ahead_ms: i64,
     /// Over how many entries all that is done at once may still walk on the event loop.
     pub(crate) steps: &'a Cell<u32>,
 }
@@ -409,11 +411,15 @@ impl Server {
         self.now_us().saturating_sub(self.db.default_tree().clock_ahead_us())
     }
 
+    /// By how many milliseconds the clock of [`Server::now_us`] is ahead of the machine's.
+    pub(crate) fn ahead_ms(&self) -> i64 {
+        (self.db.default_tree().clock_ahead_us() / 1000) as i64
+    }
+
     /// What a command needs that is done at `now_us`, by the clock of [`Server::now_us`].
-    fn stamp(&self, now_us: u64) -> Stamp {
+    fn stamp(&self, now_us: u64, ahead_ms: i64) -> Stamp {
         let state = self.random.get().wrapping_add(1);
         self.random.set(state);
-        let ahead_ms = (self.db.default_tree().clock_ahead_us() / 1000) as i64;
         Stamp { now_us, ahead_ms, seed: mixed(state) }
     }
 
@@ -437,14 +443,14 @@ impl Server {
         spec: &Spec,
         arguments: &[&[u8]],
         long: &[Long],
-        At { database, now_us, steps }: At<'_>,
+        At { database, now_us, ahead_ms, steps }: At<'_>,
         reply: &mut Reply,
     ) -> Result<(), ReadError> {
         if arguments.len() > ARGUMENTS_INLINE {
             return Err(self.needs_pool(ToPool::Walk));
         }
         let view = View::inline(&self.trees, steps.get());
-        let stamp = self.stamp(now_us);
+        let stamp = self.stamp(now_us, ahead_ms);
         let session = Session::new(&view, &mut pending.writes, stamp.now_us);
         let mut ctx = Context::new(session, &self.cursors, stamp, database, self.trees.count());
         ctx.set_long(long);
@@ -713,7 +719,8 @@ impl Server {
             }
             let is_free = self.may_run(spec, &arguments, *database, has_waited);
             let steps = Cell::new(STEPS_INLINE);
-            let at = At { database: *database, now_us: self.now_us(), steps: &steps };
+            let (now_us, ahead_ms) = (self.now_us(), self.ahead_ms());
+            let at = At { database: *database, now_us, ahead_ms, steps: &steps };
             if !is_free {
                 waiter.note_held(key);
                 return Served::Nothing;
@@ -867,7 +874,8 @@ impl Server {
         // Others may begin to watch or to wait before it ends.
         let wants = Wants { touched: true, ..self.wants() };
         let (resp3, is_ended) = (client.resp3.get(), client.ended_flag());
-        let job = Job { commands, resp3, in_exec, stamp: self.stamp(self.now_us()), wants, is_ended };
+        let stamp = self.stamp(self.now_us(), self.ahead_ms());
+        let job = Job { commands, resp3, in_exec, stamp, wants, is_ended };
         let (db, trees, cursors) = (self.db.clone(), Arc::clone(&self.trees), Arc::clone(&self.cursors));
         let snapshot = db.snapshot();
         let ran =

@@ -174,8 +174,9 @@ impl Trees {
     /// huge value has to be copied from one to another.
     pub(crate) fn has_all(&self, writes: &Writes) -> bool {
         writes.ops().all(|(slot, key, op)| {
-            let has_tag = || self.database(slot.database).is_some_and(Database::has_tag_2);
-            self.find(slot).is_some() && !copies(slot, op, self) && (!needs_tag_2(slot, key, op) || has_tag())
+            self.database(slot.database).is_some_and(|database| {
+                !copies(slot, op, self) && (!needs_tag_2(slot, key, op) || database.has_tag_2())
+            })
         })
     }
 
@@ -358,6 +359,7 @@ fn stored_for(tree: &Tree, value: &dyn Huge, snapshot: Option<&Snapshot>) -> esk
 }
 
 /// Whether one of `writes` has to be copied from one tree to another.
+#[inline]
 fn copies(slot: Slot, op: &Op, trees: &Trees) -> bool {
     let Op::Put(Entry { value: Value::Huge(value), .. }) = op else { return false };
     let from = value.as_any().downcast_ref::<HugeValue>().map(|huge| huge.tree.name());

@@ -313,16 +313,16 @@ pub fn evaluate(
     ctx.session_mut().begin();
     let done = run(ctx, arguments, reply);
     let refused = ctx.session_mut().take_refused().map_or(Ok(()), Err);
-    let lookups = if done.is_ok() { spec.lookups(arguments) } else { 0 };
-    ctx.note_lookups(lookups);
     match done.and(refused) {
         Ok(()) => {
+            ctx.note_lookups(spec.lookups(arguments));
             if !spec.flags.frees_space {
                 ctx.session_mut().note_growth();
             }
             Ok(())
         }
         Err(fault) => {
+            ctx.note_lookups(0);
             ctx.session_mut().undo();
             ctx.take_events();
             ctx.take_touched();
