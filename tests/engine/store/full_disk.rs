@@ -1,6 +1,7 @@
 //! A disk that is full, and then is not: puts are refused early and taken again, without opening the store
 //! again; reads and deletes go on.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use esker::fs::FileSystem;
 use esker::fs::sim::{Fault, FaultError, Op, SimFs};
 use esker::{Batch, Db, ErrorKind, Options, ScanRange, TreeOptions};
 
-use crate::common::{Rng, settle, world};
+use crate::common::{Rng, contents, settle, world};
 
 #[test]
 fn puts_are_refused_and_taken_again() {
@@ -406,6 +407,59 @@ fn a_disk_that_was_filled_recovers_from_what_ends_alone() {
             assert!(taken <= 8_000_000, "{way}, others {others}: {taken} bytes");
         }
         filled.db.close().unwrap();
+    }
+}
+
+/// Values of many lengths fill the disk. Most are deleted, at random, while others are written. So the store ends just above the
+/// low-space mark: puts are taken, and merges have no room but that of the mark.
+#[test]
+fn what_is_dead_just_above_the_mark_comes_back() {
+    for seed in test_kit::seeds(5) {
+        let disk = SimFs::new(seed);
+        let env = world(Arc::new(disk.clone()), seed, Some(Arc::new(StepExecutor)));
+        let options = Options::default().memory_budget(64 << 20).env(env.clone());
+        let db = Db::open("/store", options).unwrap();
+        disk.set_capacity(Some(24 << 20));
+        let (mut rng, mut rows) = (Rng::new(seed), Vec::new());
+        let put = |name: &str, rng: &mut Rng, len: usize| -> esker::Result<(Vec<u8>, Vec<u8>)> {
+            let key = format!("{name} {:016x}", rng.next()).into_bytes();
+            let value: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next().to_le_bytes()).collect();
+            db.put(&key, &value).map(|()| (key, value))
+        };
+        let mut refused = 0;
+        while refused < 20 {
+            let len = *rng.pick(&[100, 1000, 10_000]);
+            match put("row", &mut rng, len) {
+                Ok(row) => rows.push(row),
+                Err(_) => refused += 1,
+            }
+            if rng.index(100) == 0 {
+                settle(&db);
+            }
+        }
+        rows.sort_by_cached_key(|_| rng.next());
+        let mut kept: BTreeMap<_, _> = rows.split_off(rows.len() * 7 / 10).into_iter().collect();
+        for (number, (key, _)) in rows.iter().enumerate() {
+            db.delete(key).unwrap();
+            if number % 5 == 0 {
+                kept.extend(put("other", &mut rng, 1000));
+            }
+            if rng.index(100) == 0 {
+                settle(&db);
+                env.clock.sleep(Duration::from_millis(10));
+            }
+        }
+        for _ in 0..15 {
+            env.clock.sleep(Duration::from_secs(1));
+            settle(&db);
+        }
+        let tables: u64 = db.stats().unwrap().trees.iter().map(|tree| tree.table_bytes).sum();
+        let live: u64 = kept.values().map(|value| value.len() as u64).sum();
+        assert!(tables <= live * 5 / 4 + (1 << 20), "ESKER_SEED={seed}: {tables} bytes for {live}");
+        assert!(contents(db.default_tree()) == kept, "ESKER_SEED={seed}: the rows differ");
+        // A value that does not go into the log is taken too.
+        db.put("huge", vec![1; 100_000]).unwrap_or_else(|error| panic!("ESKER_SEED={seed}: {error}"));
+        db.close().unwrap();
     }
 }
 

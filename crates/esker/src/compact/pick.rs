@@ -33,6 +33,8 @@ pub(crate) struct Goal {
     /// A table of at most this many bytes and entries is small.
     pub(crate) small_bytes: u64,
     pub(crate) small_entries: u64,
+    /// Whether small tables that lie side by side are merged. Those that were cut for merges that give space back are left.
+    pub(crate) joins_small: bool,
     /// No reader needs entries that expired before this time.
     pub(crate) time_us: u64,
     /// If the tree's compaction rule is there: by what it is decided whether the rule is to see a table again.
@@ -55,6 +57,7 @@ impl Goal {
             base_bytes: flushed_from((options.memtable_limit() * L0_RUNS) as u64, levels),
             small_bytes: (limits.bytes / SMALL_PART).min(SMALL_BYTES),
             small_entries: limits.keys as u64 / SMALL_PART,
+            joins_small: true,
             time_us,
             rule,
         }
@@ -182,6 +185,9 @@ pub(crate) fn pick(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<Co
 /// from every limit. A small table is merged again once there are 15 more, so this costs a flush at most
 /// [`SMALL_BYTES`] / 15.
 fn small_neighbours(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<Compaction> {
+    if !goal.joins_small {
+        return None;
+    }
     let above = levels.run_places().map(|place| (0, &levels.level(0)[place]));
     let mut runs = above.chain((1..LEVELS).map(|level| (level, levels.level(level))));
     runs.find_map(|(level, run)| {

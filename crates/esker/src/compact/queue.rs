@@ -3,8 +3,9 @@
 //!
 //! A merge writes its output before its inputs go, so a disk that fills up comes to a merge that does not fit:
 //!
-//! - While the store takes puts, a background merge stops at the low-space mark: the rest is for flushes and deletes.
-//!   Puts are not refused for it. On a full disk, a merge may use all that is free, and the reserve.
+//! - While the store takes puts, a background merge stops at the low-space mark: the rest is for flushes and deletes. Three
+//!   quarters of the mark are lent to one merge at a time that gives space back. A put waits for the end of that merge before
+//!   it is refused. On a full disk, a merge may use all that is free, and the reserve.
 //! - The store does not begin such a merge again until there is an eighth more room, or until so much of its input was
 //!   deleted that the rest may fit. Otherwise the merge would write all that is free again and again.
 //! - If the disk has room for the whole merge by its own account, a quota has refused it, or others took the room for a

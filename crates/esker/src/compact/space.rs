@@ -18,6 +18,8 @@
 //!                                                             level. Then each column is a merge of its own.
 //! ```
 //!
+//! Neighbouring runs of level 0 are cut together, which makes fewer pieces.
+//!
 //! A column reaches to where the next table of the bottom level begins, also where its own one ends before. So what such
 //! a merge writes overlaps no other table of the bottom level.
 //!
@@ -51,9 +53,15 @@ const PART_IF_ALL: u64 = 16;
 /// A merge without much room for its output needs the estimate and this part of it, and the bytes of a small table.
 const ROOM_PART: u64 = 8;
 const ROOM_MIN: u64 = 64 << 10;
+/// What a file takes more on the disk than its bytes, at most: a block of the file system.
+const BLOCK: u64 = 4 << 10;
 
 /// The same as [`GAIN_MIN`] on a full disk.
 const GAIN_MIN_IF_FULL: u64 = 4 << 10;
+
+/// Where level 0 has more tables, those that overlap go down together. A full disk may have a thousand there, most of them
+/// pieces of cuts.
+const LEVEL_0_MAX: usize = 128;
 
 /// How many times what is kept of the upper tables has to go.
 const TIMES_KEPT: u64 = 3;
@@ -143,14 +151,46 @@ impl Part {
 
     /// The next step towards giving back the part's dead entries, with the room that it needs: a cut, or the merge itself,
     /// which needs `merge_room`. `None` if a cut needs more than `room`.
-    pub(crate) fn next_step(self, merge_room: u64, room: u64) -> Option<(Compaction, u64)> {
+    pub(crate) fn next_step(self, levels: &Levels, merge_room: u64, room: u64) -> Option<(Compaction, u64)> {
         if self.wide.is_empty() {
             return Some((self.merge, merge_room));
         }
-        let needed = |table: &Table| room_for(&Gain { read: table.info.size, ..Gain::default() });
+        let bottom = levels.level(BOTTOM);
+        let needed = |read: u64, pieces: usize| {
+            room_for(&Gain { read, ..Gain::default() }).saturating_add(pieces as u64 * BLOCK)
+        };
+        let runs = wide_runs(levels, &self.wide, |read| needed(read, bottom.len()) <= room);
+        if !runs.is_empty() {
+            let read = runs.iter().map(|table| table.info.size).sum();
+            let inputs = runs.into_iter().map(|table| (0, table)).collect();
+            let cut = Compaction { inputs, target: 0, for_reads: false, is_cut: true };
+            return Some((cut, needed(read, bottom.len())));
+        }
+        let needed = |table: &Table| needed(table.info.size, columns(bottom, &table.info));
         let (level, table) = self.wide.into_iter().find(|(_, table)| needed(table) <= room)?;
         Some((Compaction { is_cut: true, ..Compaction::in_place(level, &table) }, needed(&table)))
     }
+}
+
+/// Neighbouring runs of level 0 that each have a table of `wide`, as many as fit by their bytes, from the oldest such run that
+/// fits on. Cut together they make as many tables as one of them alone: a thousand small tables would take more space than what
+/// is given back, and each look at them would take seconds.
+fn wide_runs(levels: &Levels, wide: &[(usize, Arc<Table>)], fits: impl Fn(u64) -> bool) -> Vec<Arc<Table>> {
+    let files: HashSet<_> =
+        wide.iter().filter(|(level, _)| *level == 0).map(|(_, table)| table.info.file).collect();
+    let (mut chosen, mut bytes) = (Vec::new(), 0);
+    let mut runs: Vec<_> = levels.run_places().map(|place| &levels.level(0)[place]).collect();
+    runs.reverse();
+    for run in runs {
+        let more: u64 = run.iter().map(|table| table.info.size).sum();
+        if run.iter().any(|table| files.contains(&table.info.file)) && fits(bytes + more) {
+            chosen.extend(run.iter().cloned());
+            bytes += more;
+        } else if !chosen.is_empty() {
+            break;
+        }
+    }
+    chosen
 }
 
 /// The parts in which the tables of a tree can be merged into the bottom level with little room: those whose table of the
@@ -192,12 +232,37 @@ fn columns(bottom: &[Arc<Table>], info: &TableInfo) -> usize {
     column_of(&info.largest) - column_of(&info.smallest) + 1
 }
 
+/// The tables of level 0, those together that overlap, also by way of others.
+fn clusters(level_0: &[Arc<Table>]) -> Vec<Vec<(usize, Arc<Table>)>> {
+    let mut sorted: Vec<_> = level_0.iter().collect();
+    sorted.sort_by(|a, b| a.info.smallest.cmp(&b.info.smallest));
+    let mut clusters: Vec<Vec<(usize, Arc<Table>)>> = Vec::new();
+    let mut end: Option<&[u8]> = None;
+    for table in sorted {
+        match clusters.last_mut().filter(|_| end.is_some_and(|end| table.info.smallest.as_slice() <= end)) {
+            Some(cluster) => cluster.push((0, Arc::clone(table))),
+            None => clusters.push(vec![(0, Arc::clone(table))]),
+        }
+        end = end.max(Some(&table.info.largest));
+    }
+    clusters
+}
+
 /// Adds to `chosen`, tables with their levels, what has to go down with them: the older tables that they overlap.
-fn with_older(levels: &Levels, mut chosen: Vec<(usize, Arc<Table>)>) -> Vec<(usize, Arc<Table>)> {
-    let mut files: HashSet<_> = chosen.iter().map(|(level, table)| (*level, table.info.file)).collect();
-    // Level 0 may have a thousand tables that overlap: none of them is looked at again once it is chosen.
+fn with_older(levels: &Levels, chosen: Vec<(usize, Arc<Table>)>) -> Vec<(usize, Arc<Table>)> {
+    let files: HashSet<_> = chosen.iter().map(|(level, table)| (*level, table.info.file)).collect();
     let mut rest: Vec<_> = levels.level(0).iter().collect();
     rest.retain(|table| !files.contains(&(0, table.info.file)));
+    with_lower(levels, chosen, rest)
+}
+
+/// [`with_older`], where those of `rest` may join of level 0.
+fn with_lower(
+    levels: &Levels,
+    mut chosen: Vec<(usize, Arc<Table>)>,
+    mut rest: Vec<&Arc<Table>>,
+) -> Vec<(usize, Arc<Table>)> {
+    let mut files: HashSet<_> = chosen.iter().map(|(level, table)| (*level, table.info.file)).collect();
     let mut at = 0;
     while let Some((level, table)) = chosen.get(at).cloned() {
         at += 1;
@@ -271,10 +336,18 @@ pub(crate) fn candidates(
     // What a merge could leave out at most, and how much of that its own inputs may hide.
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
     let tables = || levels.tables().map(|(level, table)| (level, Arc::clone(table)));
-    let each = tables().filter(|(level, _)| *level < BOTTOM).map(|table| vec![table]);
+    let each_of =
+        |of: Range<usize>| tables().filter(move |(level, _)| of.contains(level)).map(|table| vec![table]);
+    let of_level_0: Vec<_> = match levels.level(0) {
+        many if many.len() > LEVEL_0_MAX => {
+            clusters(many).into_iter().map(|cluster| with_lower(levels, cluster, Vec::new())).collect()
+        }
+        _ => each_of(0..1).map(|chosen| with_older(levels, chosen)).collect(),
+    };
+    let of_others = each_of(1..BOTTOM).map(|chosen| with_lower(levels, chosen, Vec::new()));
     // What hides entries may lie in several tables that do not overlap: then no merge of one of them leaves out enough.
-    for chosen in each.chain([tables().collect()]) {
-        let Some(merge) = merge_down(with_older(levels, chosen)) else { continue };
+    for inputs in of_level_0.into_iter().chain(of_others).chain([tables().collect()]) {
+        let Some(merge) = merge_down(inputs) else { continue };
         let mut files: Vec<_> = merge.inputs.iter().map(|(level, table)| (*level, table.info.file)).collect();
         files.sort_unstable();
         if seen.insert(files) {
@@ -334,11 +407,13 @@ mod tests {
 
     fn levels_of(db: &Db, spans: &[(usize, Span)]) -> Levels {
         let tables = spans.iter().enumerate().map(|(at, &(level, (smallest, largest)))| {
-            let (file, seq) = (at as u64 + 1, 100 - at as u64);
+            let (file, seq) = (at as u64 + 1, 1000 - at as u64);
             let (smallest, largest) = (vec![smallest], vec![largest]);
             let info = TableInfo {
                 file,
                 size: 1 << 20,
+                entries: 1000,
+                tombstones: 300,
                 smallest,
                 largest,
                 min_seq: seq,
@@ -420,6 +495,92 @@ mod tests {
                 assert_eq!(files(&found), files(&expected), "ESKER_SEED={seed}: {first:?} of {spans:?}");
             }
         }
+    }
+
+    /// As with few tables: nothing gets below what is older. Each table is in a merge, and the tables of level 0 are in few.
+    #[test]
+    fn many_tables_of_level_0_go_down_by_clusters() {
+        let db = Db::open_in_memory(Options::default()).unwrap();
+        for seed in test_kit::seeds(20) {
+            let mut rng = Rng::new(seed);
+            let mut spans: Vec<_> = (0..100).map(|at| (BOTTOM, (at * 2, at * 2))).collect();
+            spans.extend((0..60).map(|at| (5, (at * 3, at * 3 + 1))));
+            for _ in 0..2 * LEVEL_0_MAX {
+                let begin = rng.index(200) as u8;
+                spans.insert(0, (0, (begin, begin.saturating_add(rng.index(3) as u8))));
+            }
+            let levels = levels_of(&db, &spans);
+            let merges = candidates(&levels, &RangeTombstones::default(), Pressure::Full, None);
+            for (level, table) in levels.tables() {
+                let is_in = |merge: &&Compaction| merge.inputs.iter().any(|(_, one)| Arc::ptr_eq(one, table));
+                assert!(
+                    level == BOTTOM || merges.iter().any(|merge| is_in(&merge)),
+                    "ESKER_SEED={seed}: {table:?}"
+                );
+                for merge in merges.iter().filter(|merge| !is_in(merge)) {
+                    let stays_below = |(above, input): &(usize, Arc<Table>)| {
+                        let is_older = level > *above
+                            || (level == 0 && *above == 0 && table.info.min_seq < input.info.max_seq);
+                        is_older && table.overlaps(&input.info.smallest, &input.info.largest)
+                    };
+                    assert!(
+                        merge.inputs.len() == 1 || !merge.inputs.iter().any(stays_below),
+                        "ESKER_SEED={seed}: {table:?} stays below {merge:?}"
+                    );
+                }
+            }
+            let of_level_0 = merges.iter().filter(|merge| merge.inputs.iter().any(|(level, _)| *level == 0));
+            assert!(of_level_0.count() < LEVEL_0_MAX, "ESKER_SEED={seed}");
+        }
+    }
+
+    /// Runs that are cut together are whole, neighbours, and fit into the room.
+    #[test]
+    fn neighbouring_runs_are_cut_together() {
+        let db = Db::open_in_memory(Options::default()).unwrap();
+        let mut several = 0;
+        for seed in test_kit::seeds(1000) {
+            let mut rng = Rng::new(seed);
+            let mut spans = random_spans(&mut rng);
+            for _ in 0..rng.index(10) {
+                let begin = rng.index(30) as u8;
+                spans.insert(rng.index(spans.len() + 1), (0, (begin, begin + rng.index(20) as u8)));
+            }
+            let levels = levels_of(&db, &spans);
+            let room = (rng.index(12) as u64) << 20;
+            for part in parts(&levels, 0..usize::MAX) {
+                let wide = part.wide.clone();
+                let Some((step, needed)) = part.next_step(&levels, 0, room) else { continue };
+                if !step.is_cut {
+                    assert!(wide.is_empty());
+                    continue;
+                }
+                assert!(step.bytes() <= needed && needed <= room, "ESKER_SEED={seed}: {step:?}");
+                let is_wide = |table: &Arc<Table>| wide.iter().any(|(_, one)| Arc::ptr_eq(one, table));
+                let is_input =
+                    |table: &Arc<Table>| step.inputs.iter().any(|(_, one)| Arc::ptr_eq(one, table));
+                if step.inputs.len() == 1 {
+                    assert!(is_wide(&step.inputs[0].1), "ESKER_SEED={seed}: {step:?}");
+                    continue;
+                }
+                several += 1;
+                assert_eq!(step.target, 0);
+                let runs: Vec<_> = levels.run_places().map(|place| &levels.level(0)[place]).collect();
+                let chosen: Vec<_> = (0..runs.len()).filter(|&run| runs[run].iter().any(is_input)).collect();
+                assert_eq!(
+                    chosen.len(),
+                    chosen[chosen.len() - 1] - chosen[0] + 1,
+                    "ESKER_SEED={seed}: {step:?}"
+                );
+                for run in chosen {
+                    assert!(
+                        runs[run].iter().all(is_input) && runs[run].iter().any(is_wide),
+                        "ESKER_SEED={seed}: {step:?}"
+                    );
+                }
+            }
+        }
+        assert!(several > 100 || !test_kit::is_full_run(), "{several} of several runs");
     }
 
     #[test]

@@ -23,6 +23,9 @@
 //!   beside it. So when puts are refused, the tables of all memtables find room below the mark, an M is left for the
 //!   manifest and the log of deletes, and the reserve is whole. Each flush then gives back the log that it has made
 //!   needless.
+//! - *The mark is lent.* A merge that gives back more than it takes may have three quarters of the mark, one merge at a
+//!   time. A put that finds too little room then is not refused before that merge has ended and the room was looked at again. So
+//!   what is said above holds whenever puts are refused.
 //! - *Other programs take every byte* (D20, D21). The reserve alone is left. Its 4s hold the tables of one full
 //!   memtable, since M <= 4s, but for an `Options::memtable_bytes` of more than that. Memtables are then flushed one
 //!   after the other, and each flush gives back log. Deletes have 1s. An opening replays one segment after the other.
@@ -52,6 +55,8 @@ const MEMTABLES: u64 = 16;
 const TABLES: u64 = 128;
 /// The least that a table is bounded to, in bytes. Shorter ones would only be more.
 const TABLE_MIN: u64 = 1 << 20;
+/// The part of the low-space mark that the store does not lend: about what a full memtable takes.
+const MARK_KEPT: u64 = 4;
 /// Segments of whose length a full memtable is at most.
 const SEGMENTS_PER_MEMTABLE: u64 = 4;
 
@@ -62,6 +67,18 @@ pub(crate) struct LogNeed {
     pub(crate) new: u64,
     /// The greatest length of a segment that holds several records.
     pub(crate) usual_max: u64,
+}
+
+/// What a background merge may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MergeRoom {
+    /// What is free above the low-space mark.
+    AboveMark,
+    /// That, and most of the mark, which is lent to the merge: it gives back more than it takes. Without this a store just
+    /// above the mark could not give back what is dead.
+    IntoMark,
+    /// All that is free, and the reserve, since puts are refused.
+    All,
 }
 
 /// See the module's comment. All methods may be called by many threads at once.
@@ -202,11 +219,14 @@ impl Space {
         self.free().is_ok_and(|free| free >= self.needed(log))
     }
 
-    /// Bytes that a background merge may take. If the disk `is_full`, a merge may take all, and the reserve: it gives back
-    /// more.
-    pub(crate) fn for_merges(&self, is_full: bool) -> u64 {
-        let free = self.free().unwrap_or(u64::MAX);
-        if is_full { free.saturating_add(self.reserve.held()) } else { free.saturating_sub(self.low_mark()) }
+    /// Bytes that a background merge may take.
+    pub(crate) fn for_merges(&self, room: MergeRoom) -> u64 {
+        let (free, mark) = (self.free().unwrap_or(u64::MAX), self.low_mark());
+        match room {
+            MergeRoom::AboveMark => free.saturating_sub(mark),
+            MergeRoom::IntoMark => free.saturating_sub(mark / MARK_KEPT),
+            MergeRoom::All => free.saturating_add(self.reserve.held()),
+        }
     }
 
     /// The free space, as a message shows it.

@@ -8,7 +8,6 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -31,7 +30,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Began, event};
 use crate::read::merging_cursor::{Direction, MergeCursor, Source};
 use crate::rules::RuleContext;
-use crate::space::{is_full, shown};
+use crate::space::{MergeRoom, is_full, shown};
 use crate::state::TreeInner;
 use crate::state::merging::{Extent, Held};
 use crate::state::versions::{VersionEdit, VersionSet};
@@ -93,6 +92,8 @@ struct Begun {
     tree: Arc<TreeInner>,
     levels: Arc<Levels>,
     compaction: Compaction,
+    /// Whether the low-space mark is lent to it.
+    has_mark: bool,
     /// `None` for a move, which writes nothing.
     admitted: Option<Admitted>,
     running: RunningMerge,
@@ -188,8 +189,6 @@ pub(crate) struct Compactor {
     /// Held while a thread chooses what to merge.
     choosing: Mutex<()>,
     space: SpaceWatch,
-    /// Whether the last merge for space has cut a table: then the merge that it was cut for comes next.
-    has_cut: AtomicBool,
     walked: Walked,
 }
 
@@ -212,7 +211,6 @@ impl Compactor {
             compactions: Arc::clone(installer.compactions()),
             choosing: Mutex::new(()),
             space: SpaceWatch::new(core, log, flusher, versions),
-            has_cut: AtomicBool::new(false),
             walked: Walked::new(core, flusher),
         }
     }
@@ -223,7 +221,7 @@ impl Compactor {
         let space_first = || Ok(self.merge_for_space()? || self.merge_most_urgent()?);
         let merged = if self.core.health.has_failed() {
             self.disk.space().with_reserve(space_first)
-        } else if self.has_cut.load(Ordering::Relaxed) {
+        } else if self.space.has_cut_any() {
             space_first()
         } else {
             self.merge_most_urgent()
@@ -301,22 +299,29 @@ impl Compactor {
     fn merge_for_space(&self) -> Result<bool> {
         let _merging = self.installer.begin_merge();
         let (found, is_begun) = self.space.look(
-            self.room(),
+            self.room(true),
             |tree| self.is_cramped(tree, &tree.merging.running()),
-            |tree, compaction| !self.has_no_room(tree, compaction),
+            |tree, compaction| !self.has_no_room(tree, compaction, true),
         )?;
-        let is_cut = found.as_ref().is_some_and(|found| found.compaction.is_cut);
-        self.has_cut.store(is_cut, Ordering::Relaxed);
         let Some(Found { tree, levels, compaction, room }) = found else { return Ok(is_begun) };
+        let mark = self.disk.lend_mark();
+        if mark.is_none() && room > self.room(false) {
+            return Ok(false);
+        }
         let Some(held) = self.hold_found(&tree, &levels) else { return Ok(false) };
         // It fits by its measure, which says more than the failure of another merge.
-        let Some(begun) = self.begin_fitting(&tree, held, levels, compaction) else { return Ok(false) };
+        let Some(begun) = self.begin_fitting(&tree, held, levels, compaction, mark.is_some()) else {
+            return Ok(false);
+        };
         // A merge that is sure to need the reserve does not first write what is free.
         let is_short = self.core.health.has_failed() && self.disk.space().free()? < room;
         let released = is_short.then(|| self.disk.space().release_reserve());
         let done = self.do_begun(begun);
         drop(released);
         done?;
+        // Whoever waits for the mark finds the space of what was merged.
+        self.disk.remove_obsolete()?;
+        drop(mark);
         self.space.look_soon();
         Ok(true)
     }
@@ -366,8 +371,11 @@ impl Compactor {
             let running = tree.merging.running();
             let urgency =
                 if self.has_deleted(&tree) { f64::INFINITY } else { self.urgency_of(&tree, &running) };
-            // Beside the merges that run, or when they have ended, or when there is room.
-            let is_candidate = urgency >= 1.0 || !running.is_empty() || self.compactions.was_stuck(&tree);
+            // Beside the merges that run, or when they have ended, or when there is room, or when cut tables may be joined again.
+            let is_candidate = urgency >= 1.0
+                || !running.is_empty()
+                || self.compactions.was_stuck(&tree)
+                || self.space.has_cut(&tree);
             if is_candidate {
                 self.compactions.add([Arc::clone(&tree)]);
             }
@@ -425,10 +433,10 @@ impl Compactor {
         levels: Arc<Levels>,
         compaction: Compaction,
     ) -> Option<Begun> {
-        if self.has_no_room(tree, &compaction) {
+        if self.has_no_room(tree, &compaction, false) {
             return None;
         }
-        self.begin_fitting(tree, held, levels, compaction)
+        self.begin_fitting(tree, held, levels, compaction, false)
     }
 
     /// [`Compactor::begin_picked`] of a merge that fits into the room that there is.
@@ -438,16 +446,18 @@ impl Compactor {
         mut held: Held<'_>,
         levels: Arc<Levels>,
         compaction: Compaction,
+        has_mark: bool,
     ) -> Option<Begun> {
         let admitted = if compaction.is_move() { None } else { Some(self.admit(&compaction)?) };
         let running = self.installer.begin_merge_of(tree, &mut held, &compaction);
         drop(held);
-        Some(Begun { tree: Arc::clone(tree), levels, compaction, admitted, running })
+        Some(Begun { tree: Arc::clone(tree), levels, compaction, has_mark, admitted, running })
     }
 
     /// Counts a background merge as running, if there is room for it beside others.
     fn admit(&self, compaction: &Compaction) -> Option<Admitted> {
-        let room = || if self.core.health.has_failed() { 0 } else { self.disk.space().for_merges(false) };
+        let above_mark = || self.disk.space().for_merges(MergeRoom::AboveMark);
+        let room = || if self.core.health.has_failed() { 0 } else { above_mark() };
         self.compactions.admit(output_bytes(compaction), room)
     }
 
@@ -467,7 +477,7 @@ impl Compactor {
         self.compactions.add([Arc::clone(&tree)]);
         // With the room of now: others may have taken what there was when the merge began.
         if result.as_ref().is_err_and(is_full) {
-            self.compactions.note_stuck(&tree, self.attempt(&begun.compaction));
+            self.compactions.note_stuck(&tree, self.attempt(&begun.compaction, begun.has_mark));
         }
         result?;
         let running = begun.release();
@@ -522,7 +532,7 @@ impl Compactor {
         let admitted = self.compactions.admit(output_bytes(&compaction), || u64::MAX);
         let running = unmerged.begin(&compaction);
         let tree = Arc::clone(tree);
-        let begun = Begun { tree, levels, compaction, admitted, running };
+        let begun = Begun { tree, levels, compaction, has_mark: false, admitted, running };
         let under_way = UnderWay {
             tree: &begun.tree,
             bytes: begun.compaction.bytes(),
@@ -544,20 +554,25 @@ impl Compactor {
         (levels, compaction)
     }
 
-    /// `compaction`, if it began now in the background.
-    fn attempt(&self, compaction: &Compaction) -> Attempt {
-        Attempt::new(compaction, self.room(), self.core.env().clock.monotonic_us())
+    /// `compaction`, if it began now in the background, and if it `has_mark`.
+    fn attempt(&self, compaction: &Compaction, has_mark: bool) -> Attempt {
+        Attempt::new(compaction, self.room(has_mark), self.core.env().clock.monotonic_us())
     }
 
-    /// Bytes that a merge may take if it begins now in the background.
-    fn room(&self) -> u64 {
-        let room = self.disk.space().for_merges(self.core.health.has_failed());
-        room.saturating_sub(self.compactions.unwritten())
+    /// Bytes that a merge may take if it begins now in the background, and if it `has_mark`.
+    fn room(&self, has_mark: bool) -> u64 {
+        let room = match (self.core.health.has_failed(), has_mark) {
+            (true, _) => MergeRoom::All,
+            (false, true) => MergeRoom::IntoMark,
+            (false, false) => MergeRoom::AboveMark,
+        };
+        self.disk.space().for_merges(room).saturating_sub(self.compactions.unwritten())
     }
 
-    /// Fails if a background merge may not go on writing.
-    fn check_room(&self) -> Result<()> {
-        if !self.core.health.has_failed() && self.disk.space().for_merges(false) == 0 {
+    /// Fails if a background merge, which may be one that `has_mark`, may not go on writing.
+    fn check_room(&self, has_mark: bool) -> Result<()> {
+        let room = if has_mark { MergeRoom::IntoMark } else { MergeRoom::AboveMark };
+        if !self.core.health.has_failed() && self.disk.space().for_merges(room) == 0 {
             return Err(self.disk.full_error(0));
         }
         Ok(())
@@ -581,7 +596,8 @@ impl Compactor {
     fn goal_of(&self, tree: &TreeInner, levels: &Levels) -> Goal {
         let time_us = self.log.read_points().of(tree).time_us;
         let rule = self.core.has_rule_of(tree).then(|| self.core.look_now(time_us));
-        Goal::new(&tree.options(), levels, &self.core.options, time_us, rule)
+        let goal = Goal::new(&tree.options(), levels, &self.core.options, time_us, rule);
+        Goal { joins_small: !self.space.has_cut(tree), ..goal }
     }
 
     /// Does urgent merges that are much shorter than the running one.
@@ -616,14 +632,14 @@ impl Compactor {
         }
         let levels = &tree.state.load().levels;
         let picked = pick::pick(levels, self.goal_of(tree, levels), running);
-        picked.is_some_and(|compaction| self.has_no_room(tree, &compaction))
+        picked.is_some_and(|compaction| self.has_no_room(tree, &compaction, false))
     }
 
-    /// Whether `compaction` would find no room, as the last merge of `tree` did not.
-    fn has_no_room(&self, tree: &TreeInner, compaction: &Compaction) -> bool {
+    /// Whether `compaction`, if it `has_mark`, would find no room, as the last merge of `tree` did not.
+    fn has_no_room(&self, tree: &TreeInner, compaction: &Compaction, has_mark: bool) -> bool {
         self.compactions.was_stuck(tree)
             && !compaction.is_move()
-            && self.compactions.is_stuck(tree, &self.attempt(compaction))
+            && self.compactions.is_stuck(tree, &self.attempt(compaction, has_mark))
     }
 
     fn run(&self, begun: &Begun, interrupted: Option<&UnderWay<'_>>) -> Result<()> {
@@ -768,7 +784,7 @@ impl Compactor {
                 begun.admitted.iter().for_each(|admitted| admitted.note_written(unlooked.get()));
                 unlooked.set(0);
                 if !under_way.asked_for {
-                    self.check_room()?;
+                    self.check_room(begun.has_mark)?;
                 }
             }
             let is_turn = keys.get().is_multiple_of(KEYS_BETWEEN);

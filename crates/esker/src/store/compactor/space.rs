@@ -5,7 +5,7 @@
 //! enough to matter. A write wakes the merge job once; after that the job looks every [`LOOK_US`] until every tree has
 //! been measured while it was calm. A store to which nothing is written is not looked at again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -144,6 +144,8 @@ pub(super) struct SpaceWatch {
     looks: Mutex<Looks>,
     /// Whether a tree has to be looked at again soon.
     looks_again: AtomicBool,
+    /// Trees of which tables were cut, and the merges that they were cut for are not all done.
+    cut: Mutex<BTreeSet<TreeId>>,
 }
 
 impl SpaceWatch {
@@ -162,7 +164,18 @@ impl SpaceWatch {
             // A program that opens a store for one call leaves no time for this.
             looks: Mutex::new(Looks { next_us: now_us.saturating_add(LOOK_US), ..Looks::default() }),
             looks_again: AtomicBool::new(true),
+            cut: Mutex::default(),
         }
+    }
+
+    /// Whether merges are still to come for which tables of `tree` were cut.
+    pub(super) fn has_cut(&self, tree: &TreeInner) -> bool {
+        self.cut.lock().contains(&tree.id)
+    }
+
+    /// [`SpaceWatch::has_cut`] of any tree.
+    pub(super) fn has_cut_any(&self) -> bool {
+        !self.cut.lock().is_empty()
     }
 
     /// After how long to look again, if soon.
@@ -194,6 +207,7 @@ impl SpaceWatch {
         looks.next_us = now.saturating_add(LOOK_US);
         let trees = self.versions.trees();
         looks.trees.retain(|id, _| trees.iter().any(|tree| tree.id == *id));
+        self.cut.lock().retain(|id| trees.iter().any(|tree| tree.id == *id && !tree.is_dropped()));
         // Many reads take a snapshot for a moment.
         let snapshot = self.core.snapshots.registered().first().copied();
         let held_by = snapshot.filter(|_| snapshot == looks.snapshot);
@@ -204,11 +218,13 @@ impl SpaceWatch {
         for tree in trees.iter().filter(|tree| !tree.is_dropped()) {
             let state = tree.state.load_full();
             if state.levels.tables().next().is_none() {
+                self.cut.lock().remove(&tree.id);
                 continue;
             }
             let entries = state.mem.written();
             let seen = looks.trees.get(&tree.id).copied();
-            let pressure = match (is_full, is_cramped(tree)) {
+            // What was cut for lack of room is merged, also if that leaves so few runs that no ordinary merge is wanted.
+            let pressure = match (is_full, is_cramped(tree) || self.has_cut(tree)) {
                 (true, _) => Pressure::Full,
                 (false, true) => Pressure::Cramped,
                 (false, false) => pressure_of(&state, entries, seen),
@@ -228,7 +244,11 @@ impl SpaceWatch {
             // On a full disk the flush may have to wait for the room that a merge gives back.
             let waits_for_flush = !state.immutable.is_empty() && pressure != Pressure::Full;
             let covering = before.filter(|before| before.covers(&state, &measured, room));
-            if waits_for_flush || covering.is_some_and(|before| before.progress.is_done) {
+            if waits_for_flush {
+                continue;
+            }
+            if covering.is_some_and(|before| before.progress.is_done) {
+                self.cut.lock().remove(&tree.id);
                 continue;
             }
             let progress = covering.map_or(Progress::default(), |before| before.progress);
@@ -239,10 +259,16 @@ impl SpaceWatch {
             looks_again |= !progress.is_done;
             let lacking = covering.and_then(|before| before.lacking);
             let measured = Measured { lacking, progress, ..measured };
+            if progress.is_done && !matches!(wanted, Some(Wanted::Merge(..))) {
+                self.cut.lock().remove(&tree.id);
+            }
             match wanted {
                 Some(Wanted::Merge(compaction, room)) => {
                     // It is measured again when that is done, or could not begin.
                     self.looks_again.store(true, Ordering::Relaxed);
+                    if compaction.is_cut {
+                        self.cut.lock().insert(tree.id);
+                    }
                     let (tree, levels) = (Arc::clone(tree), Arc::clone(&state.levels));
                     return Ok((Some(Found { tree, levels, compaction, room }), true));
                 }
@@ -392,7 +418,7 @@ fn step_of_part(
         let gain = gain(SAMPLES)?;
         if pressure.wants_merge(&gain)
             && room_for(&gain) <= room
-            && let Some((step, needed)) = part.next_step(room_for(&gain), room)
+            && let Some((step, needed)) = part.next_step(&state.levels, room_for(&gain), room)
         {
             return Ok(Some(Wanted::Merge(step, needed)));
         }

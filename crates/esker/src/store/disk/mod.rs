@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard};
 
 use super::{CommitLog, Core};
 use crate::canary::broken;
@@ -32,6 +32,9 @@ pub(crate) struct Disk {
     preparing: Mutex<()>,
     /// Held by the thread that removes obsolete tables. Others wait for it.
     removing: Mutex<()>,
+    /// Held while the low-space mark is lent to a merge, or while nobody may lend it. A thread that merges may run a program's
+    /// rule which writes: it does not wait for itself.
+    mark: ReentrantMutex<()>,
 }
 
 impl Disk {
@@ -48,6 +51,7 @@ impl Disk {
             space,
             preparing: Mutex::new(()),
             removing: Mutex::new(()),
+            mark: ReentrantMutex::new(()),
         }
     }
 
@@ -65,6 +69,21 @@ impl Disk {
     #[inline]
     pub(super) fn preparing(&self) -> &Mutex<()> {
         &self.preparing
+    }
+
+    /// Lends the low-space mark to the merge of the caller until the result is dropped. `None` if it is lent.
+    pub(super) fn lend_mark(&self) -> Option<ReentrantMutexGuard<'_, ()>> {
+        self.mark.try_lock()
+    }
+
+    /// Waits until the low-space mark is not lent, and keeps it until the result is dropped. `None` if it was not lent, or if
+    /// puts are refused already: a merge may then take all that is free.
+    pub(super) fn take_mark_back(&self) -> Option<ReentrantMutexGuard<'_, ()>> {
+        if self.core.health.has_failed() || self.mark.try_lock().is_some() {
+            return None;
+        }
+        let _hurry = self.core.io_budget.hurry();
+        Some(self.mark.lock())
     }
 
     /// Fails if the store takes no puts. Ends the refusal of puts if the disk has room again.
@@ -130,6 +149,7 @@ impl Disk {
         let is_short = |(free, low): &(u64, u64)| *free < len.saturating_add(*low);
         let mut found = look()?;
         if is_short(&found) {
+            let _mark = self.take_mark_back();
             let _preparing = self.preparing.lock();
             found = look()?;
         }

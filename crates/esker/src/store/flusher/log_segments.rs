@@ -15,24 +15,17 @@ impl Flusher {
     pub(in crate::store) fn prepare_segment(&self, record_len: usize, urgent: bool) -> Result<()> {
         let _inside = self.core.blobs.gate.enter()?;
         let longest = self.disk.fit_to_disk();
-        let prepare = || {
-            if let Some(len) = self.log.wal().missing_spare(record_len) {
-                self.disk.space().reserve().cover(len.min(longest))?;
-            }
-            self.log.wal().prepare_spare(record_len)
-        };
-        {
-            let _one_at_a_time = self.disk.preparing().lock();
-            // If another thread has just made one, the disk may have no room for a second one.
-            if !self.log.wal().lacks_spare(record_len) {
-                return Ok(());
-            }
-            if urgent || self.disk.admits_segment(record_len)? {
-                match prepare() {
-                    Err(error) if is_full(&error) => self.disk.fail(&error),
-                    result => return result,
-                }
-            }
+        let prepare = || self.prepare_if_admitted(record_len, urgent, longest);
+        let mut prepared = prepare();
+        let is_short = prepared.as_ref().map_or_else(is_full, |is_ready| !is_ready);
+        if is_short && let Some(_mark) = self.disk.take_mark_back() {
+            prepared = prepare();
+        }
+        match prepared {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(error) if is_full(&error) => self.disk.fail(&error),
+            Err(error) => return Err(error),
         }
         self.log.wal().begin_short();
         if !urgent {
@@ -47,6 +40,24 @@ impl Flusher {
             Err(error) if is_full(&error) && !AtWork::is_on(&self.core) => self.prepare_alone(record_len),
             result => result,
         }
+    }
+
+    /// [`Flusher::prepare_segment`], with what is free. `longest`: the greatest length of a segment. `false` if puts have to be
+    /// refused.
+    fn prepare_if_admitted(&self, record_len: usize, urgent: bool, longest: u64) -> Result<bool> {
+        let _one_at_a_time = self.disk.preparing().lock();
+        // If another thread has just made one, the disk may have no room for a second one.
+        if !self.log.wal().lacks_spare(record_len) {
+            return Ok(true);
+        }
+        if !urgent && !self.disk.admits_segment(record_len)? {
+            return Ok(false);
+        }
+        if let Some(len) = self.log.wal().missing_spare(record_len) {
+            self.disk.space().reserve().cover(len.min(longest))?;
+        }
+        self.log.wal().prepare_spare(record_len)?;
+        Ok(true)
     }
 
     /// [`Disk::prepare_out_of_reserve`](crate::store::Disk::prepare_out_of_reserve) when no flush or merge is under

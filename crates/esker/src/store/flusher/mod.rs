@@ -114,11 +114,13 @@ impl Flusher {
     pub(super) fn run_flush_job(&self) -> Result<bool> {
         self.disk.fit_to_disk();
         let preparing = self.disk.preparing().lock();
-        if !self.disk.free_spares_for_space()? {
+        // While the mark is lent, a put that finds no room waits for it.
+        let mark = self.disk.lend_mark();
+        if !self.disk.free_spares_for_space()? && mark.is_some() {
             // Puts are refused while there is still room for flushing, merging and deletes.
             self.disk.fail(&self.disk.full_error(0));
         }
-        drop(preparing);
+        drop((preparing, mark));
         self.relieve_log();
         self.relieve_memory();
         let flushed = self.flush_some()?;
