@@ -116,6 +116,43 @@ impl Compaction {
         Extent::of(&self.inputs, self.target)
     }
 
+    /// This merge. If it merges tables of level 0 in place, those tables of level 0 join that overlap its keys and have numbers
+    /// from among those of its inputs.
+    ///
+    /// Level 0 is ordered by the newest number of each table, and a get takes the first version that it finds. So of two tables
+    /// there that overlap, one is newer than the other in all entries. The tables of one flush have numbers from among each
+    /// other's and do not overlap; but one of them, merged with an older table, may overlap the others.
+    pub(super) fn closed(mut self, levels: &Levels) -> Self {
+        if self.target > 0 || self.inputs.len() < 2 {
+            return self;
+        }
+        let mut rest: Vec<_> = levels.level(0).iter().collect();
+        rest.retain(|table| !self.inputs.iter().any(|(_, input)| Arc::ptr_eq(input, table)));
+        loop {
+            let before = self.inputs.len();
+            let infos = || self.inputs.iter().map(|(_, table)| &table.info);
+            let numbers = (infos().map(|info| info.min_seq).min(), infos().map(|info| info.max_seq).max());
+            let keys = (
+                infos().map(|info| info.smallest.clone()).min(),
+                infos().map(|info| info.largest.clone()).max(),
+            );
+            let ((Some(oldest), Some(newest)), (Some(smallest), Some(largest))) = (numbers, keys) else {
+                return self;
+            };
+            rest.retain(|table| {
+                let is_among = table.info.min_seq <= newest && table.info.max_seq >= oldest;
+                let joins = is_among && table.overlaps(&smallest, &largest);
+                if joins {
+                    self.inputs.push((0, Arc::clone(table)));
+                }
+                !joins
+            });
+            if self.inputs.len() == before {
+                return self;
+            }
+        }
+    }
+
     /// This merge, if it may run beside those that are `running`.
     pub(super) fn beside(self, running: &[Extent]) -> Option<Self> {
         // Most trees have no running merge.
@@ -167,7 +204,8 @@ pub(crate) fn pick(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<Co
         CompactionStyle::Leveled => leveled::pick(levels, goal, running),
         _ => tiered::pick(levels, goal, running),
     };
-    let picked = urgent.or_else(|| small_neighbours(levels, goal, running))?;
+    let picked =
+        urgent.or_else(|| small_neighbours(levels, goal, running))?.closed(levels).beside(running)?;
     match picked.inputs.as_slice() {
         // A move would not show it to the rule.
         [(level, table)] if picked.is_move() && goal.wants_look(table) => {

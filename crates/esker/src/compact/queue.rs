@@ -33,7 +33,8 @@ const AGAIN_US: u64 = 60_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct CompactionQueue {
     candidates: Mutex<BTreeMap<TreeId, Arc<TreeInner>>>,
-    stuck: Mutex<BTreeMap<TreeId, Attempt>>,
+    /// By tree, and whether the low-space mark was lent to the merge.
+    stuck: Mutex<BTreeMap<(TreeId, bool), Attempt>>,
     running: Mutex<Outputs>,
     /// When the first table is due for a merge because pairs in it expire, in microseconds since 1970. A new table may
     /// lower it. Only a thread that then looks at all tables raises it.
@@ -137,13 +138,13 @@ impl CompactionQueue {
     /// The greatest `measure` of a candidate whose merges have room; 0 without one.
     pub(crate) fn most(&self, measure: impl Fn(&TreeInner) -> usize) -> usize {
         let (candidates, stuck) = (self.candidates.lock(), self.stuck.lock());
-        let unstuck = candidates.values().filter(|tree| !stuck.contains_key(&tree.id));
+        let unstuck = candidates.values().filter(|tree| !stuck.contains_key(&(tree.id, false)));
         unstuck.map(|tree| measure(tree)).max().unwrap_or(0)
     }
 
     pub(crate) fn forget(&self, tree: &TreeInner) {
         self.candidates.lock().remove(&tree.id);
-        self.stuck.lock().remove(&tree.id);
+        self.stuck.lock().retain(|(id, _), _| *id != tree.id);
     }
 
     /// Forgets all candidates, because the store is closed.
@@ -154,21 +155,21 @@ impl CompactionQueue {
     // ---- merges without room -------------------------------------------------------------------------
 
     /// `attempt` for `tree` has found no room, and has removed what it wrote.
-    pub(crate) fn note_stuck(&self, tree: &TreeInner, attempt: Attempt) {
-        self.stuck.lock().insert(tree.id, attempt);
+    pub(crate) fn note_stuck(&self, tree: &TreeInner, has_mark: bool, attempt: Attempt) {
+        self.stuck.lock().insert((tree.id, has_mark), attempt);
     }
 
-    pub(crate) fn clear_stuck(&self, tree: &TreeInner) {
-        self.stuck.lock().remove(&tree.id);
+    pub(crate) fn clear_stuck(&self, tree: &TreeInner, has_mark: bool) {
+        self.stuck.lock().remove(&(tree.id, has_mark));
     }
 
-    pub(crate) fn was_stuck(&self, tree: &TreeInner) -> bool {
-        self.stuck.lock().contains_key(&tree.id)
+    pub(crate) fn was_stuck(&self, tree: &TreeInner, has_mark: bool) -> bool {
+        self.stuck.lock().contains_key(&(tree.id, has_mark))
     }
 
-    /// Whether `attempt` would find no room, as the last one for `tree` did not.
-    pub(crate) fn is_stuck(&self, tree: &TreeInner, attempt: &Attempt) -> bool {
-        self.stuck.lock().get(&tree.id).is_some_and(|before| !before.may_succeed(attempt))
+    /// Whether `attempt` would find no room, as the last one for `tree` of its kind did not.
+    pub(crate) fn is_stuck(&self, tree: &TreeInner, has_mark: bool, attempt: &Attempt) -> bool {
+        self.stuck.lock().get(&(tree.id, has_mark)).is_some_and(|before| !before.may_succeed(attempt))
     }
 
     // ---- merges that run -----------------------------------------------------------------------------

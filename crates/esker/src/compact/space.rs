@@ -53,7 +53,7 @@ const PART_IF_ALL: u64 = 16;
 /// A merge without much room for its output needs the estimate and this part of it, and the bytes of a small table.
 const ROOM_PART: u64 = 8;
 const ROOM_MIN: u64 = 64 << 10;
-/// What a file takes more on the disk than its bytes, at most: a block of the file system.
+/// The most that a file takes on the disk in addition to its bytes: a block of the file system.
 const BLOCK: u64 = 4 << 10;
 
 /// The same as [`GAIN_MIN`] on a full disk.
@@ -159,12 +159,9 @@ impl Part {
         let needed = |read: u64, pieces: usize| {
             room_for(&Gain { read, ..Gain::default() }).saturating_add(pieces as u64 * BLOCK)
         };
-        let runs = wide_runs(levels, &self.wide, |read| needed(read, bottom.len()) <= room);
-        if !runs.is_empty() {
-            let read = runs.iter().map(|table| table.info.size).sum();
-            let inputs = runs.into_iter().map(|table| (0, table)).collect();
-            let cut = Compaction { inputs, target: 0, for_reads: false, is_cut: true };
-            return Some((cut, needed(read, bottom.len())));
+        if let Some(cut) = wide_runs(levels, &self.wide, |read| needed(read, bottom.len()) <= room) {
+            let room = needed(cut.bytes(), bottom.len());
+            return Some((cut, room));
         }
         let needed = |table: &Table| needed(table.info.size, columns(bottom, &table.info));
         let (level, table) = self.wide.into_iter().find(|(_, table)| needed(table) <= room)?;
@@ -172,21 +169,31 @@ impl Part {
     }
 }
 
-/// Neighbouring runs of level 0 that each have a table of `wide`, as many as fit by their bytes, from the oldest such run that
-/// fits on. Cut together they make as many tables as one of them alone: a thousand small tables would take more space than what
-/// is given back, and each look at them would take seconds.
-fn wide_runs(levels: &Levels, wide: &[(usize, Arc<Table>)], fits: impl Fn(u64) -> bool) -> Vec<Arc<Table>> {
-    let files: HashSet<_> =
-        wide.iter().filter(|(level, _)| *level == 0).map(|(_, table)| table.info.file).collect();
-    let (mut chosen, mut bytes) = (Vec::new(), 0);
+/// The cut of neighbouring runs of level 0 that each have a table of `wide`: of as many as fit by their bytes, beginning with the
+/// oldest such run that fits. Cut together they make as many tables as one of them alone. A thousand small tables would take more
+/// space than what is given back, and each look at them would take seconds.
+fn wide_runs(
+    levels: &Levels,
+    wide: &[(usize, Arc<Table>)],
+    fits: impl Fn(u64) -> bool,
+) -> Option<Compaction> {
+    let files = |tables: &[(usize, Arc<Table>)]| -> HashSet<_> {
+        tables.iter().filter(|(level, _)| *level == 0).map(|(_, table)| table.info.file).collect()
+    };
+    let wide = files(wide);
+    let mut chosen: Option<Compaction> = None;
     let mut runs: Vec<_> = levels.run_places().map(|place| &levels.level(0)[place]).collect();
     runs.reverse();
     for run in runs {
-        let more: u64 = run.iter().map(|table| table.info.size).sum();
-        if run.iter().any(|table| files.contains(&table.info.file)) && fits(bytes + more) {
-            chosen.extend(run.iter().cloned());
-            bytes += more;
-        } else if !chosen.is_empty() {
+        let is_wide = run.iter().any(|table| wide.contains(&table.info.file));
+        let mut inputs = chosen.as_ref().map_or_else(Vec::new, |cut| cut.inputs.clone());
+        let taken = files(&inputs);
+        let more = run.iter().filter(|table| !taken.contains(&table.info.file));
+        inputs.extend(more.map(|table| (0, Arc::clone(table))));
+        let next = Compaction { inputs, target: 0, for_reads: false, is_cut: true }.closed(levels);
+        if is_wide && fits(next.bytes()) {
+            chosen = Some(next);
+        } else if chosen.is_some() {
             break;
         }
     }
@@ -232,7 +239,7 @@ fn columns(bottom: &[Arc<Table>], info: &TableInfo) -> usize {
     column_of(&info.largest) - column_of(&info.smallest) + 1
 }
 
-/// The tables of level 0, those together that overlap, also by way of others.
+/// Groups of tables of level 0 that overlap, directly or by way of others.
 fn clusters(level_0: &[Arc<Table>]) -> Vec<Vec<(usize, Arc<Table>)>> {
     let mut sorted: Vec<_> = level_0.iter().collect();
     sorted.sort_by(|a, b| a.info.smallest.cmp(&b.info.smallest));
@@ -256,7 +263,7 @@ fn with_older(levels: &Levels, chosen: Vec<(usize, Arc<Table>)>) -> Vec<(usize, 
     with_lower(levels, chosen, rest)
 }
 
-/// [`with_older`], where those of `rest` may join of level 0.
+/// [`with_older`], with `rest` as the only tables of level 0 that may join.
 fn with_lower(
     levels: &Levels,
     mut chosen: Vec<(usize, Arc<Table>)>,
@@ -534,53 +541,69 @@ mod tests {
         }
     }
 
-    /// Runs that are cut together are whole, neighbours, and fit into the room.
+    /// Flushes of several tables, whose numbers lie among each other's. Of two tables that overlap after a cut, one is newer in
+    /// all.
     #[test]
-    fn neighbouring_runs_are_cut_together() {
+    fn runs_that_are_cut_together_stay_in_order() {
         let db = Db::open_in_memory(Options::default()).unwrap();
-        let mut several = 0;
+        let (mut several, mut joined) = (0, 0);
         for seed in test_kit::seeds(1000) {
             let mut rng = Rng::new(seed);
-            let mut spans = random_spans(&mut rng);
-            for _ in 0..rng.index(10) {
-                let begin = rng.index(30) as u8;
-                spans.insert(rng.index(spans.len() + 1), (0, (begin, begin + rng.index(20) as u8)));
+            let mut tables = Vec::new();
+            let mut add = |level: usize, keys: Span, numbers: (SeqNo, SeqNo)| {
+                let info = TableInfo {
+                    file: tables.len() as u64 + 1,
+                    size: 1 << 20,
+                    smallest: vec![keys.0],
+                    largest: vec![keys.1],
+                    min_seq: numbers.0,
+                    max_seq: numbers.1,
+                    ..TableInfo::default()
+                };
+                tables.push((level, Table::new(db.store().registry().file(info.file, 0), info)));
+            };
+            (0..8).for_each(|at| add(BOTTOM, (at * 10, at * 10 + 5), (0, 0)));
+            for flush in 1..=1 + rng.index(6) as SeqNo {
+                let (mut begin, mut number) = (rng.index(30) as u8, 0);
+                while begin < 80 {
+                    let end = begin + rng.index(25) as u8;
+                    add(0, (begin, end), (flush * 100 + number, flush * 100 + 99 - number));
+                    (begin, number) = (end + 1 + rng.index(20) as u8, number + 1);
+                }
             }
-            let levels = levels_of(&db, &spans);
-            let room = (rng.index(12) as u64) << 20;
+            let levels = Levels::default().with(&[], tables);
+            let room = (rng.index(16) as u64) << 20;
             for part in parts(&levels, 0..usize::MAX) {
                 let wide = part.wide.clone();
                 let Some((step, needed)) = part.next_step(&levels, 0, room) else { continue };
+                assert_eq!(step.is_cut, !wide.is_empty());
                 if !step.is_cut {
-                    assert!(wide.is_empty());
                     continue;
                 }
                 assert!(step.bytes() <= needed && needed <= room, "ESKER_SEED={seed}: {step:?}");
-                let is_wide = |table: &Arc<Table>| wide.iter().any(|(_, one)| Arc::ptr_eq(one, table));
                 let is_input =
                     |table: &Arc<Table>| step.inputs.iter().any(|(_, one)| Arc::ptr_eq(one, table));
-                if step.inputs.len() == 1 {
-                    assert!(is_wide(&step.inputs[0].1), "ESKER_SEED={seed}: {step:?}");
-                    continue;
-                }
-                several += 1;
-                assert_eq!(step.target, 0);
-                let runs: Vec<_> = levels.run_places().map(|place| &levels.level(0)[place]).collect();
-                let chosen: Vec<_> = (0..runs.len()).filter(|&run| runs[run].iter().any(is_input)).collect();
-                assert_eq!(
-                    chosen.len(),
-                    chosen[chosen.len() - 1] - chosen[0] + 1,
-                    "ESKER_SEED={seed}: {step:?}"
-                );
-                for run in chosen {
+                assert!(wide.iter().any(|(_, table)| is_input(table)), "ESKER_SEED={seed}: {step:?}");
+                let infos = || step.inputs.iter().map(|(_, table)| &table.info);
+                let files: HashSet<_> = infos().map(|info| info.file).collect();
+                assert_eq!(files.len(), step.inputs.len(), "ESKER_SEED={seed}: {step:?}");
+                let oldest = infos().map(|info| info.min_seq).min().unwrap();
+                let newest = infos().map(|info| info.max_seq).max().unwrap();
+                let smallest = infos().map(|info| &info.smallest).min().unwrap();
+                let largest = infos().map(|info| &info.largest).max().unwrap();
+                for table in levels.overlapping(0, smallest, largest).iter().filter(|table| !is_input(table))
+                {
                     assert!(
-                        runs[run].iter().all(is_input) && runs[run].iter().any(is_wide),
-                        "ESKER_SEED={seed}: {step:?}"
+                        table.info.max_seq < oldest || table.info.min_seq > newest,
+                        "ESKER_SEED={seed}: {table:?} and {step:?}"
                     );
                 }
+                several += u32::from(step.inputs.len() > 1);
+                let runs = levels.runs().filter(|run| run.iter().any(is_input));
+                joined += runs.filter(|run| !run.iter().all(is_input)).count();
             }
         }
-        assert!(several > 100 || !test_kit::is_full_run(), "{several} of several runs");
+        assert!(several > 100 && joined > 10 || !test_kit::is_full_run(), "{several}, {joined}");
     }
 
     #[test]

@@ -55,7 +55,7 @@ const MEMTABLES: u64 = 16;
 const TABLES: u64 = 128;
 /// The least that a table is bounded to, in bytes. Shorter ones would only be more.
 const TABLE_MIN: u64 = 1 << 20;
-/// The part of the low-space mark that the store does not lend: about what a full memtable takes.
+/// The part of the low-space mark that the store does not lend. A flush that needs more takes the reserve, or waits for the merge.
 const MARK_KEPT: u64 = 4;
 /// Segments of whose length a full memtable is at most.
 const SEGMENTS_PER_MEMTABLE: u64 = 4;

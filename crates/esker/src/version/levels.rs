@@ -205,6 +205,10 @@ impl Levels {
             if level == 0 {
                 let ends = arrange_runs(tables);
                 next.run_ends = (!ends.is_empty()).then(|| Arc::new(ends));
+                debug_assert!(
+                    are_in_order(tables),
+                    "tables of level 0 that overlap have numbers from among each other's"
+                );
             } else {
                 tables.sort_by(|a, b| a.info.smallest.cmp(&b.info.smallest));
                 let disjoint = tables.windows(2).all(|pair| pair[0].info.largest < pair[1].info.smallest);
@@ -358,6 +362,16 @@ fn arrange_runs(tables: &mut Vec<Arc<Table>>) -> Vec<usize> {
     }
     *tables = arranged;
     ends
+}
+
+/// Whether of two `tables` that overlap one is newer in all entries. Of many tables only the newest are looked at.
+fn are_in_order(tables: &[Arc<Table>]) -> bool {
+    let tables = &tables[..tables.len().min(64)];
+    tables.iter().enumerate().all(|(at, one)| {
+        let mut overlapped =
+            tables[at + 1..].iter().filter(|other| other.overlaps(&one.info.smallest, &one.info.largest));
+        overlapped.all(|other| one.info.max_seq < other.info.min_seq || other.info.max_seq < one.info.min_seq)
+    })
 }
 
 /// The places of the runs of `len` tables, from their `ends`.

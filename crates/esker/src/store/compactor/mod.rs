@@ -26,6 +26,7 @@ use crate::compact::queue::{Admitted, Attempt, CompactionQueue, output_bytes};
 use crate::compact::retain::Retention;
 use crate::compact::rule::{BegunRule, RunningRule};
 use crate::cursor::{Kind, SeqNo};
+use crate::env::JobKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Began, event};
 use crate::read::merging_cursor::{Direction, MergeCursor, Source};
@@ -218,7 +219,8 @@ impl Compactor {
     /// Does one merge, if there is room for it.
     pub(super) fn merge_some(&self) -> Result<bool> {
         // What gives space back comes first: another merge may find no room, and join what that has cut.
-        let space_first = || Ok(self.merge_for_space()? || self.merge_most_urgent()?);
+        let space_first =
+            || Ok(self.merge_for_space()? || self.merge_most_urgent()? || self.merge_passed()?);
         let merged = if self.core.health.has_failed() {
             self.disk.space().with_reserve(space_first)
         } else if self.space.has_cut_any() {
@@ -230,8 +232,9 @@ impl Compactor {
         match merged {
             Err(error) if is_full(&error) => {
                 self.disk.remove_obsolete()?;
-                // It has left room for puts, or others have taken that.
-                if self.disk.free_spares_for_space()? { Ok(false) } else { Err(error) }
+                // It has left room for puts, or others have taken that. A put waits for the merge that has the mark.
+                let mark = self.disk.keep_mark_now();
+                if self.disk.free_spares_for_space()? || mark.is_none() { Ok(false) } else { Err(error) }
             }
             merged => merged,
         }
@@ -303,25 +306,42 @@ impl Compactor {
             |tree| self.is_cramped(tree, &tree.merging.running()),
             |tree, compaction| !self.has_no_room(tree, compaction, true),
         )?;
-        let Some(Found { tree, levels, compaction, room }) = found else { return Ok(is_begun) };
+        let Some(found) = found else { return Ok(is_begun) };
         let mark = self.disk.lend_mark();
-        if mark.is_none() && room > self.room(false) {
+        if mark.is_none() && found.room > self.room(false) {
             return Ok(false);
         }
+        let has_mark = mark.is_some();
+        let merged = self.merge_found(found, has_mark);
+        drop(mark);
+        if has_mark {
+            // The job may have found too little room for a log segment meanwhile.
+            self.core.notify(JobKind::Log);
+        }
+        merged
+    }
+
+    /// Does a merge for space, which may be one that `has_mark`. `false` if others are in its way.
+    fn merge_found(&self, found: Found, has_mark: bool) -> Result<bool> {
+        let Found { tree, levels, compaction, room } = found;
         let Some(held) = self.hold_found(&tree, &levels) else { return Ok(false) };
+        let is_cut = compaction.is_cut;
         // It fits by its measure, which says more than the failure of another merge.
-        let Some(begun) = self.begin_fitting(&tree, held, levels, compaction, mark.is_some()) else {
+        let Some(begun) = self.begin_fitting(&tree, held, levels, compaction, room, has_mark) else {
             return Ok(false);
         };
+        if is_cut {
+            self.space.note_cut(&tree, &begun.levels);
+        }
         // A merge that is sure to need the reserve does not first write what is free.
         let is_short = self.core.health.has_failed() && self.disk.space().free()? < room;
         let released = is_short.then(|| self.disk.space().release_reserve());
         let done = self.do_begun(begun);
         drop(released);
         done?;
-        // Whoever waits for the mark finds the space of what was merged.
+        self.compactions.clear_stuck(&tree, true);
+        // A put that waits for the mark finds the space of what was merged.
         self.disk.remove_obsolete()?;
-        drop(mark);
         self.space.look_soon();
         Ok(true)
     }
@@ -374,7 +394,7 @@ impl Compactor {
             // Beside the merges that run, or when they have ended, or when there is room, or when cut tables may be joined again.
             let is_candidate = urgency >= 1.0
                 || !running.is_empty()
-                || self.compactions.was_stuck(&tree)
+                || self.compactions.was_stuck(&tree, false)
                 || self.space.has_cut(&tree);
             if is_candidate {
                 self.compactions.add([Arc::clone(&tree)]);
@@ -436,29 +456,31 @@ impl Compactor {
         if self.has_no_room(tree, &compaction, false) {
             return None;
         }
-        self.begin_fitting(tree, held, levels, compaction, false)
+        let output = output_bytes(&compaction);
+        self.begin_fitting(tree, held, levels, compaction, output, false)
     }
 
-    /// [`Compactor::begin_picked`] of a merge that fits into the room that there is.
+    /// [`Compactor::begin_picked`] of a merge that writes about `output` bytes and fits into the room that there is.
     fn begin_fitting(
         &self,
         tree: &Arc<TreeInner>,
         mut held: Held<'_>,
         levels: Arc<Levels>,
         compaction: Compaction,
+        output: u64,
         has_mark: bool,
     ) -> Option<Begun> {
-        let admitted = if compaction.is_move() { None } else { Some(self.admit(&compaction)?) };
+        let admitted = if compaction.is_move() { None } else { Some(self.admit(output)?) };
         let running = self.installer.begin_merge_of(tree, &mut held, &compaction);
         drop(held);
         Some(Begun { tree: Arc::clone(tree), levels, compaction, has_mark, admitted, running })
     }
 
-    /// Counts a background merge as running, if there is room for it beside others.
-    fn admit(&self, compaction: &Compaction) -> Option<Admitted> {
+    /// Counts a background merge as running that writes about `output` bytes, if there is room for it beside others.
+    fn admit(&self, output: u64) -> Option<Admitted> {
         let above_mark = || self.disk.space().for_merges(MergeRoom::AboveMark);
         let room = || if self.core.health.has_failed() { 0 } else { above_mark() };
-        self.compactions.admit(output_bytes(compaction), room)
+        self.compactions.admit(output, room)
     }
 
     /// [`Compactor::do_begun`] of a merge that is not for space. Those do well with little room, so they do not show that
@@ -466,7 +488,7 @@ impl Compactor {
     fn do_ordinary(&self, begun: Begun) -> Result<()> {
         let tree = Arc::clone(&begun.tree);
         self.do_begun(begun)?;
-        self.compactions.clear_stuck(&tree);
+        self.compactions.clear_stuck(&tree, false);
         Ok(())
     }
 
@@ -477,7 +499,8 @@ impl Compactor {
         self.compactions.add([Arc::clone(&tree)]);
         // With the room of now: others may have taken what there was when the merge began.
         if result.as_ref().is_err_and(is_full) {
-            self.compactions.note_stuck(&tree, self.attempt(&begun.compaction, begun.has_mark));
+            let attempt = self.attempt(&begun.compaction, begun.has_mark);
+            self.compactions.note_stuck(&tree, begun.has_mark, attempt);
         }
         result?;
         let running = begun.release();
@@ -627,7 +650,7 @@ impl Compactor {
 
     /// Whether `tree` needs a merge that would find no room, as its last one did not.
     fn is_cramped(&self, tree: &TreeInner, running: &[Extent]) -> bool {
-        if !self.compactions.was_stuck(tree) {
+        if !self.compactions.was_stuck(tree, false) {
             return false;
         }
         let levels = &tree.state.load().levels;
@@ -637,9 +660,9 @@ impl Compactor {
 
     /// Whether `compaction`, if it `has_mark`, would find no room, as the last merge of `tree` did not.
     fn has_no_room(&self, tree: &TreeInner, compaction: &Compaction, has_mark: bool) -> bool {
-        self.compactions.was_stuck(tree)
+        self.compactions.was_stuck(tree, has_mark)
             && !compaction.is_move()
-            && self.compactions.is_stuck(tree, &self.attempt(compaction, has_mark))
+            && self.compactions.is_stuck(tree, has_mark, &self.attempt(compaction, has_mark))
     }
 
     fn run(&self, begun: &Begun, interrupted: Option<&UnderWay<'_>>) -> Result<()> {

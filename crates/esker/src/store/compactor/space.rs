@@ -5,7 +5,7 @@
 //! enough to matter. A write wakes the merge job once; after that the job looks every [`LOOK_US`] until every tree has
 //! been measured while it was calm. A store to which nothing is written is not looked at again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -37,6 +37,9 @@ const CALM_PART: u64 = 100;
 /// A calm tree is measured again when new entries may hide one part in this many of its tables; a busy one, a fourth.
 const PART_TO_MEASURE: u64 = 64;
 const PART_IF_BUSY: u64 = 4;
+
+/// A tree that is written to may be measured without end. So this long after a cut its pieces may be joined, in microseconds.
+const CUT_US: u64 = 60_000_000;
 
 /// Samples that show whether a merge deserves [`SAMPLES`].
 const FIRST_SAMPLES: u64 = 32;
@@ -74,6 +77,16 @@ impl Mark {
         }
         mark
     }
+}
+
+/// Tables of a tree were cut: the merges that they were cut for come, and nothing joins the pieces before the tree has new
+/// tables. Otherwise a merge that is not worth it after all could be cut for again and again.
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    /// The newest entry in a table then.
+    newest: SeqNo,
+    /// By the monotonic clock.
+    at_us: u64,
 }
 
 /// What was seen of a tree.
@@ -144,8 +157,7 @@ pub(super) struct SpaceWatch {
     looks: Mutex<Looks>,
     /// Whether a tree has to be looked at again soon.
     looks_again: AtomicBool,
-    /// Trees of which tables were cut, and the merges that they were cut for are not all done.
-    cut: Mutex<BTreeSet<TreeId>>,
+    cut: Mutex<BTreeMap<TreeId, Cut>>,
 }
 
 impl SpaceWatch {
@@ -168,9 +180,27 @@ impl SpaceWatch {
         }
     }
 
-    /// Whether merges are still to come for which tables of `tree` were cut.
+    /// Whether tables of `tree` were cut for merges that may still come.
     pub(super) fn has_cut(&self, tree: &TreeInner) -> bool {
-        self.cut.lock().contains(&tree.id)
+        self.cut.lock().contains_key(&tree.id)
+    }
+
+    /// Tables of `tree`, whose tables are `levels`, are about to be cut.
+    pub(super) fn note_cut(&self, tree: &TreeInner, levels: &Levels) {
+        let at_us = self.core.env().clock.monotonic_us();
+        self.cut.lock().insert(tree.id, Cut { newest: newest_in(levels), at_us });
+    }
+
+    /// Forgets that tables of `tree`, whose tables are `levels`, were cut, if no merge comes any more that they were cut for, or
+    /// none needs that: `room` bytes suffice for a merge of all. `is_done`: no merge for space is worth it now.
+    fn end_cut(&self, tree: &TreeInner, levels: &Levels, room: u64, is_done: bool) {
+        let mut cut = self.cut.lock();
+        let Some(Cut { newest, at_us }) = cut.get(&tree.id).copied() else { return };
+        let is_over = is_done || self.core.env().clock.monotonic_us().saturating_sub(at_us) >= CUT_US;
+        let is_new = newest_in(levels) > newest;
+        if levels.level(0).is_empty() || levels.bytes_in_all() <= room || (is_over && is_new) {
+            cut.remove(&tree.id);
+        }
     }
 
     /// [`SpaceWatch::has_cut`] of any tree.
@@ -207,7 +237,7 @@ impl SpaceWatch {
         looks.next_us = now.saturating_add(LOOK_US);
         let trees = self.versions.trees();
         looks.trees.retain(|id, _| trees.iter().any(|tree| tree.id == *id));
-        self.cut.lock().retain(|id| trees.iter().any(|tree| tree.id == *id && !tree.is_dropped()));
+        self.cut.lock().retain(|id, _| trees.iter().any(|tree| tree.id == *id && !tree.is_dropped()));
         // Many reads take a snapshot for a moment.
         let snapshot = self.core.snapshots.registered().first().copied();
         let held_by = snapshot.filter(|_| snapshot == looks.snapshot);
@@ -217,8 +247,8 @@ impl SpaceWatch {
         let (mut looks_again, mut flushes) = (is_hindered, false);
         for tree in trees.iter().filter(|tree| !tree.is_dropped()) {
             let state = tree.state.load_full();
+            self.end_cut(tree, &state.levels, room, false);
             if state.levels.tables().next().is_none() {
-                self.cut.lock().remove(&tree.id);
                 continue;
             }
             let entries = state.mem.written();
@@ -248,7 +278,7 @@ impl SpaceWatch {
                 continue;
             }
             if covering.is_some_and(|before| before.progress.is_done) {
-                self.cut.lock().remove(&tree.id);
+                self.end_cut(tree, &state.levels, room, true);
                 continue;
             }
             let progress = covering.map_or(Progress::default(), |before| before.progress);
@@ -260,15 +290,12 @@ impl SpaceWatch {
             let lacking = covering.and_then(|before| before.lacking);
             let measured = Measured { lacking, progress, ..measured };
             if progress.is_done && !matches!(wanted, Some(Wanted::Merge(..))) {
-                self.cut.lock().remove(&tree.id);
+                self.end_cut(tree, &state.levels, room, true);
             }
             match wanted {
                 Some(Wanted::Merge(compaction, room)) => {
                     // It is measured again when that is done, or could not begin.
                     self.looks_again.store(true, Ordering::Relaxed);
-                    if compaction.is_cut {
-                        self.cut.lock().insert(tree.id);
-                    }
                     let (tree, levels) = (Arc::clone(tree), Arc::clone(&state.levels));
                     return Ok((Some(Found { tree, levels, compaction, room }), true));
                 }
@@ -424,6 +451,11 @@ fn step_of_part(
         }
     }
     Ok(None)
+}
+
+/// The number of the newest entry in a table.
+fn newest_in(levels: &Levels) -> SeqNo {
+    levels.tables().map(|(_, table)| table.info.max_seq).max().unwrap_or(0)
 }
 
 /// A gain that few samples have shown, made so great that a merge that is worth it is hardly missed.

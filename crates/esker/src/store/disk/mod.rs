@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 
+use super::at_work::AtWork;
 use super::{CommitLog, Core};
 use crate::canary::broken;
 use crate::env::JobKind;
@@ -14,7 +15,10 @@ use crate::state::versions::VersionSet;
 use crate::write::commit::poisoned;
 
 mod log_space;
+mod mark;
 mod obsolete;
+
+use mark::{Lent, Mark};
 
 /// How many retired log segments are kept for reuse.
 const SPARE_SEGMENTS: usize = 8;
@@ -28,13 +32,11 @@ pub(crate) struct Disk {
     versions: Arc<VersionSet>,
     space: Space,
     /// Held while the disk is asked for room for a log segment, and while that is made: meanwhile its space is not free, and
-    /// the log seems to need it still.
+    /// the log seems to need it still. Whoever keeps the mark too does that first.
     preparing: Mutex<()>,
     /// Held by the thread that removes obsolete tables. Others wait for it.
     removing: Mutex<()>,
-    /// Held while the low-space mark is lent to a merge, or while nobody may lend it. A thread that merges may run a program's
-    /// rule which writes: it does not wait for itself.
-    mark: ReentrantMutex<()>,
+    mark: Mark,
 }
 
 impl Disk {
@@ -51,7 +53,7 @@ impl Disk {
             space,
             preparing: Mutex::new(()),
             removing: Mutex::new(()),
-            mark: ReentrantMutex::new(()),
+            mark: Mark::default(),
         }
     }
 
@@ -71,19 +73,25 @@ impl Disk {
         &self.preparing
     }
 
-    /// Lends the low-space mark to the merge of the caller until the result is dropped. `None` if it is lent.
-    pub(super) fn lend_mark(&self) -> Option<ReentrantMutexGuard<'_, ()>> {
-        self.mark.try_lock()
+    /// Lends the low-space mark to the merge of the caller until the result is dropped. `None` if another merge has it.
+    pub(super) fn lend_mark(&self) -> Option<Lent<'_>> {
+        self.mark.lend()
     }
 
-    /// Waits until the low-space mark is not lent, and keeps it until the result is dropped. `None` if it was not lent, or if
-    /// puts are refused already: a merge may then take all that is free.
-    pub(super) fn take_mark_back(&self) -> Option<ReentrantMutexGuard<'_, ()>> {
-        if self.core.health.has_failed() || self.mark.try_lock().is_some() {
-            return None;
+    /// Keeps the low-space mark until the result is dropped: what is free then shows whether puts have to be refused. Waits for
+    /// the merge that has the mark, but not on a thread that does the store's work. `None` if a merge has it still.
+    pub(super) fn keep_mark(&self) -> Option<MutexGuard<'_, bool>> {
+        let kept = self.mark.keep();
+        if kept.is_some() || AtWork::is_on(&self.core) {
+            return kept;
         }
         let _hurry = self.core.io_budget.hurry();
-        Some(self.mark.lock())
+        Some(self.mark.take_back())
+    }
+
+    /// [`Disk::keep_mark`], without a wait.
+    pub(super) fn keep_mark_now(&self) -> Option<MutexGuard<'_, bool>> {
+        self.mark.keep()
     }
 
     /// Fails if the store takes no puts. Ends the refusal of puts if the disk has room again.
@@ -99,7 +107,8 @@ impl Disk {
     /// Fails if the store takes no puts, also if no put has met the full disk yet.
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.ensure_writable()?;
-        if self.has_space() { Ok(()) } else { Err(self.full_error(0)) }
+        // While a merge has the mark, a put waits for it.
+        if self.has_space() || self.mark.keep().is_none() { Ok(()) } else { Err(self.full_error(0)) }
     }
 
     /// Waits until `done`. Does the background work itself if no thread does it. Fails when that work lacks descriptors
@@ -149,7 +158,7 @@ impl Disk {
         let is_short = |(free, low): &(u64, u64)| *free < len.saturating_add(*low);
         let mut found = look()?;
         if is_short(&found) {
-            let _mark = self.take_mark_back();
+            let _mark = self.keep_mark();
             let _preparing = self.preparing.lock();
             found = look()?;
         }

@@ -16,26 +16,35 @@ impl Flusher {
         let _inside = self.core.blobs.gate.enter()?;
         let longest = self.disk.fit_to_disk();
         let prepare = || self.prepare_if_admitted(record_len, urgent, longest);
+        let is_short = |prepared: &Result<bool>| prepared.as_ref().map_or_else(is_full, |is_ready| !is_ready);
         let mut prepared = prepare();
-        let is_short = prepared.as_ref().map_or_else(is_full, |is_ready| !is_ready);
-        if is_short && let Some(_mark) = self.disk.take_mark_back() {
+        // The merge that has the low-space mark gives back more than it takes. Nobody lends the mark before this is decided.
+        let mut mark = None;
+        if is_short(&prepared) && !self.core.health.has_failed() {
+            mark = self.disk.keep_mark();
             prepared = prepare();
         }
+        let is_lent = mark.is_none() && !self.core.health.has_failed();
         match prepared {
             Ok(true) => return Ok(()),
             Ok(false) => {}
-            Err(error) if is_full(&error) => self.disk.fail(&error),
+            Err(error) if is_full(&error) => {
+                if !is_lent {
+                    self.disk.fail(&error);
+                }
+            }
             Err(error) => return Err(error),
         }
         self.log.wal().begin_short();
         if !urgent {
             let error = self.disk.full_error(record_len);
             // One that is longer than others may find no room where they do.
-            if !self.disk.has_space() {
+            if !is_lent && !self.disk.has_space() {
                 self.disk.fail(&error);
             }
             return Err(error);
         }
+        drop(mark);
         match self.disk.prepare_out_of_reserve(record_len) {
             Err(error) if is_full(&error) && !AtWork::is_on(&self.core) => self.prepare_alone(record_len),
             result => result,
@@ -90,12 +99,16 @@ impl Flusher {
         let mut worked = self.log.sync_if_requested()?;
         let wanted = self.wanted_record.swap(0, Ordering::AcqRel);
         if !self.log.wal().has_spare() || (wanted > 0 && self.log.wal().lacks_spare(wanted)) {
-            let prepared = self.prepare_segment(wanted, false);
-            if prepared.is_err() {
-                self.wanted_record.fetch_max(wanted, Ordering::AcqRel);
+            match self.prepare_segment(wanted, false) {
+                Ok(()) => worked = true,
+                Err(error) => {
+                    self.wanted_record.fetch_max(wanted, Ordering::AcqRel);
+                    // The merge that has the low-space mark wakes this job at its end.
+                    if !is_full(&error) || self.disk.keep_mark_now().is_some() {
+                        return Err(error);
+                    }
+                }
             }
-            prepared?;
-            worked = true;
         }
         if self.log.wal().has_sealed_unsynced() {
             self.log.sync_to(self.log.wal().current_start())?;

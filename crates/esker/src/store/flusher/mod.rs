@@ -113,9 +113,9 @@ impl Flusher {
 
     pub(super) fn run_flush_job(&self) -> Result<bool> {
         self.disk.fit_to_disk();
-        let preparing = self.disk.preparing().lock();
         // While the mark is lent, a put that finds no room waits for it.
-        let mark = self.disk.lend_mark();
+        let mark = self.disk.keep_mark_now();
+        let preparing = self.disk.preparing().lock();
         if !self.disk.free_spares_for_space()? && mark.is_some() {
             // Puts are refused while there is still room for flushing, merging and deletes.
             self.disk.fail(&self.disk.full_error(0));

@@ -1,0 +1,64 @@
+//! Who has the space below the low-space mark: nobody, or one merge that gives back more than it takes.
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+/// All methods may be called by many threads at once.
+#[derive(Debug, Default)]
+pub(super) struct Mark {
+    is_lent: Mutex<bool>,
+    is_back: Condvar,
+}
+
+/// A merge has the mark until this is dropped.
+#[derive(Debug)]
+pub(in crate::store) struct Lent<'a>(&'a Mark);
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        *self.0.is_lent.lock() = false;
+        self.0.is_back.notify_all();
+    }
+}
+
+impl Mark {
+    /// `None` if it is lent. Waits while somebody keeps it, which is never long.
+    pub(super) fn lend(&self) -> Option<Lent<'_>> {
+        let was_lent = std::mem::replace(&mut *self.is_lent.lock(), true);
+        if was_lent { None } else { Some(Lent(self)) }
+    }
+
+    /// Keeps the mark from being lent until the result is dropped. `None` if it is lent.
+    pub(super) fn keep(&self) -> Option<MutexGuard<'_, bool>> {
+        let is_lent = self.is_lent.lock();
+        (!*is_lent).then_some(is_lent)
+    }
+
+    /// [`Mark::keep`], when it is not lent any more.
+    pub(super) fn take_back(&self) -> MutexGuard<'_, bool> {
+        let mut is_lent = self.is_lent.lock();
+        while *is_lent {
+            self.is_back.wait(&mut is_lent);
+        }
+        is_lent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_merge_has_it_at_a_time_and_whoever_wants_it_back_waits() {
+        let mark = Mark::default();
+        let lent = mark.lend().unwrap();
+        assert!(mark.lend().is_none() && mark.keep().is_none());
+        std::thread::scope(|scope| {
+            let kept = scope.spawn(|| drop(mark.take_back()));
+            assert!(mark.lend().is_none() && !kept.is_finished());
+            drop(lent);
+            kept.join().unwrap();
+        });
+        drop(mark.keep().unwrap());
+        assert!(mark.lend().is_some());
+    }
+}
