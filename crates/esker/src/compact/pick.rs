@@ -221,7 +221,7 @@ pub(crate) fn pick(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<Co
 ///
 /// The merge always leaves fewer small tables: all of its tables but the last reach a limit, and a small table is far
 /// from every limit. A small table is merged again once there are 15 more, so this costs a flush at most
-/// [`SMALL_BYTES`] / 15.
+/// [`SMALL_BYTES`] / 15, but where other tables have to join ([`Compaction::closed`]).
 fn small_neighbours(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<Compaction> {
     if !goal.joins_small {
         return None;

@@ -63,7 +63,8 @@ impl Collector {
         match worked {
             // Nothing is lost, and deletes may free space.
             Err(error) if error.kind() == ErrorKind::OutOfSpace => {
-                state.under_way = false;
+                // The merge that has the low-space mark wakes the job at its end.
+                state.under_way &= self.disk.may_mark_be_lent();
                 Ok(false)
             }
             worked => worked,

@@ -223,7 +223,7 @@ impl Compactor {
             || Ok(self.merge_for_space()? || self.merge_most_urgent()? || self.merge_passed()?);
         let merged = if self.core.health.has_failed() {
             self.disk.space().with_reserve(space_first)
-        } else if self.space.has_cut_any() {
+        } else if self.space.is_cutting_any() {
             space_first()
         } else {
             self.merge_most_urgent()
@@ -234,6 +234,7 @@ impl Compactor {
                 self.disk.remove_obsolete()?;
                 // It has left room for puts, or others have taken that. A put waits for the merge that has the mark.
                 let mark = self.disk.keep_mark_now();
+                let _preparing = self.disk.preparing().lock();
                 if self.disk.free_spares_for_space()? || mark.is_none() { Ok(false) } else { Err(error) }
             }
             merged => merged,
@@ -315,8 +316,9 @@ impl Compactor {
         let merged = self.merge_found(found, has_mark);
         drop(mark);
         if has_mark {
-            // The job may have found too little room for a log segment meanwhile.
+            // These may have found too little room meanwhile: for a log segment, and for values that are moved.
             self.core.notify(JobKind::Log);
+            self.core.notify(JobKind::Blobs);
         }
         merged
     }

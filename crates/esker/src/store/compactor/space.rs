@@ -87,6 +87,8 @@ struct Cut {
     newest: SeqNo,
     /// By the monotonic clock.
     at_us: u64,
+    /// Whether the merges are done that were worth it.
+    is_done: bool,
 }
 
 /// What was seen of a tree.
@@ -180,7 +182,7 @@ impl SpaceWatch {
         }
     }
 
-    /// Whether tables of `tree` were cut for merges that may still come.
+    /// Whether tables of `tree` were cut, and their pieces have to stay.
     pub(super) fn has_cut(&self, tree: &TreeInner) -> bool {
         self.cut.lock().contains_key(&tree.id)
     }
@@ -188,24 +190,29 @@ impl SpaceWatch {
     /// Tables of `tree`, whose tables are `levels`, are about to be cut.
     pub(super) fn note_cut(&self, tree: &TreeInner, levels: &Levels) {
         let at_us = self.core.env().clock.monotonic_us();
-        self.cut.lock().insert(tree.id, Cut { newest: newest_in(levels), at_us });
+        self.cut.lock().insert(tree.id, Cut { newest: newest_in(levels), at_us, is_done: false });
     }
 
     /// Forgets that tables of `tree`, whose tables are `levels`, were cut, if no merge comes any more that they were cut for, or
     /// none needs that: `room` bytes suffice for a merge of all. `is_done`: no merge for space is worth it now.
     fn end_cut(&self, tree: &TreeInner, levels: &Levels, room: u64, is_done: bool) {
         let mut cut = self.cut.lock();
-        let Some(Cut { newest, at_us }) = cut.get(&tree.id).copied() else { return };
-        let is_over = is_done || self.core.env().clock.monotonic_us().saturating_sub(at_us) >= CUT_US;
-        let is_new = newest_in(levels) > newest;
-        if levels.level(0).is_empty() || levels.bytes_in_all() <= room || (is_over && is_new) {
+        let Some(Cut { newest, at_us, is_done: is_over }) = cut.get_mut(&tree.id) else { return };
+        *is_over |= is_done || self.core.env().clock.monotonic_us().saturating_sub(*at_us) >= CUT_US;
+        let has_pieces = levels.tables().any(|(level, _)| level < BOTTOM);
+        if !has_pieces || levels.bytes_in_all() <= room || (*is_over && newest_in(levels) > *newest) {
             cut.remove(&tree.id);
         }
     }
 
-    /// [`SpaceWatch::has_cut`] of any tree.
-    pub(super) fn has_cut_any(&self) -> bool {
-        !self.cut.lock().is_empty()
+    /// Whether merges are still to come for which tables of `tree` were cut.
+    fn is_cutting(&self, tree: &TreeInner) -> bool {
+        self.cut.lock().get(&tree.id).is_some_and(|cut| !cut.is_done)
+    }
+
+    /// [`SpaceWatch::is_cutting`] of any tree.
+    pub(super) fn is_cutting_any(&self) -> bool {
+        self.cut.lock().values().any(|cut| !cut.is_done)
     }
 
     /// After how long to look again, if soon.
@@ -254,7 +261,7 @@ impl SpaceWatch {
             let entries = state.mem.written();
             let seen = looks.trees.get(&tree.id).copied();
             // What was cut for lack of room is merged, also if that leaves so few runs that no ordinary merge is wanted.
-            let pressure = match (is_full, is_cramped(tree) || self.has_cut(tree)) {
+            let pressure = match (is_full, is_cramped(tree) || self.is_cutting(tree)) {
                 (true, _) => Pressure::Full,
                 (false, true) => Pressure::Cramped,
                 (false, false) => pressure_of(&state, entries, seen),

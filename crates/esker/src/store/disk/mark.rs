@@ -1,5 +1,7 @@
 //! Who has the space below the low-space mark: nobody, or one merge that gives back more than it takes.
 
+use std::time::Duration;
+
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// All methods may be called by many threads at once.
@@ -21,7 +23,7 @@ impl Drop for Lent<'_> {
 }
 
 impl Mark {
-    /// `None` if it is lent. Waits while somebody keeps it, which is never long.
+    /// `None` if it is lent. Waits while somebody keeps it, at most for the making of a log segment.
     pub(super) fn lend(&self) -> Option<Lent<'_>> {
         let was_lent = std::mem::replace(&mut *self.is_lent.lock(), true);
         if was_lent { None } else { Some(Lent(self)) }
@@ -31,6 +33,19 @@ impl Mark {
     pub(super) fn keep(&self) -> Option<MutexGuard<'_, bool>> {
         let is_lent = self.is_lent.lock();
         (!*is_lent).then_some(is_lent)
+    }
+
+    /// Whether it is lent, or somebody is about to find out. Does not wait.
+    pub(super) fn may_be_lent(&self) -> bool {
+        self.is_lent.try_lock().is_none_or(|is_lent| *is_lent)
+    }
+
+    /// Waits until it is not lent, or until so much time has passed.
+    pub(super) fn await_back(&self, at_most: Duration) {
+        let mut is_lent = self.is_lent.lock();
+        if *is_lent {
+            self.is_back.wait_for(&mut is_lent, at_most);
+        }
     }
 
     /// [`Mark::keep`], when it is not lent any more.
@@ -51,14 +66,17 @@ mod tests {
     fn one_merge_has_it_at_a_time_and_whoever_wants_it_back_waits() {
         let mark = Mark::default();
         let lent = mark.lend().unwrap();
-        assert!(mark.lend().is_none() && mark.keep().is_none());
+        assert!(mark.lend().is_none() && mark.keep().is_none() && mark.may_be_lent());
         std::thread::scope(|scope| {
             let kept = scope.spawn(|| drop(mark.take_back()));
             assert!(mark.lend().is_none() && !kept.is_finished());
             drop(lent);
             kept.join().unwrap();
         });
-        drop(mark.keep().unwrap());
-        assert!(mark.lend().is_some());
+        mark.await_back(Duration::MAX);
+        let kept = mark.keep().unwrap();
+        assert!(mark.may_be_lent(), "nobody knows while it is kept");
+        drop(kept);
+        assert!(!mark.may_be_lent() && mark.lend().is_some());
     }
 }

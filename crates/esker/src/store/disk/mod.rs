@@ -1,6 +1,7 @@
 //! Decides whether the store takes writes, waits until it does, and removes files that nobody needs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -89,7 +90,18 @@ impl Disk {
         Some(self.mark.take_back())
     }
 
-    /// [`Disk::keep_mark`], without a wait.
+    /// Waits until no merge has the low-space mark, or until so much time has passed.
+    pub(super) fn await_mark(&self, at_most: Duration) {
+        let _hurry = self.core.io_budget.hurry();
+        self.mark.await_back(at_most);
+    }
+
+    /// Whether a merge may have the low-space mark.
+    pub(super) fn may_mark_be_lent(&self) -> bool {
+        self.mark.may_be_lent()
+    }
+
+    /// [`Disk::keep_mark`], without a wait for a merge.
     pub(super) fn keep_mark_now(&self) -> Option<MutexGuard<'_, bool>> {
         self.mark.keep()
     }
@@ -107,8 +119,8 @@ impl Disk {
     /// Fails if the store takes no puts, also if no put has met the full disk yet.
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.ensure_writable()?;
-        // While a merge has the mark, a put waits for it.
-        if self.has_space() || self.mark.keep().is_none() { Ok(()) } else { Err(self.full_error(0)) }
+        // While a merge has the mark, a put waits for it. This call does not wait.
+        if self.has_space() || self.mark.may_be_lent() { Ok(()) } else { Err(self.full_error(0)) }
     }
 
     /// Waits until `done`. Does the background work itself if no thread does it. Fails when that work lacks descriptors

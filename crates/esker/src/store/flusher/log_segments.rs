@@ -1,6 +1,7 @@
 //! Prepares log segments. If the disk has no room for one, a flush makes room.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::Flusher;
 use crate::env::JobKind;
@@ -8,11 +9,21 @@ use crate::error::Result;
 use crate::space::is_full;
 use crate::store::at_work::AtWork;
 
+/// How long the log job waits at once for the merge that has the low-space mark: it also syncs the log for clients.
+const LENT_PAUSE: Duration = Duration::from_millis(5);
+
 impl Flusher {
     /// Makes a log segment ready that has room for a record of `record_len` bytes, and sets aside what a
     /// store with such segments needs. `urgent`: it is needed for deletes, for which part of the reserve may
     /// be spent.
     pub(in crate::store) fn prepare_segment(&self, record_len: usize, urgent: bool) -> Result<()> {
+        let is_ready = self.prepare_unless_lent(record_len, urgent)?;
+        if is_ready { Ok(()) } else { Err(self.disk.full_error(record_len)) }
+    }
+
+    /// [`Flusher::prepare_segment`]. `false` if whether there is room shows only when a merge gives the low-space mark back, for
+    /// which this thread, which does the store's work, cannot wait.
+    fn prepare_unless_lent(&self, record_len: usize, urgent: bool) -> Result<bool> {
         let _inside = self.core.blobs.gate.enter()?;
         let longest = self.disk.fit_to_disk();
         let prepare = || self.prepare_if_admitted(record_len, urgent, longest);
@@ -23,32 +34,31 @@ impl Flusher {
         if is_short(&prepared) && !self.core.health.has_failed() {
             mark = self.disk.keep_mark();
             prepared = prepare();
-        }
-        let is_lent = mark.is_none() && !self.core.health.has_failed();
-        match prepared {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
-            Err(error) if is_full(&error) => {
-                if !is_lent {
-                    self.disk.fail(&error);
-                }
+            if mark.is_none() && !urgent && is_short(&prepared) {
+                return Ok(false);
             }
+        }
+        match prepared {
+            Ok(true) => return Ok(true),
+            Ok(false) => {}
+            Err(error) if is_full(&error) => self.disk.fail(&error),
             Err(error) => return Err(error),
         }
         self.log.wal().begin_short();
         if !urgent {
             let error = self.disk.full_error(record_len);
             // One that is longer than others may find no room where they do.
-            if !is_lent && !self.disk.has_space() {
+            if !self.disk.has_space() {
                 self.disk.fail(&error);
             }
             return Err(error);
         }
         drop(mark);
-        match self.disk.prepare_out_of_reserve(record_len) {
+        let prepared = match self.disk.prepare_out_of_reserve(record_len) {
             Err(error) if is_full(&error) && !AtWork::is_on(&self.core) => self.prepare_alone(record_len),
             result => result,
-        }
+        };
+        prepared.map(|()| true)
     }
 
     /// [`Flusher::prepare_segment`], with what is free. `longest`: the greatest length of a segment. `false` if puts have to be
@@ -99,14 +109,16 @@ impl Flusher {
         let mut worked = self.log.sync_if_requested()?;
         let wanted = self.wanted_record.swap(0, Ordering::AcqRel);
         if !self.log.wal().has_spare() || (wanted > 0 && self.log.wal().lacks_spare(wanted)) {
-            match self.prepare_segment(wanted, false) {
-                Ok(()) => worked = true,
+            match self.prepare_unless_lent(wanted, false) {
+                Ok(true) => worked = true,
+                Ok(false) => {
+                    self.wanted_record.fetch_max(wanted, Ordering::AcqRel);
+                    // The merge wakes this job at its end. Clients that are told to try again after each step wait a moment.
+                    self.disk.await_mark(LENT_PAUSE);
+                }
                 Err(error) => {
                     self.wanted_record.fetch_max(wanted, Ordering::AcqRel);
-                    // The merge that has the low-space mark wakes this job at its end.
-                    if !is_full(&error) || self.disk.keep_mark_now().is_some() {
-                        return Err(error);
-                    }
+                    return Err(error);
                 }
             }
         }
