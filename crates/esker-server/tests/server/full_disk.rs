@@ -257,12 +257,16 @@ fn the_first_pipeline_on_a_full_disk_frees_space_too() {
     let mut client = host.client();
     assert!(fill(&mut client, &value).0 > 2 * KEYS);
     drop((client, host));
-    // The store has nothing more to give back, and the log no room.
+    // The store has nothing more to give back, since no row is overwritten, and the log has no room.
+    let mut more = 0..;
     wait_until("a full disk", || {
         let is_flushed = store.db.flush().is_ok();
         is_flushed
             && others_take_the_rest(&disk, 24 << 20)
-            && (0..1000).any(|_| store.db.put("more", &value).is_err())
+            && more
+                .by_ref()
+                .take(1000)
+                .any(|number: u32| store.db.put(format!("more {number}"), &value).is_err())
             && others_take_the_rest(&disk, 24 << 20)
     });
     let host = Host::of(&store, |_| {});
@@ -273,7 +277,8 @@ fn the_first_pipeline_on_a_full_disk_frees_space_too() {
     client.send_bytes(&pipeline);
     for key in 0..KEYS {
         assert_eq!(client.read().to_string(), ":1", "{key}");
-        assert!(client.read().is_error(), "{key}");
+        // What was deleted may make room for the later ones.
+        assert!(client.read().is_error() || key > 0, "{key}");
     }
     let commits = |client: &mut Client| -> u64 {
         let text = client.call("INFO stats").to_string();
