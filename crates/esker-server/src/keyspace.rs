@@ -45,9 +45,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const RESTS: u32 = 20;
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// Hashes keys by XXH3, a fifth of the work of the standard library's hash. The seed is random, which is no proof against
-/// clients that look for keys with hashes alike. These would have their keys counted wrongly, and make tables slower that have
-/// [`KEPT_MAX`] entries at most.
+/// Hashes keys by XXH3, which takes a fifth of the work of the standard library's hash. The random seed does not protect against
+/// clients that search for keys with equal hashes. Such clients get a wrong count of keys, and slow down hash tables of at most
+/// [`KEPT_MAX`] entries.
 #[derive(Clone, Copy)]
 struct KeyHash {
     seed: u64,

@@ -1,4 +1,4 @@
-//! Who has the space below the low-space mark: nobody, or one merge that gives back more than it takes.
+//! Lends the space below the low-space mark to one merge at a time, which gives back more than it takes.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl Drop for Lent<'_> {
 }
 
 impl Mark {
-    /// `None` if it is lent. Waits while somebody keeps it, at most for the making of a log segment.
+    /// Lends the mark. `None` if another merge has it. Waits while a put or a job keeps it, at most until a log segment is made.
     pub(super) fn lend(&self) -> Option<Lent<'_>> {
         let was_lent = std::mem::replace(&mut *self.is_lent.lock(), true);
         if was_lent { None } else { Some(Lent(self)) }
@@ -35,7 +35,7 @@ impl Mark {
         (!*is_lent).then_some(is_lent)
     }
 
-    /// Whether it is lent, or somebody is about to find out. Does not wait.
+    /// Whether the mark is lent, or a put or a job keeps it just now. Does not wait.
     pub(super) fn may_be_lent(&self) -> bool {
         self.is_lent.try_lock().is_none_or(|is_lent| *is_lent)
     }
@@ -75,7 +75,7 @@ mod tests {
         });
         mark.await_back(Duration::MAX);
         let kept = mark.keep().unwrap();
-        assert!(mark.may_be_lent(), "nobody knows while it is kept");
+        assert!(mark.may_be_lent(), "a caller that does not wait cannot know it while the mark is kept");
         drop(kept);
         assert!(!mark.may_be_lent() && mark.lend().is_some());
     }

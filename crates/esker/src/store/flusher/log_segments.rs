@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::space::is_full;
 use crate::store::at_work::AtWork;
 
-/// How long the log job waits at once for the merge that has the low-space mark: it also syncs the log for clients.
+/// Longest wait of one step of the log job for the merge that has the low-space mark. The job also syncs the log for clients.
 const LENT_PAUSE: Duration = Duration::from_millis(5);
 
 impl Flusher {
@@ -29,7 +29,7 @@ impl Flusher {
         let prepare = || self.prepare_if_admitted(record_len, urgent, longest);
         let is_short = |prepared: &Result<bool>| prepared.as_ref().map_or_else(is_full, |is_ready| !is_ready);
         let mut prepared = prepare();
-        // The merge that has the low-space mark gives back more than it takes. Nobody lends the mark before this is decided.
+        // The merge that has the low-space mark gives back more than it takes. The mark is not lent again before this is decided.
         let mut mark = None;
         if is_short(&prepared) && !self.core.health.has_failed() {
             mark = self.disk.keep_mark();
