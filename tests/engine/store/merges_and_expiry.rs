@@ -347,6 +347,58 @@ fn a_transaction_and_a_copy_keep_the_expiry() {
     assert_eq!((number(tree, "n"), number(tree, "copy")), (Some(10), None));
 }
 
+/// A question about a key, and whether it was found.
+type Question = (&'static str, fn(&Tree) -> esker::Result<bool>);
+
+/// The newest version of the key is an operand, which has no time of its own.
+#[test]
+fn what_has_ended_is_absent_whoever_asks() {
+    let questions: [Question; 18] = [
+        ("get", |tree| Ok(tree.get("n")?.is_some())),
+        ("get_into", |tree| tree.get_into("n", &mut Vec::new())),
+        ("get_pinned", |tree| Ok(tree.get_pinned("n")?.is_some())),
+        ("get_with", |tree| Ok(tree.get_with("n", |_| ())?.is_some())),
+        ("get_many", |tree| Ok(tree.get_many(["n"])?[0].is_some())),
+        ("metadata", |tree| Ok(tree.metadata("n")?.is_some())),
+        ("contains", |tree| tree.contains("n")),
+        ("count", |tree| Ok(tree.count(ScanRange::all())? == 1)),
+        ("is_empty", |tree| Ok(!tree.is_empty()?)),
+        ("first", |tree| Ok(tree.first()?.is_some())),
+        ("last", |tree| Ok(tree.last()?.is_some())),
+        ("a cursor", |tree| tree.cursor()?.seek("n")),
+        ("a scan", |tree| tree.scan(ScanRange::all())?.advance()),
+        ("a scan of keys", |tree| tree.scan(ScanRange::all().keys_only())?.advance()),
+        ("rename to itself", |tree| tree.rename("n", "n")),
+        ("copy to itself", |tree| tree.copy("n", "n")),
+        ("set_attributes", |tree| tree.set_attributes("n", "x")),
+        ("set_expiry", |tree| tree.set_expiry("n", None)),
+    ];
+    // Each of these changes the key if it finds it.
+    let changes: [Question; 6] = [
+        ("copy", |tree| tree.copy("n", "m")),
+        ("rename", |tree| tree.rename("n", "m")),
+        ("remove", |tree| Ok(tree.remove("n")?.is_some())),
+        ("put_if_absent", |tree| Ok(tree.put_if_absent("n", "x")?.is_some())),
+        ("insert", |tree| Ok(tree.insert("n", "x")?.is_some())),
+        ("pop_first", |tree| Ok(tree.pop_first()?.is_some())),
+    ];
+    for flushes in [false, true] {
+        for (what, is_there) in questions.into_iter().chain(changes) {
+            for ended in [false, true] {
+                let (_, clock, db) = new();
+                let tree = db.default_tree();
+                tree.put_for("n", keys::i64(1), ttl(2)).unwrap();
+                tree.add("n", 1).unwrap();
+                if flushes {
+                    db.flush().unwrap();
+                }
+                clock.pass(if ended { 3 } else { 1 });
+                assert_eq!(is_there(tree).unwrap(), !ended, "{what}, flushed {flushes}");
+            }
+        }
+    }
+}
+
 /// A copy that is written from the changes, later, has the same values if it takes its time from them.
 #[test]
 fn a_copy_by_changes_has_the_same_values() {

@@ -129,7 +129,12 @@ impl Tree {
                 return Ok(false);
             };
             if from == to && matches!(beside, NewBeside::Same) {
-                return Ok(true);
+                // What was merged into a value has ended with it.
+                let is_there = entry.kind != Kind::Merge || snapshot.contains(&tree, from)?;
+                if !is_there {
+                    self.check_has(from)?;
+                }
+                return Ok(is_there);
             }
             let (mut batch, mut blobs, mut lapses_us) = (Batch::new(), Vec::new(), entry.expiry);
             batch.carry(self)?;
