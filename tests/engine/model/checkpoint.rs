@@ -38,7 +38,7 @@ fn write(db: &Db, writer: usize, acknowledged: &[AtomicU64; WRITERS], last: &Ato
     let mut number = 0u64;
     while !ended.load(Ordering::Relaxed) {
         if number == last.load(Ordering::Relaxed) {
-            std::thread::yield_now();
+            test_kit::pause();
             continue;
         }
         number += 1;
@@ -107,7 +107,7 @@ fn copies(root: &Path, env: Env, seed: u64, times: u64, make: Make, look: impl F
                 last.store(most.unwrap_or(0) + WRITES_PER_COPY, Ordering::Relaxed);
                 let begin = acknowledged[0].load(Ordering::SeqCst);
                 while acknowledged[0].load(Ordering::SeqCst) < begin + 50 * (time % 7) {
-                    std::thread::yield_now();
+                    test_kit::pause();
                 }
                 let before = std::array::from_fn(|writer| acknowledged[writer].load(Ordering::SeqCst));
                 let dir = root.join(format!("copy{time}"));

@@ -8,12 +8,12 @@
 
 use esker::Compression;
 
-use crate::common::{Rng, cases, seed};
+use crate::common::{Rng, cases, is_quick, seed};
 use crate::generate::Generator;
 use crate::ops::{Op, Reopen};
 use crate::session::{Check, Difference, Session, Setting};
 
-/// Operations of the history.
+/// Operations of the history, at full effort.
 const HISTORY_LEN: usize = 20_000;
 
 /// Option sets, of twice as many that there are. The first is the default one.
@@ -22,7 +22,8 @@ const SETS: u64 = 50;
 /// A history that says nothing of how the store is kept, and can be interrupted now and then.
 fn history(seed: u64) -> Vec<Op> {
     let mut generator = Generator::new(seed);
-    (0..HISTORY_LEN).map(|i| if i % 400 == 399 { Op::Quiesce } else { generator.data_op() }).collect()
+    let len = if is_quick() { HISTORY_LEN / 4 } else { HISTORY_LEN };
+    (0..len).map(|i| if i % 400 == 399 { Op::Quiesce } else { generator.data_op() }).collect()
 }
 
 /// An option set: what differs between two runs of the history.

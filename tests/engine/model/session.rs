@@ -159,7 +159,7 @@ impl Session {
             match Db::open(&self.dir, options.clone()) {
                 // The last handle may be dropped by one of the store's own threads, a moment later.
                 Err(error) if error.kind() == ErrorKind::Locked && self.setting.threads => {
-                    std::thread::yield_now();
+                    test_kit::pause();
                 }
                 other => break other?,
             }

@@ -12,7 +12,9 @@ pub(crate) fn read(value: &Value) -> Check<Vec<u8>> {
     let len = whole.len() as u64;
     same!((value.len(), value.is_empty()), (len, whole.is_empty()), "the length of a value");
     // Where a value is cut depends on the value alone, so that a session does the same again.
-    let cut = whole.iter().fold(len, |sum, &byte| sum + u64::from(byte)) % (len + 1);
+    let cut =
+        whole.iter().rev().take(64).fold(len, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()))
+            % (len + 1);
     let (head, tail) = whole.split_at(cut as usize);
     same!(value.read_at(..cut)?, head, "the first {cut} of {len} bytes");
     let mut rest = vec![0; tail.len()];

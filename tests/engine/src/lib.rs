@@ -26,7 +26,7 @@ pub mod cells;
 pub mod export_import;
 pub mod image;
 
-pub use test_kit::{Rng, cases, is_full_run, seed, seeds, variable};
+pub use test_kit::{Rng, cases, is_full_run, is_quick, seed, seeds, variable};
 
 /// A clock that moves only when somebody sleeps, and then at once.
 #[derive(Debug, Default)]

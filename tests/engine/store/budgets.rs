@@ -74,7 +74,7 @@ fn a_low_bound_and_few_threads_keep_nobody_waiting() {
         drop((tree, db));
         let db = loop {
             match Db::open(&path, options.clone()) {
-                Err(error) if error.kind() == ErrorKind::Locked => std::thread::yield_now(),
+                Err(error) if error.kind() == ErrorKind::Locked => test_kit::pause(),
                 opened => break opened.unwrap(),
             }
         };

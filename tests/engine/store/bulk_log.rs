@@ -124,7 +124,7 @@ fn each_segment_is_synced_once_when_nobody_waits() {
             if db.is_durable(&marks[0]).unwrap() {
                 marks.pop_front();
             }
-            std::thread::yield_now();
+            test_kit::pause();
         }
     }
     let syncs = db.stats().unwrap().log_syncs;

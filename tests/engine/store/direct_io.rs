@@ -33,7 +33,8 @@ fn change(tree: &Tree, model: &mut Pairs, rng: &mut Rng) {
             model.remove(&key);
         } else {
             let len = if rng.one_in(50) { rng.below(100_000) } else { rng.below(900) };
-            let value: Vec<u8> = (0..len).map(|_| rng.next() as u8 & 15).collect();
+            let mut value = rng.bytes(len as usize);
+            value.iter_mut().for_each(|byte| *byte &= 15);
             tree.put(&key, &value).unwrap();
             model.insert(key, value);
         }

@@ -334,7 +334,7 @@ impl Filled {
     }
 
     fn value(&mut self) -> Vec<u8> {
-        (0..1000).map(|_| self.rng.next() as u8).collect()
+        self.rng.bytes(1000)
     }
 
     /// So many seconds pass in which nothing is written.
@@ -378,7 +378,7 @@ fn a_disk_that_was_filled_recovers_from_what_ends_alone() {
     // A disk that the store fills itself, and one of which others take the last byte.
     let cases: Vec<(&str, End, bool)> =
         ways.iter().flat_map(|&(way, end)| [(way, end, false), (way, end, true)]).collect();
-    for &(way, end, others) in test_kit::places().map_while(|place| cases.get(place as usize)) {
+    for (way, end, others) in test_kit::some_of(cases) {
         let mut filled = Filled::new(24 << 20);
         if others {
             filled.disk.set_capacity(Some(filled.disk.used()));
@@ -488,7 +488,7 @@ fn a_disk_that_was_filled_before_an_opening_recovers_from_deletes() {
         };
         let (db, _) = open(&disk);
         let mut rng = Rng::new(11);
-        let mut value = || (0..1000).map(|_| rng.next() as u8).collect::<Vec<_>>();
+        let mut value = || rng.bytes(1000);
         let mut rows: Vec<String> = (0..ROWS).map(row).collect();
         rows.iter().for_each(|row| db.put(row, value()).unwrap());
         db.compact().unwrap();
@@ -536,7 +536,7 @@ fn each_table_on_a_full_disk_fits_into_what_is_left() {
         disk.set_capacity(Some(capacity));
         let (mut rng, mut rows) = (Rng::new(11), 0_u64);
         loop {
-            let value: Vec<u8> = (0..1000).map(|_| rng.next() as u8).collect();
+            let value = rng.bytes(1000);
             if db.put(rows.to_be_bytes(), value).is_err() {
                 break;
             }
@@ -566,7 +566,7 @@ fn long_tables_are_merged_on_a_disk_that_became_full() {
     let options = Options::default().memory_budget(64 << 20).separate_at(usize::MAX).env(env);
     let db = Db::open("/store", options).unwrap();
     let mut rng = Rng::new(12);
-    let mut value = || -> Vec<u8> { (0..1000).map(|_| rng.next() as u8).collect() };
+    let mut value = || rng.bytes(1000);
     (0..ROWS).for_each(|row| db.put(row.to_be_bytes(), value()).unwrap());
     db.compact().unwrap();
     let len = |path: &PathBuf| disk.file_len(path).unwrap();

@@ -429,7 +429,7 @@ fn the_last_handle_may_go_in_the_store_s_own_work() {
     // and closes the store when it is done.
     let again = loop {
         match Db::open(dir.path(), busy_options()) {
-            Err(error) if error.kind() == ErrorKind::Locked => std::thread::yield_now(),
+            Err(error) if error.kind() == ErrorKind::Locked => test_kit::pause(),
             opened => break opened.unwrap(),
         }
     };

@@ -73,8 +73,15 @@ pub fn seeds(full: u64) -> std::ops::Range<u64> {
 
 /// The points at which a test makes something happen: all of them, or at quick effort every fifth, from one that the seed chooses.
 pub fn places() -> impl Iterator<Item = u64> {
-    let step = if effort() == Effort::Quick { 5 } else { 1 };
+    let step = if is_quick() { 5 } else { 1 };
     (seed(0) % step..).step_by(step as usize)
+}
+
+/// The members of a list that a test goes through: all of them, or at quick effort every fifth, from one that the seed chooses.
+pub fn some_of<I: IntoIterator<IntoIter: ExactSizeIterator>>(all: I) -> impl Iterator<Item = I::Item> {
+    let all = all.into_iter();
+    let step = if is_quick() { 5.min(all.len()).max(1) } else { 1 };
+    all.skip(seed(0) as usize % step).step_by(step)
 }
 
 /// How long a test goes on that does what it can in a time: `ESKER_SOAK_SECONDS`, or `full` at full effort.
@@ -83,7 +90,12 @@ pub fn duration(full: Duration) -> Duration {
     Duration::from_millis(variable("ESKER_SOAK_SECONDS").map_or_else(scaled, |seconds| seconds * 1000))
 }
 
+/// Whether each case should be smaller where that makes it much cheaper. A seed that is named does not change the answer.
+pub fn is_quick() -> bool {
+    effort() == Effort::Quick
+}
+
 /// Whether the run is the one that counts: no variable makes it shorter.
 pub fn is_full_run() -> bool {
-    effort() != Effort::Quick && variable("ESKER_SEED").is_none() && variable("ESKER_CASES").is_none()
+    !is_quick() && variable("ESKER_SEED").is_none() && variable("ESKER_CASES").is_none()
 }

@@ -17,5 +17,10 @@ mod rng;
 pub mod thrift;
 
 pub use clock::AHEAD_MIN_US;
-pub use effort::{cases, duration, is_full_run, places, seed, seeds, variable};
+pub use effort::{cases, duration, is_full_run, is_quick, places, seed, seeds, some_of, variable};
 pub use rng::Rng;
+
+/// A moment in a loop that waits for something. What looks again and again without one takes the processor from what it waits for.
+pub fn pause() {
+    std::thread::sleep(std::time::Duration::from_micros(200));
+}

@@ -243,6 +243,18 @@ impl Client {
         bytes
     }
 
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        if self.form.is_framed {
+            let mut bytes = self.frame.split_off(self.frame.len().checked_sub(len).unwrap());
+            bytes.reverse();
+            bytes
+        } else {
+            let mut bytes = vec![0; len];
+            self.stream.read_exact(&mut bytes).unwrap();
+            bytes
+        }
+    }
+
     fn varint(&mut self) -> u64 {
         let (mut number, mut shift) = (0, 0);
         loop {
@@ -279,7 +291,7 @@ impl Client {
             (true, 6) => Value::I64(self.zigzag()),
             (false, 11) | (true, 8) => {
                 let len = self.count();
-                Value::Bytes((0..len).map(|_| self.array::<1>()[0]).collect())
+                Value::Bytes(self.bytes(len))
             }
             (false, 15) | (true, 9) => {
                 let [head] = self.array();

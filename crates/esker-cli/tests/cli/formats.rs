@@ -287,14 +287,14 @@ fn bombs_are_read_in_bounded_memory() {
     fs::write(dir.path().join("rows.zst"), bomb(format!("a {value}\n").as_bytes(), 1_600)).unwrap();
     fs::write(dir.path().join("rows.json.zst"), bomb(format!("[[\"b\",\"{value}\"]] ").as_bytes(), 1_600))
         .unwrap();
-    for import in ["import rows.zst", "import rows.json.zst"] {
+    for (import, key) in test_kit::some_of([("import rows.zst", "a"), ("import rows.json.zst", "b")]) {
         let command = format!("ulimit -v 150000; exec \"$0\" --memory 16M {import}");
         let mut limited = std::process::Command::new("sh");
         limited.current_dir(dir.path()).env_remove("ESKER_DB");
         let done = limited.args(["-c", &command, env!("CARGO_BIN_EXE_esker")]).output().unwrap();
         assert!(done.status.success(), "{import}: {}", String::from_utf8_lossy(&done.stderr));
+        assert!(esker(dir.path(), "scan --keys-only").stdout().lines().any(|line| line == key));
     }
-    assert_eq!(esker(dir.path(), "scan --keys-only").stdout(), "a\nb\n");
 }
 
 /// Neither a link nor a pipe that an export's directory holds leads elsewhere, or is waited for.

@@ -513,17 +513,17 @@ fn long_cells_are_loaded_and_dumped_piece_by_piece() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| dir.path().join(name);
     let escaped = |value: &[u8]| {
-        let escaped: Vec<u8> = value
-            .iter()
-            .flat_map(|byte| match byte {
-                b'\t' => b"\\t".to_vec(),
-                b'\n' => b"\\n".to_vec(),
-                b'\\' => b"\\\\".to_vec(),
+        let mut escaped = Vec::with_capacity(2 * value.len());
+        for byte in value {
+            match byte {
+                b'\t' => escaped.extend_from_slice(b"\\t"),
+                b'\n' => escaped.extend_from_slice(b"\\n"),
+                b'\\' => escaped.extend_from_slice(b"\\\\"),
                 // A line may have this byte everywhere but at its end.
-                byte if byte % 7 == 3 => format!("\\x{byte:02x}").into_bytes(),
-                byte => vec![*byte],
-            })
-            .collect();
+                byte if byte % 7 == 3 => escaped.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+                byte => escaped.push(*byte),
+            }
+        }
         escaped
     };
     prints(dir.path(), "CREATE TABLE t (f, g, n COUNTER); CREATE TABLE u LIKE t; CREATE TABLE w LIKE t");
@@ -564,14 +564,14 @@ fn long_cells_are_loaded_and_dumped_piece_by_piece() {
     }
     // What is wrong far behind the beginning of a long line, and what is in front of a line that is asked for.
     let good = [&b"#row\tcolumn\tvalue\na\tf:\tx\n"[..], b"b\tf:\t", &escaped(&long)].concat();
-    for (behind, options, code, message) in [
+    for (behind, options, code, message) in test_kit::some_of([
         (&b"\\q\n"[..], "", 2, "w.tsv:3: \\q is not one of the escapes"),
         (b"\\", "", 2, "w.tsv:3: the file ends within this line"),
         (b"\\\n", "", 2, "w.tsv:3: a backslash must be followed"),
         (b"\tmore\n", "", 2, "w.tsv:3: the value has a separator in it"),
         (b"", "", 2, "w.tsv:3: the file ends within this line"),
         (b"\\q\nc\tf:\tz\n", "FROM_LINE = 4", 0, "1 cell"),
-    ] {
+    ]) {
         fs::write(file("w.tsv"), [&good[..], behind].concat()).unwrap();
         let load = format!("LOAD DATA INFILE {options} '{}' INTO TABLE w", file("w.tsv").display());
         let done = ql(dir.path(), &load);
@@ -579,12 +579,12 @@ fn long_cells_are_loaded_and_dumped_piece_by_piece() {
         let rows = prints(dir.path(), "SELECT * FROM w KEYS_ONLY MAX_VERSIONS 1");
         assert_eq!(rows, if code == 0 { "a\tf:\nc\tf:\n" } else { "a\tf:\n" }, "{message}");
     }
-    for (head, message) in [
+    for (head, message) in test_kit::some_of([
         (&b"b\tnone:\t"[..], "no column family"),
         (b"\tf:\t", "row"),
         (b"b\tn:\t", "counters"),
         (b"", "1 fields, expected 3"),
-    ] {
+    ]) {
         let text = [&b"#row\tcolumn\tvalue\n"[..], head, &vec![b'x'; 9 << 20], b"\n"].concat();
         fs::write(file("w.tsv"), text).unwrap();
         let done = ql(dir.path(), &format!("LOAD DATA INFILE '{}' INTO TABLE w", file("w.tsv").display()));

@@ -54,7 +54,7 @@ fn transfers() {
                 let (mut client, names) = (host.client(), &names);
                 scope.spawn(move || {
                     let mut random = Random(seed);
-                    for round in 0..300 {
+                    for round in 0..test_kit::cases(300) {
                         let (from, to) = (&names[random.below(ACCOUNTS)], &names[random.below(ACCOUNTS)]);
                         let amount = random.below(100);
                         let mut bytes = b"MULTI\r\n".to_vec();

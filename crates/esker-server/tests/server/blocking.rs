@@ -314,7 +314,7 @@ fn who_waits_has_its_turn_also_beside_long_commands() {
     let mut client = host.client();
     client.fill_set("set", 20);
     let transaction = |lines: [&str; 2]| encoded_lines(&["MULTI", lines[0], lines[1], "EXEC"]);
-    for round in 0..10 {
+    for round in 0..test_kit::cases(10) {
         let (mut first, mut second) = (host.client(), host.client());
         first.send("BLPOP q 0");
         host.wait_for_blocked(1);

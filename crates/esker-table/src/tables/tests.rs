@@ -225,7 +225,7 @@ impl Clock for Manual {
     }
 
     fn sleep(&self, _: std::time::Duration) {
-        std::thread::yield_now();
+        test_kit::pause();
     }
 }
 

@@ -9,7 +9,7 @@ fn until_waiting(memory: &Memory, count: u64) {
     let begun = Instant::now();
     while memory.waiting() != count {
         assert!(begun.elapsed() < MINUTE, "{} wait", memory.waiting());
-        std::thread::yield_now();
+        test_kit::pause();
     }
 }
 
@@ -160,7 +160,7 @@ fn a_slow_client_is_too_slow_only_while_others_wait() {
     // It has taken what it must within some hours.
     second.sent(1 << 36);
     while first.begun.get().elapsed() < memory.grace + Duration::from_millis(1) {
-        std::thread::yield_now();
+        test_kit::pause();
     }
     assert!(!first.is_too_slow());
     std::thread::scope(|scope| {

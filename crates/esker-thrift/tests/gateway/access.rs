@@ -425,7 +425,7 @@ fn what_is_no_handshake_hurts_nobody_else() {
     let until = Instant::now() + Duration::from_secs(20);
     while serving.stopper.figures().failed_handshakes < 3 {
         assert!(Instant::now() < until, "{:?}", serving.stopper.figures());
-        std::thread::yield_now();
+        test_kit::pause();
     }
     // One within a handshake does not keep the server from ending.
     let mut serving = serving;
@@ -464,7 +464,7 @@ fn all_end(serving: &Serving) {
     let until = Instant::now() + Duration::from_secs(20);
     while serving.stopper.figures().open_connections > 0 {
         assert!(Instant::now() < until, "{:?}", serving.stopper.figures());
-        std::thread::yield_now();
+        test_kit::pause();
     }
 }
 

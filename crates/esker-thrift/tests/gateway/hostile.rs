@@ -283,7 +283,7 @@ fn a_client_that_takes_nothing_is_closed() {
     let until = begun + 3 * limit;
     while serving.stopper.figures().open_connections > 0 {
         assert!(Instant::now() < until, "the connection stays");
-        std::thread::yield_now();
+        test_kit::pause();
     }
     assert!(begun.elapsed() >= limit, "not before its time");
 }
@@ -323,7 +323,7 @@ fn answers_share_a_limit_also_if_nobody_reads_them() {
         while !is_so() {
             most = most.max(figures().calls_len);
             assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-            std::thread::yield_now();
+            test_kit::pause();
         }
     };
     until(&|| figures().waiting_calls > 2, "calls wait for memory");
@@ -351,7 +351,7 @@ fn answers_wait_for_memory_that_others_have() {
     let until = Instant::now() + Duration::from_secs(60);
     while serving.stopper.figures().waiting_calls < 5 {
         assert!(Instant::now() < until, "{:?}", serving.stopper.figures());
-        std::thread::yield_now();
+        test_kit::pause();
     }
     std::thread::scope(|scope| {
         for client in &mut clients {
@@ -394,7 +394,7 @@ fn idle_clients_hold_little_memory() {
     let until = Instant::now() + config.scanner_lease / 8;
     while serving.stopper.figures().calls_len > 2 << 20 {
         assert!(Instant::now() < until, "{:?}", serving.stopper.figures());
-        std::thread::yield_now();
+        test_kit::pause();
     }
     ask_for_row(&mut client);
     client.stream.read_exact(&mut vec![0; 3 << 20]).unwrap();
@@ -499,7 +499,7 @@ fn calls_with_many_elements_wait_for_each_other() {
         while !answered.is_finished() {
             let figures = serving.stopper.figures();
             (most, most_waiting) = (most.max(figures.calls_len), most_waiting.max(figures.waiting_calls));
-            std::thread::yield_now();
+            test_kit::pause();
         }
     });
     // Of 512 bytes each, but for 512 KiB; and one call exceeds the limit.

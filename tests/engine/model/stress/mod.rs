@@ -223,7 +223,7 @@ fn wait_for(db: &Db, what: &str, enough: impl Fn(u64) -> bool) {
     let begin = clock.monotonic_us();
     while !enough(db.stats().unwrap().blob_disk_bytes) {
         assert!(clock.monotonic_us() - begin < 60_000_000, "{what} does not come back: {:?}", db.stats());
-        std::thread::yield_now();
+        test_kit::pause();
     }
 }
 

@@ -70,7 +70,7 @@ fn record(
             while answered.load(Ordering::Relaxed) < after
                 && running.iter().any(|client| !client.is_finished())
             {
-                std::thread::yield_now();
+                test_kit::pause();
             }
             serving.kill();
             servers.note_death(clock.elapsed().as_nanos() as u64);

@@ -48,7 +48,10 @@ impl ReadFile for SimRandom {
 
 impl RandomFile for SimRandom {
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<()> {
-        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+        for part in parts {
+            bytes.extend_from_slice(part);
+        }
         self.check_end("write into the file", offset, bytes.len() as u64)?;
         let Handle { world, id, path } = &self.0;
         let mut world = world.lock();
