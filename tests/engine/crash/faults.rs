@@ -71,8 +71,12 @@ fn a_call_that_fails_costs_nothing_that_was_promised() {
         for kind in KINDS.into_iter().filter(|kind| chosen(*kind)) {
             // Stores are many and alike: of these one in seven will do.
             let step = if matches!(kind, Op::Store | Op::Read) { 7 } else { 1 };
-            // A quick run takes every fifth, and another seed other ones.
-            let stride = if !common::is_quick() || nth.is_some() { 1 } else { 5 };
+            // A quick run takes every fifth, one of a seed that is named every third, and another seed other ones.
+            let stride = match (nth, common::is_quick()) {
+                (None, true) => 5,
+                (None, false) if !common::is_full_run() => 3,
+                _ => 1,
+            };
             let ns = (1..400).step_by(step).skip((seed % stride) as usize).step_by(stride as usize);
             for n in ns.filter(|n| nth.is_none_or(|nth| nth == *n)) {
                 let fault = Fault::new(kind, "").nth(n).error(error_of(kind, seed + n));

@@ -106,7 +106,7 @@ fn copies(root: &Path, env: Env, seed: u64, times: u64, make: Make, look: impl F
                 let most = acknowledged.iter().map(|number| number.load(Ordering::SeqCst)).max();
                 last.store(most.unwrap_or(0) + WRITES_PER_COPY, Ordering::Relaxed);
                 let begin = acknowledged[0].load(Ordering::SeqCst);
-                while acknowledged[0].load(Ordering::SeqCst) < begin + 50 * (time % 7) {
+                while acknowledged[0].load(Ordering::SeqCst) < begin + 1 + 50 * (time % 7) {
                     test_kit::pause();
                 }
                 let before = std::array::from_fn(|writer| acknowledged[writer].load(Ordering::SeqCst));

@@ -1,4 +1,4 @@
-//! How much a test does that draws at random, and from which seed. Every such test asks here.
+//! How much a test does that draws at random or has a long list of cases, and from which seed. Every such test asks here.
 //!
 //! - `ESKER_EFFORT`: `full` (the default: the test's own amount, from its own seed), `quick` (a fifth of it, from a new seed
 //!   in each run, so that many quick runs see more than one full run), or `hours` (fifty times as much, from a new seed).
@@ -44,7 +44,8 @@ fn new_seed() -> u64 {
 pub fn seed(full: u64) -> u64 {
     let drawn = || if effort() == Effort::Full { full } else { new_seed() };
     let seed = variable("ESKER_SEED").unwrap_or_else(drawn);
-    println!("ESKER_SEED={seed}");
+    // At another effort the same seed may draw something else.
+    println!("{}ESKER_SEED={seed}", if is_quick() { "ESKER_EFFORT=quick " } else { "" });
     seed
 }
 
@@ -77,7 +78,8 @@ pub fn places() -> impl Iterator<Item = u64> {
     (seed(0) % step..).step_by(step as usize)
 }
 
-/// The members of a list that a test goes through: all of them, or at quick effort every fifth, from one that the seed chooses.
+/// The members of a list that a test goes through: all of them, or at quick effort every fifth and at least one, from one that the
+/// seed chooses.
 pub fn some_of<I: IntoIterator<IntoIter: ExactSizeIterator>>(all: I) -> impl Iterator<Item = I::Item> {
     let all = all.into_iter();
     let step = if is_quick() { 5.min(all.len()).max(1) } else { 1 };
@@ -90,7 +92,7 @@ pub fn duration(full: Duration) -> Duration {
     Duration::from_millis(variable("ESKER_SOAK_SECONDS").map_or_else(scaled, |seconds| seconds * 1000))
 }
 
-/// Whether each case should be smaller where that makes it much cheaper. A seed that is named does not change the answer.
+/// Whether to do less where [`cases`] does not say how much. A seed that is named does not change the answer.
 pub fn is_quick() -> bool {
     effort() == Effort::Quick
 }

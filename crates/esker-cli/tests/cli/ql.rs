@@ -570,8 +570,9 @@ fn long_cells_are_loaded_and_dumped_piece_by_piece() {
         (b"\\\n", "", 2, "w.tsv:3: a backslash must be followed"),
         (b"\tmore\n", "", 2, "w.tsv:3: the value has a separator in it"),
         (b"", "", 2, "w.tsv:3: the file ends within this line"),
-        (b"\\q\nc\tf:\tz\n", "FROM_LINE = 4", 0, "1 cell"),
-    ]) {
+    ])
+    .chain([(&b"\\q\nc\tf:\tz\n"[..], "FROM_LINE = 4", 0, "1 cell")])
+    {
         fs::write(file("w.tsv"), [&good[..], behind].concat()).unwrap();
         let load = format!("LOAD DATA INFILE {options} '{}' INTO TABLE w", file("w.tsv").display());
         let done = ql(dir.path(), &load);

@@ -445,8 +445,8 @@ fn ask(session: &mut Session, schemas: &[&str], is_latest: bool, cases: u64) {
         assert_eq!(shown, expected(&stored, &select, is_latest), "case {case}: {text}");
     }
     println!("{cases} queries show {shown_cells} cells and {shown_deletes} deletes");
-    // A quick run can draw one table that has few cells.
-    if test_kit::is_full_run() {
+    // One table may have few cells.
+    if cases >= 4 * of_table {
         assert!(shown_cells > cases, "{cases} queries show only {shown_cells} cells");
         assert!(is_latest || shown_deletes > cases / 10, "{cases} queries show only {shown_deletes} deletes");
     }

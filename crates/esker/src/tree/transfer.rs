@@ -129,7 +129,7 @@ impl Tree {
                 return Ok(false);
             };
             if from == to && matches!(beside, NewBeside::Same) {
-                // What was merged into a value has ended with it.
+                // An operand has no expiry of its own, but may have ended with the value below it.
                 let is_there = entry.kind != Kind::Merge || snapshot.contains(&tree, from)?;
                 if !is_there {
                     self.check_has(from)?;

@@ -210,7 +210,7 @@ impl<'a> Clerk<'a> {
         while self.connection.is_none() {
             let Some((number, addresses)) = self.history.servers.living() else {
                 // The next one is on its way.
-                std::thread::yield_now();
+                test_kit::pause();
                 continue;
             };
             let address = &addresses[self.rng.below(addresses.len() as u64) as usize];
@@ -230,7 +230,7 @@ impl<'a> Clerk<'a> {
         let begin = Instant::now();
         while self.history.servers.death_of(server).is_none() {
             assert!(begin.elapsed() < PATIENCE, "a server that lives has closed a connection");
-            std::thread::yield_now();
+            test_kit::pause();
         }
     }
 
