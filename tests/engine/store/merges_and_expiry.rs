@@ -352,7 +352,7 @@ type Question = (&'static str, fn(&Tree) -> esker::Result<bool>);
 
 /// The newest version of the key is an operand. Its entry has no expiry: that of the value below it decides.
 #[test]
-fn what_has_ended_is_absent_whoever_asks() {
+fn what_has_ended_is_absent_for_each_call() {
     let questions: [Question; 24] = [
         ("get", |tree| Ok(tree.get("n")?.is_some())),
         ("get_into", |tree| tree.get_into("n", &mut Vec::new())),

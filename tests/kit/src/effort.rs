@@ -92,7 +92,7 @@ pub fn duration(full: Duration) -> Duration {
     Duration::from_millis(variable("ESKER_SOAK_SECONDS").map_or_else(scaled, |seconds| seconds * 1000))
 }
 
-/// Whether to do less where [`cases`] does not say how much. A seed that is named does not change the answer.
+/// Whether to do less where [`cases`] does not say how much. `ESKER_SEED` does not change the answer.
 pub fn is_quick() -> bool {
     effort() == Effort::Quick
 }

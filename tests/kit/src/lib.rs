@@ -20,7 +20,7 @@ pub use clock::AHEAD_MIN_US;
 pub use effort::{cases, duration, is_full_run, is_quick, places, seed, seeds, some_of, variable};
 pub use rng::Rng;
 
-/// A moment in a loop that waits for something. What looks again and again without one takes the processor from what it waits for.
+/// A short sleep, for a loop that waits for something. Without it, the loop takes the processor from what it waits for.
 pub fn pause() {
     std::thread::sleep(std::time::Duration::from_micros(200));
 }

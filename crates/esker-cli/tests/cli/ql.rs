@@ -562,9 +562,9 @@ fn long_cells_are_loaded_and_dumped_piece_by_piece() {
         let done = ql(dir.path(), &format!("SELECT * FROM t WHERE ROW = '{row}' NO_ESCAPE"));
         assert!(done.stdout == [format!("{row}\t{column}\t").as_bytes(), value, b"\n"].concat(), "{row}");
     }
-    // What is wrong far behind the beginning of a long line, and what is in front of a line that is asked for.
+    // A fault far from the beginning of a long line, and one before the first line that is asked for.
     let good = [&b"#row\tcolumn\tvalue\na\tf:\tx\n"[..], b"b\tf:\t", &escaped(&long)].concat();
-    for (behind, options, code, message) in test_kit::some_of([
+    for (rest, options, code, message) in test_kit::some_of([
         (&b"\\q\n"[..], "", 2, "w.tsv:3: \\q is not one of the escapes"),
         (b"\\", "", 2, "w.tsv:3: the file ends within this line"),
         (b"\\\n", "", 2, "w.tsv:3: a backslash must be followed"),
@@ -573,7 +573,7 @@ fn long_cells_are_loaded_and_dumped_piece_by_piece() {
     ])
     .chain([(&b"\\q\nc\tf:\tz\n"[..], "FROM_LINE = 4", 0, "1 cell")])
     {
-        fs::write(file("w.tsv"), [&good[..], behind].concat()).unwrap();
+        fs::write(file("w.tsv"), [&good[..], rest].concat()).unwrap();
         let load = format!("LOAD DATA INFILE {options} '{}' INTO TABLE w", file("w.tsv").display());
         let done = ql(dir.path(), &load);
         fails(&done, code, message);
