@@ -51,13 +51,10 @@ pub(crate) struct Recipe {
 impl Recipe {
     /// Half of all values compress well.
     pub(crate) fn bytes(self) -> Bytes {
-        let mut rng = Rng::new(u64::from(self.seed));
-        let first = rng.next();
-        let words =
-            (0..self.len.div_ceil(8)).map(|_| if self.seed.is_multiple_of(2) { first } else { rng.next() });
-        let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-        bytes.truncate(self.len as usize);
-        Arc::from(bytes)
+        let (mut rng, len) = (Rng::new(u64::from(self.seed)), self.len as usize);
+        let first = rng.next().to_le_bytes();
+        let bytes = if self.seed.is_multiple_of(2) { first.repeat(len.div_ceil(8)) } else { rng.bytes(len) };
+        Arc::from(&bytes[..len])
     }
 }
 

@@ -423,7 +423,7 @@ fn what_is_dead_just_above_the_mark_comes_back() {
         let (mut rng, mut rows) = (Rng::new(seed), Vec::new());
         let put = |name: &str, rng: &mut Rng, len: usize| -> esker::Result<(Vec<u8>, Vec<u8>)> {
             let key = format!("{name} {:016x}", rng.next()).into_bytes();
-            let value: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next().to_le_bytes()).collect();
+            let value = rng.bytes(len);
             db.put(&key, &value).map(|()| (key, value))
         };
         let mut refused = 0;

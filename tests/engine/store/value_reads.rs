@@ -24,17 +24,11 @@ fn stepped(disk: &SimFs) -> Options {
     options().env(world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor))))
 }
 
-fn bytes(rng: &mut Rng, len: usize) -> Vec<u8> {
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next().to_le_bytes()).collect();
-    bytes.truncate(len);
-    bytes
-}
-
 /// Lengths of values in memory, of one chunk, of some, of many, and of values in files of their own.
 fn value(rng: &mut Rng) -> Vec<u8> {
     let most = *rng.pick(&[999, 60_000, 200_000, 2_000_000, 9_500_000]);
     let len = rng.index(most + 1);
-    bytes(rng, len)
+    rng.bytes(len)
 }
 
 /// Reads `value` in one way, chosen at random, and compares.
@@ -165,7 +159,7 @@ fn a_map_keeps_the_directory_to_itself_and_its_bytes_until_it_goes() {
     let path = dir.path().join("store");
     let db = Db::open(&path, options()).unwrap();
     let mut rng = Rng::new(1);
-    let (first, second) = (bytes(&mut rng, 300_000), bytes(&mut rng, 300_000));
+    let (first, second) = (rng.bytes(300_000), rng.bytes(300_000));
     db.put("first", &first).unwrap();
     db.put("second", &second).unwrap();
     let map = db.get("first").unwrap().unwrap().map().unwrap();
@@ -197,7 +191,7 @@ fn a_damaged_byte_is_named_to_its_chunk_by_every_way_of_reading() {
         let dir = temporary();
         let store = dir.path().join("store");
         let mut rng = Rng::new(len);
-        let content = bytes(&mut rng, len as usize);
+        let content = rng.bytes(len as usize);
         let db = Db::open(&store, options()).unwrap();
         db.put("film", &content).unwrap();
         db.close().unwrap();

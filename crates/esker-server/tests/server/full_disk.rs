@@ -145,7 +145,7 @@ fn what_is_refused_to_one_client_is_no_error_for_another() {
                 })
             })
             .collect();
-        for _ in 0..2_000 {
+        for _ in 0..test_kit::cases(2_000) {
             client.check("GET there => 1\n HGET h f => 1\n GET nothing => $-1");
         }
         is_over.store(true, Ordering::Relaxed);

@@ -445,13 +445,13 @@ fn batch_of_puts(puts: u32) -> Vec<u8> {
 /// What limits a batch is its memory, not the number of its elements.
 #[test]
 fn a_batch_may_have_very_many_small_puts() {
-    const PUTS: u32 = 600_000;
+    let puts = test_kit::cases(600_000) as u32;
     let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
     let serving = serve_tables(tables.clone(), &Config::default());
     let mut client = Client::new(serving.address, FORM);
     fill(&mut client, 0, 0);
     client.stream.set_read_timeout(None).unwrap();
-    client.stream.write_all(&batch_of_puts(PUTS)).unwrap();
+    client.stream.write_all(&batch_of_puts(puts)).unwrap();
     assert_eq!(client.reply("mutateRows", 1), Ok(None));
     assert_eq!(serving.stopper.figures().calls_len, 0);
     let mut scan = tables.table("t").unwrap().scan("", "", &esker_table::Read::all()).unwrap();
@@ -459,7 +459,7 @@ fn a_batch_may_have_very_many_small_puts() {
     while scan.advance().unwrap() {
         found += 1;
     }
-    assert_eq!(found, PUTS);
+    assert_eq!(found, puts);
     is_served(&serving);
 }
 

@@ -11,10 +11,7 @@ use crate::support::{Done, Rng, esker, esker_with, files};
 const MIB: usize = 1 << 20;
 
 fn random(seed: u64, len: usize) -> Vec<u8> {
-    let mut rng = Rng::new(seed);
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next().to_le_bytes()).collect();
-    bytes.truncate(len);
-    bytes
+    Rng::new(seed).bytes(len)
 }
 
 #[track_caller]

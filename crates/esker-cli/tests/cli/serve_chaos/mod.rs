@@ -236,7 +236,7 @@ fn a_full_disk() {
     let mut client = serving.client();
     let memory = Memory::of(serving.id());
     client.check("SET counter 1 => +OK\n RPUSH list a b => :2");
-    for (round, len) in [4000, 100_000, 1 << 20].into_iter().enumerate() {
+    for (round, len) in test_kit::some_of([4000, 100_000, 1 << 20]).enumerate() {
         let value: Vec<u8> = (0..len).map(|byte| (byte * 31 + byte / 251) as u8).collect();
         let mut written = 0;
         let refused = loop {

@@ -61,7 +61,7 @@ fn draws_are_close_to_even() {
         let shop = ["a", "shop", "news", "example"][(random >> 60) as usize & 3];
         format!("https://{shop}.com/{}/{member}", ["item", "user", "x"][(member % 3) as usize])
     });
-    for members in [of_numbers, of_hex, of_names] {
+    for members in test_kit::some_of([of_numbers, of_hex, of_names]) {
         for (command, draws) in [("SRANDMEMBER s", 1000), ("SRANDMEMBER s 3", 300), ("SRANDMEMBER s -3", 300)]
         {
             let shares = shares(&members, 10, command, draws);
