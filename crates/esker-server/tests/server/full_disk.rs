@@ -145,12 +145,13 @@ fn what_is_refused_to_one_client_is_no_error_for_another() {
                 })
             })
             .collect();
-        for _ in 0..test_kit::cases(2_000) {
+        let rounds = test_kit::cases(2_000);
+        for _ in 0..rounds {
             client.check("GET there => 1\n HGET h f => 1\n GET nothing => $-1");
         }
         is_over.store(true, Ordering::Relaxed);
         let refused: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
-        assert!(refused > 100, "only {refused} writes were refused: the test is about nothing");
+        assert!(refused >= rounds / 20, "only {refused} writes were refused: the test is about nothing");
     });
 }
 
