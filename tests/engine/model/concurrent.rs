@@ -24,7 +24,7 @@ fn options(seed: u64) -> Options {
     disk.set_writeback(0.0);
     let mut options = tiny_options(&mut Rng::new(seed), world(Arc::new(disk), seed, None));
     options.memtable_bytes = Some(8 << 10);
-    // With a file for each value the garbage collection lists thousands of files at each put. The other tests have such options.
+    // With a file for each value, each put would list thousands of files. `tiny_budgets_threads` draws such options too.
     options.blob_file_bytes = options.blob_file_bytes.max(20_000);
     options
 }

@@ -445,7 +445,7 @@ fn batch_of_puts(puts: u32) -> Vec<u8> {
 /// What limits a batch is its memory, not the number of its elements.
 #[test]
 fn a_batch_may_have_very_many_small_puts() {
-    let puts = test_kit::cases(600_000) as u32;
+    let puts = if test_kit::is_quick() { 120_000 } else { 600_000 };
     let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
     let serving = serve_tables(tables.clone(), &Config::default());
     let mut client = Client::new(serving.address, FORM);
