@@ -215,7 +215,7 @@ impl Puts<'_> {
             Some(store) => store,
             none => {
                 let Types { keys, values } = global.types(Types::TEXT);
-                check_first_key(global, keys, key, *names_keys, of_key)?;
+                check_key_of_row(global, keys, key, *names_keys, of_key)?;
                 // A store that exists knows the type of its values, if the user does not say it.
                 if global.values.is_some() || (global.url.is_none() && !global.db.exists()) {
                     let value =
@@ -254,7 +254,7 @@ impl Puts<'_> {
             Some(store) => store,
             none => {
                 row.commands(b"key", None).map_err(malformed)?;
-                check_first_key(global, global.types(Types::TEXT).keys, typed, *names_keys, key)?;
+                check_key_of_row(global, global.types(Types::TEXT).keys, typed, *names_keys, key)?;
                 none.insert(Store::create(global, Types::TEXT)?)
             }
         };
@@ -294,7 +294,7 @@ impl Puts<'_> {
 
 /// Refuses a key that no tree can have, before a store is made for it.
 #[inline]
-fn check_first_key(
+fn check_key_of_row(
     global: &Global,
     keys: DataType,
     typed: &[u8],

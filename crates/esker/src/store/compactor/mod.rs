@@ -40,6 +40,7 @@ use crate::version::edit::{Edit, TableInfo};
 use crate::version::levels::{LEVELS, Levels, Table, runs_among};
 use crate::version::table_info::LookAgain;
 
+mod cuts;
 mod expiry;
 mod passed;
 mod ranges;

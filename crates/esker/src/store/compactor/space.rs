@@ -13,6 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::super::{CommitLog, Core, Flusher};
+use super::cuts::{Cuts, Pieces};
 use crate::compact::dead::{Gain, Samples, measure};
 use crate::compact::pick::{BOTTOM, Compaction};
 use crate::compact::space::{GAIN_MIN, Pressure, below, candidates, most_hidden, parts, room_for};
@@ -38,9 +39,6 @@ const CALM_PART: u64 = 100;
 const PART_TO_MEASURE: u64 = 64;
 const PART_IF_BUSY: u64 = 4;
 
-/// A tree that is written to may be measured without end. So this long after a cut its pieces may be joined, in microseconds.
-const CUT_US: u64 = 60_000_000;
-
 /// Samples that show whether a merge deserves [`SAMPLES`].
 const FIRST_SAMPLES: u64 = 32;
 const SAMPLES: u64 = 256;
@@ -53,7 +51,7 @@ const PARTS_MAX: usize = 256;
 
 /// What the tables of a tree were like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Mark {
+struct Shape {
     tables: usize,
     newest_table: u64,
     table_bytes: u64,
@@ -61,9 +59,9 @@ struct Mark {
     oldest_snapshot: Option<SeqNo>,
 }
 
-impl Mark {
-    fn of(state: &TreeState, oldest_snapshot: Option<SeqNo>) -> Mark {
-        let mut mark = Mark {
+impl Shape {
+    fn of(state: &TreeState, oldest_snapshot: Option<SeqNo>) -> Shape {
+        let mut shape = Shape {
             tables: 0,
             newest_table: 0,
             table_bytes: 0,
@@ -71,24 +69,12 @@ impl Mark {
             oldest_snapshot,
         };
         for (_, table) in state.levels.tables() {
-            mark.tables += 1;
-            mark.newest_table = mark.newest_table.max(table.info.file);
-            mark.table_bytes += table.info.size;
+            shape.tables += 1;
+            shape.newest_table = shape.newest_table.max(table.info.file);
+            shape.table_bytes += table.info.size;
         }
-        mark
+        shape
     }
-}
-
-/// Tables of a tree were cut: the merges that they were cut for come, and nothing joins the pieces before the tree has new
-/// tables. Otherwise a merge that is not worth it after all could be cut for again and again.
-#[derive(Debug, Clone, Copy)]
-struct Cut {
-    /// The newest entry in a table then.
-    newest: SeqNo,
-    /// By the monotonic clock.
-    at_us: u64,
-    /// Whether the merges are done that were worth it.
-    is_done: bool,
 }
 
 /// What was seen of a tree.
@@ -101,7 +87,7 @@ struct Seen {
 
 #[derive(Debug, Clone, Copy)]
 struct Measured {
-    mark: Mark,
+    shape: Shape,
     /// Entries written to its memtable.
     entries: u64,
     pressure: Pressure,
@@ -159,7 +145,7 @@ pub(super) struct SpaceWatch {
     looks: Mutex<Looks>,
     /// Whether a tree has to be looked at again soon.
     looks_again: AtomicBool,
-    cut: Mutex<BTreeMap<TreeId, Cut>>,
+    cuts: Cuts,
 }
 
 impl SpaceWatch {
@@ -178,41 +164,31 @@ impl SpaceWatch {
             // A program that opens a store for one call leaves no time for this.
             looks: Mutex::new(Looks { next_us: now_us.saturating_add(LOOK_US), ..Looks::default() }),
             looks_again: AtomicBool::new(true),
-            cut: Mutex::default(),
+            cuts: Cuts::default(),
         }
     }
 
     /// Whether tables of `tree` were cut, and their pieces have to stay.
     pub(super) fn has_cut(&self, tree: &TreeInner) -> bool {
-        self.cut.lock().contains_key(&tree.id)
+        self.cuts.has(tree.id)
     }
 
     /// Tables of `tree`, whose tables are `levels`, are about to be cut.
     pub(super) fn note_cut(&self, tree: &TreeInner, levels: &Levels) {
-        let at_us = self.core.env().clock.monotonic_us();
-        self.cut.lock().insert(tree.id, Cut { newest: newest_in(levels), at_us, is_done: false });
+        self.cuts.add(tree.id, Pieces::of(levels), self.core.env().clock.monotonic_us());
     }
 
-    /// Forgets that tables of `tree`, whose tables are `levels`, were cut, if no merge comes any more that they were cut for, or
-    /// none needs that: `room` bytes suffice for a merge of all. `is_done`: no merge for space is worth it now.
-    fn end_cut(&self, tree: &TreeInner, levels: &Levels, room: u64, is_done: bool) {
-        let mut cut = self.cut.lock();
-        let Some(Cut { newest, at_us, is_done: is_over }) = cut.get_mut(&tree.id) else { return };
-        *is_over |= is_done || self.core.env().clock.monotonic_us().saturating_sub(*at_us) >= CUT_US;
-        let has_pieces = levels.tables().any(|(level, _)| level < BOTTOM);
-        if !has_pieces || levels.bytes_in_all() <= room || (*is_over && newest_in(levels) > *newest) {
-            cut.remove(&tree.id);
-        }
-    }
-
-    /// Whether merges are still to come for which tables of `tree` were cut.
-    fn is_cutting(&self, tree: &TreeInner) -> bool {
-        self.cut.lock().get(&tree.id).is_some_and(|cut| !cut.is_done)
-    }
-
-    /// [`SpaceWatch::is_cutting`] of any tree.
+    /// [`Cuts::is_cutting_any`].
     pub(super) fn is_cutting_any(&self) -> bool {
-        self.cut.lock().values().any(|cut| !cut.is_done)
+        self.cuts.is_cutting_any()
+    }
+
+    /// [`Cuts::end`], for a tree whose tables are `levels`.
+    fn end_cut(&self, tree: &TreeInner, levels: &Levels, room: u64, is_done: bool) {
+        if self.cuts.has(tree.id) {
+            let now_us = self.core.env().clock.monotonic_us();
+            self.cuts.end(tree.id, Pieces::of(levels), room, is_done, now_us);
+        }
     }
 
     /// After how long to look again, if soon.
@@ -244,7 +220,7 @@ impl SpaceWatch {
         looks.next_us = now.saturating_add(LOOK_US);
         let trees = self.versions.trees();
         looks.trees.retain(|id, _| trees.iter().any(|tree| tree.id == *id));
-        self.cut.lock().retain(|id, _| trees.iter().any(|tree| tree.id == *id && !tree.is_dropped()));
+        self.cuts.retain(|id| trees.iter().any(|tree| tree.id == id && !tree.is_dropped()));
         // Many reads take a snapshot for a moment.
         let snapshot = self.core.snapshots.registered().first().copied();
         let held_by = snapshot.filter(|_| snapshot == looks.snapshot);
@@ -261,7 +237,7 @@ impl SpaceWatch {
             let entries = state.mem.written();
             let seen = looks.trees.get(&tree.id).copied();
             // What was cut for lack of room is merged, also if that leaves so few runs that no ordinary merge is wanted.
-            let pressure = match (is_full, is_cramped(tree) || self.is_cutting(tree)) {
+            let pressure = match (is_full, is_cramped(tree) || self.cuts.is_cutting(tree.id)) {
                 (true, _) => Pressure::Full,
                 (false, true) => Pressure::Cramped,
                 (false, false) => pressure_of(&state, entries, seen),
@@ -269,7 +245,7 @@ impl SpaceWatch {
             let before = seen.and_then(|seen| seen.measured);
             looks.trees.insert(tree.id, Seen { entries, measured: before });
             let measured = Measured {
-                mark: Mark::of(&state, held_by),
+                shape: Shape::of(&state, held_by),
                 entries,
                 pressure,
                 lacking: None,
@@ -354,7 +330,7 @@ impl SpaceWatch {
         let gain = |merge: &Compaction, count| gain_of(merge, Samples::OfAll, count);
         let oldest = points.seqs.first().copied();
         // Snapshots may also have gone before the store was opened.
-        let oldest = oldest.filter(|_| before.is_none_or(|before| before.mark.oldest_snapshot.is_some()));
+        let oldest = oldest.filter(|_| before.is_none_or(|before| before.shape.oldest_snapshot.is_some()));
         let mut needs_flush = false;
         let candidates = candidates(&state.levels, &state.ranges, pressure, oldest);
         let count = candidates.len();
@@ -422,14 +398,14 @@ impl Measured {
     /// Whether another measurement would find about the same.
     fn covers(&self, state: &TreeState, now: &Measured, room: u64) -> bool {
         let least = match now.pressure {
-            Pressure::Busy => (now.mark.table_bytes / PART_IF_BUSY).max(GAIN_MIN),
-            Pressure::Calm | Pressure::Cramped => (now.mark.table_bytes / PART_TO_MEASURE).max(GAIN_MIN),
+            Pressure::Busy => (now.shape.table_bytes / PART_IF_BUSY).max(GAIN_MIN),
+            Pressure::Calm | Pressure::Cramped => (now.shape.table_bytes / PART_TO_MEASURE).max(GAIN_MIN),
             Pressure::Full => 1,
         };
         let largest = state.levels.tables().map(|(_, table)| table.info.size / table.info.entries.max(1));
         let new = now.entries.saturating_sub(self.entries).saturating_mul(largest.max().unwrap_or(0));
         let has_more_room = self.lacking.is_some_and(|lacking| room > lacking.saturating_add(lacking / 8));
-        self.mark == now.mark && new < least && self.pressure >= now.pressure && !has_more_room
+        self.shape == now.shape && new < least && self.pressure >= now.pressure && !has_more_room
     }
 }
 
@@ -458,11 +434,6 @@ fn step_of_part(
         }
     }
     Ok(None)
-}
-
-/// The number of the newest entry in a table.
-fn newest_in(levels: &Levels) -> SeqNo {
-    levels.tables().map(|(_, table)| table.info.max_seq).max().unwrap_or(0)
 }
 
 /// A gain that few samples have shown, made so great that a merge that is worth it is hardly missed.

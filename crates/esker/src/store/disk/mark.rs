@@ -73,10 +73,25 @@ mod tests {
             drop(lent);
             kept.join().unwrap();
         });
-        mark.await_back(Duration::MAX);
         let kept = mark.keep().unwrap();
         assert!(mark.may_be_lent(), "a caller that does not wait cannot know it while the mark is kept");
         drop(kept);
         assert!(!mark.may_be_lent() && mark.lend().is_some());
+    }
+
+    #[test]
+    fn a_wait_ends_when_it_is_back_or_the_time_is_over() {
+        let mark = Mark::default();
+        mark.await_back(Duration::MAX);
+        let lent = mark.lend().unwrap();
+        mark.await_back(Duration::from_millis(1));
+        assert!(mark.may_be_lent());
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| mark.await_back(Duration::MAX));
+            assert!(!waits.is_finished());
+            drop(lent);
+            waits.join().unwrap();
+        });
+        assert!(!mark.may_be_lent());
     }
 }
