@@ -24,7 +24,7 @@ mod tables;
 pub use counters::{counter, is_ambiguous};
 pub use error::{Error, Named, Place, Result};
 pub use lex::STATEMENT_LEN_MAX;
-pub use parse::{ELEMENTS_MAX, Statements, Time, milliseconds, statements, time};
+pub use parse::{ELEMENTS_MAX, Statements, Time, YEAR_9999_END, milliseconds, statements, time, time_in};
 pub use print::KEYWORDS;
 pub use remote::Remote;
 pub use session::{Answer, SchemaChange, Session};

@@ -12,7 +12,7 @@ mod query;
 mod schema;
 mod time;
 
-pub use time::{Time, milliseconds, time};
+pub use time::{Time, YEAR_9999_END, milliseconds, time, time_in};
 
 use crate::error::{Error, Result};
 use crate::lex::{Kind, Lexer, Token, show};

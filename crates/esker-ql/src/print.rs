@@ -4,6 +4,7 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
+use crate::parse::YEAR_9999_END;
 use crate::statement::{
     Action, Bound, CellPlace, CellRange, Change, Column, ColumnTest, Columns, Comparison, Condition, Counted,
     Delete, DeleteTime, DumpTable, FamilyItem, FileCell, Interval, LoadData, NewCell, Qualifiers, Rows,
@@ -312,11 +313,21 @@ impl Display for Change {
     }
 }
 
+/// A timestamp in milliseconds. After the year 9999, the text says so.
+struct Stamp(i64);
+
+impl Display for Stamp {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)?;
+        if self.0 > YEAR_9999_END { f.write_str(" MILLISECONDS") } else { Ok(()) }
+    }
+}
+
 impl Display for NewCell {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_char('(')?;
         if let Some(timestamp) = self.timestamp {
-            write!(f, "{timestamp}, ")?;
+            write!(f, "{}, ", Stamp(timestamp))?;
         }
         write!(f, "{}, {}, {})", Bytes(&self.row), self.column, Bytes(&self.value))
     }
@@ -326,8 +337,8 @@ impl Display for DeleteTime {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             DeleteTime::Now => Ok(()),
-            DeleteTime::UpTo(timestamp) => write!(f, " TIMESTAMP {timestamp}"),
-            DeleteTime::Version(timestamp) => write!(f, " VERSION {timestamp}"),
+            DeleteTime::UpTo(timestamp) => write!(f, " TIMESTAMP {}", Stamp(*timestamp)),
+            DeleteTime::Version(timestamp) => write!(f, " VERSION {}", Stamp(*timestamp)),
         }
     }
 }
@@ -402,7 +413,7 @@ impl Display for Term {
                 ValueTest::Regexp(regexp) => write!(f, "{columns} REGEXP {}", Bytes(regexp)),
             }),
             Term::ValueRegexp(regexp) => write!(f, "VALUE REGEXP {}", Bytes(regexp)),
-            Term::Time(time) => interval(f, "TIMESTAMP", time, |timestamp| *timestamp),
+            Term::Time(time) => interval(f, "TIMESTAMP", time, |timestamp| Stamp(*timestamp)),
         }
     }
 }
@@ -476,7 +487,7 @@ impl Display for Action {
         match self {
             Action::Insert { timestamp, column, value } => {
                 f.write_str("INSERT VALUES (")?;
-                timestamp.map_or(Ok(()), |timestamp| write!(f, "{timestamp}, "))?;
+                timestamp.map_or(Ok(()), |timestamp| write!(f, "{}, ", Stamp(timestamp)))?;
                 write!(f, "{column}, {})", Bytes(value))
             }
             Action::Delete { columns, time } => {
@@ -501,7 +512,14 @@ impl Display for LoadData {
         if let Some(column) = &self.timestamp_column {
             write!(f, " TIMESTAMP_COLUMN = {}", Name(&name(column)))?;
         }
-        option(f, "TIMESTAMP =", self.timestamp)?;
+        match self.timestamp_unit {
+            // The number would be in this unit.
+            Some(unit) if unit != TimeUnit::Milliseconds => {
+                let timestamp = self.timestamp.map(|timestamp| format!("{timestamp} MILLISECONDS"));
+                option(f, "TIMESTAMP =", timestamp)?;
+            }
+            _ => option(f, "TIMESTAMP =", self.timestamp.map(Stamp))?,
+        }
         option(f, "TIMESTAMP_UNIT =", self.timestamp_unit.map(TimeUnit::word))?;
         option(f, "FROM_LINE =", self.from_line)?;
         option(f, "HEADER_FILE =", self.header_file.as_deref().map(Bytes))?;
@@ -627,7 +645,7 @@ impl Display for Statement {
                     Bytes(file),
                     Bytes(row)
                 )?;
-                option(f, "TIMESTAMP", *timestamp)
+                option(f, "TIMESTAMP", timestamp.map(Stamp))
             }
             Statement::DumpCell(FileCell { file, table, row, column }) => {
                 write!(f, "DUMP CELL {table} ROW {} COLUMN {column} INTO FILE {}", Bytes(row), Bytes(file))

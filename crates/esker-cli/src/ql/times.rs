@@ -7,19 +7,20 @@
 //! Without a unit, a number is in milliseconds, and refused after the year 9999: Hypertable's dumps are in nanoseconds, and the name
 //! of their column does not say it. Texts such as `2023-11-14 22:13:20` need no unit.
 
-use esker_ql::{TimeUnit, time};
+use esker_ql::{Time, TimeUnit, YEAR_9999_END, time, time_in};
 use esker_table::TIMESTAMP_MAX;
-
-/// The last millisecond of the year 9999.
-const YEAR_9999_END: i64 = 253_402_300_799_999;
-
-const NANOSECONDS_OF_MILLISECOND: u32 = 1_000_000;
 
 /// A timestamp of a file: milliseconds, and the nanoseconds that follow them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) ms: i64,
     ns: u32,
+}
+
+impl From<Time> for Stamp {
+    fn from(Time { ms, ns }: Time) -> Stamp {
+        Stamp { ms, ns }
+    }
 }
 
 impl From<i64> for Stamp {
@@ -77,11 +78,12 @@ impl Times {
                         shown()
                     ));
                 }
-                in_unit(number, self.unit.unwrap_or(TimeUnit::Milliseconds))
+                let number = u64::try_from(number).ok();
+                number.and_then(|number| time_in(number, self.unit.unwrap_or(TimeUnit::Milliseconds)))
             }
-            None => time(field).map(|time| Stamp { ms: time.ms, ns: time.ns }),
+            None => time(field),
         };
-        found.filter(|stamp| (0..=TIMESTAMP_MAX).contains(&stamp.ms)).ok_or_else(|| {
+        found.map(Stamp::from).filter(|stamp| (0..=TIMESTAMP_MAX).contains(&stamp.ms)).ok_or_else(|| {
             format!(
                 "{:?} is no timestamp: expected milliseconds since 1970, from 0 to 2^63 - 2, or YYYY-MM-DD hh:mm:ss.mmm in UTC",
                 shown()
@@ -123,14 +125,4 @@ impl Times {
             )
         })
     }
-}
-
-/// `number` of `unit`. `None`: it is negative, or too large.
-fn in_unit(number: i64, unit: TimeUnit) -> Option<Stamp> {
-    let number = u64::try_from(number).ok()?;
-    let nanoseconds = u128::from(number) * u128::from(unit.nanoseconds());
-    let per_ms = u128::from(NANOSECONDS_OF_MILLISECOND);
-    let ms = i64::try_from(nanoseconds / per_ms).ok()?;
-    let ns = u32::try_from(nanoseconds % per_ms).ok()?;
-    Some(Stamp { ms, ns })
 }

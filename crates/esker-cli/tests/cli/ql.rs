@@ -753,6 +753,11 @@ fn files_of_other_programs_are_loaded_as_they_are_meant() {
             "1700000000000\tr\tf:q\tv\n",
         ),
         ("TIMESTAMP_UNIT = SECONDS", format!("{dump}1700000000\tr\tf:q\tv\n"), "1700000000000\tr\tf:q\tv\n"),
+        (
+            "TIMESTAMP_UNIT = NANOSECONDS TIMESTAMP = 1700000000000000000",
+            "id\tf:q\nr\tv\n".to_owned(),
+            "1700000000000\tr\tf:q\tv\n",
+        ),
         ("", format!("{dump}253402300799999\tr\tf:q\tv\n"), "253402300799999\tr\tf:q\tv\n"),
         ("", format!("{dump_ms}9223372036854775806\tr\tf:q\tv\n"), "9223372036854775806\tr\tf:q\tv\n"),
         (
@@ -794,6 +799,7 @@ fn files_of_other_programs_are_loaded_as_they_are_meant() {
             "f.tsv:2: 1700000000000000000 milliseconds are after the year 9999: TIMESTAMP_UNIT =",
         ),
         ("", "HBASE_TS_KEY,HBASE_ROW_KEY,f:a\n253402300800000\tr\tv\n".to_owned(), "after the year 9999"),
+        ("TIMESTAMP = 1700000000000000000", "id\tf:q\nr\tv\n".to_owned(), "after the year 9999"),
         (
             "TIMESTAMP_COLUMN = g SINGLE_CELL_FORMAT",
             "1700000000000000000\tr\tf:q\tv\n".to_owned(),

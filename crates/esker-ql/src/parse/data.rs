@@ -21,7 +21,7 @@ struct Part {
 }
 
 enum PartKind {
-    Number(u64),
+    Number(u64, Option<TimeUnit>),
     String(Vec<u8>),
     /// A column that is not all in quotes.
     Column(Column),
@@ -97,7 +97,7 @@ impl Parser<'_> {
         let kind = match token.kind {
             Kind::Number(number) => {
                 self.take()?;
-                PartKind::Number(number)
+                PartKind::Number(number, self.unit()?)
             }
             // `'cf':q`
             Kind::String(bytes) if self.lexer.text.get(token.end) != Some(&b':') => {
@@ -118,7 +118,7 @@ impl Parser<'_> {
 
     fn part_time(&self, part: Part) -> Result<i64> {
         let value = match part.kind {
-            PartKind::Number(number) => i64::try_from(number).ok(),
+            PartKind::Number(number, unit) => return Ok(self.moment(number, unit, part.at)?.ms),
             PartKind::String(bytes) => milliseconds(&bytes),
             PartKind::Column(_) => None,
         };
@@ -142,7 +142,7 @@ impl Parser<'_> {
                     if let Qualifiers::Exactly(qualifier) = qualifiers { qualifier } else { Vec::new() };
                 Ok(Column { family, qualifier })
             }
-            PartKind::Number(_) => Err(self.lexer.wrong(part.at, "expected a column, such as `cf:q`")),
+            PartKind::Number(..) => Err(self.lexer.wrong(part.at, "expected a column, such as `cf:q`")),
         }
     }
 
@@ -399,7 +399,7 @@ impl Parser<'_> {
                 timestamp_column = Some(self.name("the name of a column of the file")?.into_bytes());
             } else if self.eat("TIMESTAMP")? {
                 self.need_sign("=")?;
-                timestamp = Some(self.timestamp()?);
+                timestamp = Some(self.written_time()?);
             } else if self.eat("TIMESTAMP_UNIT")? {
                 self.need_sign("=")?;
                 timestamp_unit = Some(self.time_unit()?);
@@ -436,6 +436,8 @@ impl Parser<'_> {
         let table = self.table()?;
         let [duplicate_key_columns, ignore_unknown_columns, single_cell_format, no_escape, skip_bad_lines] =
             flags;
+        // The option with the unit may follow.
+        let timestamp = timestamp.map(|written| self.time_in_unit(written, timestamp_unit)).transpose()?;
         Ok(Statement::LoadData(LoadData {
             row_key_columns,
             timestamp_column,
@@ -477,12 +479,10 @@ impl Parser<'_> {
     }
 
     fn time_unit(&mut self) -> Result<TimeUnit> {
-        for unit in TimeUnit::ALL {
-            if self.eat(unit.word())? {
-                return Ok(unit);
-            }
+        match self.unit()? {
+            Some(unit) => Ok(unit),
+            None => Err(self.expected("`NANOSECONDS`, `MICROSECONDS`, `MILLISECONDS` or `SECONDS`")),
         }
-        Err(self.expected("`NANOSECONDS`, `MICROSECONDS`, `MILLISECONDS` or `SECONDS`"))
     }
 
     /// `DUMP TABLE t [COLUMNS c, ...] [BUCKETS n] [MAX_VERSIONS n] [SEPARATOR = s] [INTO FILE f]`, the last ones in any order; without a

@@ -5,13 +5,15 @@
 //! (ROW = 'a' OR ...)     alternatives of one kind, rows or cells
 //! ```
 
+use esker_table::TIMESTAMP_MAX;
+
 use super::Parser;
 use super::time::{Time, time};
 use crate::error::Result;
 use crate::lex::Kind;
 use crate::statement::{
     Bound, CellPlace, CellRange, ColumnTest, Columns, Counted, Interval, Qualifiers, Rows, Select,
-    SelectOptions, Term, ValueTest,
+    SelectOptions, Term, TimeUnit, ValueTest,
 };
 
 /// What a chain of comparisons is about.
@@ -23,10 +25,12 @@ enum Key {
 }
 
 /// The bound of a chain, before it is known what the chain is about.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Literal {
     at: usize,
     kind: Kind,
+    /// `5 SECONDS`
+    unit: Option<TimeUnit>,
     /// `'row', 'cf:q'`
     column: Option<Columns>,
 }
@@ -305,7 +309,7 @@ impl Parser<'_> {
         Ok(is_bound.then_some(literal))
     }
 
-    /// `'r'`, `'r','cf:q'` or a number.
+    /// `'r'`, `'r','cf:q'`, or a number, after which its unit may follow.
     fn literal(&mut self) -> Result<Literal> {
         let token = self.take()?;
         if !matches!(token.kind, Kind::String(_) | Kind::Number(_)) {
@@ -313,7 +317,8 @@ impl Parser<'_> {
         }
         let is_string = matches!(token.kind, Kind::String(_));
         let column = if is_string && self.eat_sign(",")? { Some(self.columns()?) } else { None };
-        Ok(Literal { at: token.start, kind: token.kind, column })
+        let unit = if is_string { None } else { self.unit()? };
+        Ok(Literal { at: token.start, kind: token.kind, unit, column })
     }
 
     /// A chain whose first bound was read.
@@ -361,8 +366,7 @@ impl Parser<'_> {
         if self.is_sign("=")? {
             self.take()?;
             let literal = self.literal()?;
-            let again =
-                Literal { at: literal.at, kind: literal.kind.clone(), column: literal.column.clone() };
+            let again = literal.clone();
             if key == Key::Time {
                 // A cell that is written with such a time has its milliseconds too.
                 let at = Time { ns: 0, ..self.time_of(&literal)? };
@@ -449,11 +453,17 @@ impl Parser<'_> {
 
     fn time_of(&self, literal: &Literal) -> Result<Time> {
         let value = match (&literal.kind, &literal.column) {
-            (Kind::Number(number), None) => i64::try_from(*number).ok().map(|ms| Time { ms, ns: 0 }),
+            // Programs write the latest timestamp for no bound.
+            (Kind::Number(number), None)
+                if literal.unit.is_none() && i64::try_from(*number) == Ok(TIMESTAMP_MAX) =>
+            {
+                Some(Time { ms: TIMESTAMP_MAX, ns: 0 })
+            }
+            (Kind::Number(number), None) => return self.moment(*number, literal.unit, literal.at),
             (Kind::String(bytes), None) => time(bytes),
             _ => None,
         };
-        let value = value.filter(|value| value.ms <= esker_table::TIMESTAMP_MAX);
+        let value = value.filter(|value| value.ms <= TIMESTAMP_MAX);
         value.ok_or_else(|| self.lexer.wrong(literal.at, format!("expected {}", super::time::EXPECTED)))
     }
 }

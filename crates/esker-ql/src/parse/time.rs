@@ -1,29 +1,89 @@
-//! Timestamps: milliseconds since 1970, or a text in UTC ([`time`]).
+//! Timestamps: milliseconds since 1970, a number with a unit after it, or a text in UTC ([`time`]).
+//!
+//! A number after the year 9999 needs its unit: programs for Hypertable write nanoseconds, and a cell with such a timestamp hides
+//! all later writes of its column.
 
 use esker_table::TIMESTAMP_MAX;
 
 use super::Parser;
 use crate::error::Result;
 use crate::lex::Kind;
+use crate::statement::TimeUnit;
 
 /// What a timestamp is. It has at most `TIMESTAMP_MAX`.
 pub(super) const EXPECTED: &str =
     "a timestamp (milliseconds since 1970, from 0 to 2^63 - 2, or 'YYYY-MM-DD hh:mm:ss.mmm' in UTC)";
 
+/// The last millisecond of the year 9999. A later time is taken only with a unit.
+pub const YEAR_9999_END: i64 = 253_402_300_799_999;
+
+/// A timestamp of a cell or delete as the statement writes it: its unit may follow later in the statement.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WrittenTime {
+    at: usize,
+    value: WrittenValue,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum WrittenValue {
+    Number(u64, Option<TimeUnit>),
+    /// Of a text. Before 1970, it is negative.
+    Milliseconds(i64),
+}
+
 impl Parser<'_> {
+    /// A timestamp of a cell or delete: `1700000000000`, `1700000000 SECONDS`, `'2023-11-14'`.
     pub(super) fn timestamp(&mut self) -> Result<i64> {
+        let written = self.written_time()?;
+        self.time_in_unit(written, None)
+    }
+
+    pub(super) fn written_time(&mut self) -> Result<WrittenTime> {
+        let at = self.peek()?.start;
         let value = match &self.peek()?.kind {
-            Kind::Number(number) => i64::try_from(*number).ok(),
-            Kind::String(bytes) => milliseconds(bytes),
+            Kind::Number(number) => Some(WrittenValue::Number(*number, None)),
+            Kind::String(bytes) => milliseconds(bytes).map(WrittenValue::Milliseconds),
             _ => None,
         };
-        match value {
-            Some(value) => {
-                let at = self.take()?.start;
-                self.stored_time(Some(value), at)
-            }
-            None => Err(self.expected(EXPECTED)),
+        let mut value = value.ok_or_else(|| self.expected(EXPECTED))?;
+        self.take()?;
+        if let WrittenValue::Number(_, unit) = &mut value {
+            *unit = self.unit()?;
         }
+        Ok(WrittenTime { at, value })
+    }
+
+    /// The milliseconds of `written`, whose number is in `unit` if it has no unit of its own.
+    pub(super) fn time_in_unit(&self, written: WrittenTime, unit: Option<TimeUnit>) -> Result<i64> {
+        match written.value {
+            WrittenValue::Number(number, own) => Ok(self.moment(number, own.or(unit), written.at)?.ms),
+            WrittenValue::Milliseconds(value) => self.stored_time(Some(value), written.at),
+        }
+    }
+
+    /// The unit of the number before, if it is there.
+    pub(super) fn unit(&mut self) -> Result<Option<TimeUnit>> {
+        for unit in TimeUnit::ALL {
+            if self.eat(unit.word())? {
+                return Ok(Some(unit));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The moment of the number at the byte `at`. Without a unit, it counts milliseconds and is not after the year 9999.
+    pub(super) fn moment(&self, number: u64, unit: Option<TimeUnit>, at: usize) -> Result<Time> {
+        let found = time_in(number, unit.unwrap_or(TimeUnit::Milliseconds));
+        let found = found.filter(|time| time.ms <= TIMESTAMP_MAX);
+        let time = found.ok_or_else(|| self.lexer.wrong(at, format!("expected {EXPECTED}")))?;
+        if unit.is_none() && time.ms > YEAR_9999_END {
+            let message = format!(
+                "{number} milliseconds are after the year 9999: timestamps are in milliseconds; divide nanoseconds by 1,000,000, or \
+                 write the unit after the number, as in `{number} NANOSECONDS` (or MICROSECONDS, MILLISECONDS, SECONDS)"
+            );
+            return Err(self.lexer.wrong(at, message));
+        }
+        Ok(time)
     }
 
     /// The timestamp at the byte `at`, if a cell can have it.
@@ -46,6 +106,13 @@ pub struct Time {
     pub ms: i64,
     /// The nanoseconds below a millisecond.
     pub ns: u32,
+}
+
+/// The moment of `number` of `unit`, counted from 1970. `None`: its milliseconds are too many for 63 bits.
+pub fn time_in(number: u64, unit: TimeUnit) -> Option<Time> {
+    let nanoseconds = u128::from(number) * u128::from(unit.nanoseconds());
+    let ms = i64::try_from(nanoseconds / 1_000_000).ok()?;
+    Some(Time { ms, ns: u32::try_from(nanoseconds % 1_000_000).ok()? })
 }
 
 /// The milliseconds of [`time`].
