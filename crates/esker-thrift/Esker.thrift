@@ -183,6 +183,9 @@ service Esker {
   /** Removes a table, enabled or not. */
   void eskerDropTable(1: string table) throws (1: EskerError error),
 
+  /** Removes all cells and deletes of an enabled table, whatever their timestamps, all at once. Its schema stays. */
+  void eskerTruncateTable(1: string table) throws (1: EskerError error),
+
   /** Enters into the indexes of a table what they lack, and removes what is of no use in them. */
   void eskerRebuildIndexes(1: string table) throws (1: EskerError error),
 

@@ -51,6 +51,11 @@ impl Tables for esker_table::Tables {
         Ok(self.drop_table(table)?)
     }
 
+    fn truncate(&self, table: &str) -> Result<bool> {
+        self.truncate(table)?;
+        Ok(true)
+    }
+
     fn compact(&self, table: &str) -> Result<()> {
         Ok(self.table(table)?.compact()?)
     }

@@ -404,7 +404,7 @@ impl<'a> Parser<'a> {
             b"DELETE" => self.delete(),
             b"TRUNCATE" => {
                 self.eat("TABLE")?;
-                self.truncate()
+                self.table().map(Statement::Truncate)
             }
             b"INCREMENT" => self.increment(),
             b"APPEND" => self.append(),

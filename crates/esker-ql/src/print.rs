@@ -612,6 +612,7 @@ impl Display for Statement {
                 either(f, rows, |f, rows| rows.fmt(f))?;
                 time.fmt(f)
             }
+            Statement::Truncate(table) => write!(f, "TRUNCATE TABLE {table}"),
             Statement::Count { select, counted } => {
                 f.write_str(match counted {
                     Counted::Rows => "SELECT COUNT(*)",

@@ -335,6 +335,15 @@ impl Tables for Remote {
         dropped
     }
 
+    /// HBase's Thrift interface deletes rows up to a timestamp, and a delete up to a later one hides what is written until then.
+    fn truncate(&self, table: &str) -> Result<bool> {
+        if !self.is_eskers()? {
+            return Ok(false);
+        }
+        self.own(table, |client| client.truncate_table(table))?;
+        Ok(true)
+    }
+
     fn compact(&self, table: &str) -> Result<()> {
         self.about(table, |client| client.major_compact(table.as_bytes()))
     }

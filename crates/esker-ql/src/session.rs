@@ -344,6 +344,7 @@ impl Session {
             Statement::DeleteRows { columns, table, rows, time } => {
                 self.delete_rows(Delete { columns, table, row: Vec::new(), time }, rows)
             }
+            Statement::Truncate(table) => self.truncate(table),
             Statement::Count { select, counted } => self.count(*select, counted).map(Answer::Number),
             Statement::LoadCell { cell, timestamp } => {
                 let schema = self.schema(&cell.table)?;
@@ -425,6 +426,31 @@ impl Session {
             count += 1;
         }
         Ok(Answer::Number(count))
+    }
+
+    /// Removes all cells of a table. Where that takes deletes of its rows, cells with later timestamps stay, which is an error.
+    fn truncate(&self, table: TableName) -> Result<Answer> {
+        if self.tables.truncate(&self.whole(&table)).map_err(|error| self.of_table(error, &table))? {
+            return Ok(Answer::Done);
+        }
+        let row = Vec::new();
+        let delete = Delete { columns: Vec::new(), table: table.clone(), row, time: DeleteTime::Now };
+        let low = Some(Bound { at: Vec::new(), is_included: true });
+        self.delete_rows(delete, vec![Rows::Within(Interval { low, high: None })])?;
+        let options = SelectOptions { max_versions: Some(1), ..SelectOptions::default() };
+        let (columns, terms, at) = (Vec::new(), Vec::new(), table.name.at());
+        let rest = Select { is_of_cells: false, columns, table, terms, options };
+        match self.count(rest, Counted::Rows)? {
+            0 => Ok(Answer::Done),
+            rows => {
+                let message = format!(
+                    "the table is not empty: {rows} rows still have cells, with timestamps later than this statement, or written \
+                     meanwhile. HBase's Thrift interface cannot delete these without hiding later writes: `DROP TABLE` and `CREATE \
+                     TABLE` make an empty table"
+                );
+                Err(Error::Impossible(message).at(at))
+            }
+        }
     }
 
     /// How many rows or cells a query shows.

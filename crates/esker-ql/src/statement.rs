@@ -200,6 +200,8 @@ pub enum Statement {
         /// Which timestamps.
         time: DeleteTime,
     },
+    /// `TRUNCATE TABLE t`
+    Truncate(TableName),
     /// `SELECT ...`
     Select(Box<Select>),
     /// `SELECT COUNT(*) ...`

@@ -45,6 +45,9 @@ pub trait Tables {
     /// Removes a table.
     fn drop_table(&self, table: &str) -> Result<()>;
 
+    /// Removes all cells of a table, whatever their timestamps. Returns false, and has done nothing, if these tables cannot do that.
+    fn truncate(&self, table: &str) -> Result<bool>;
+
     /// Merges the files of a table.
     fn compact(&self, table: &str) -> Result<()>;
 

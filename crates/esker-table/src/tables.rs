@@ -24,7 +24,7 @@ use esker::{
 
 use crate::batch::CellBatch;
 use crate::canary;
-use crate::cell::{self, FamilyId, check_row};
+use crate::cell::{self, FamilyId, ROW_LEN_MAX, check_row};
 use crate::error::{Error, Result};
 use crate::index::{self, Before, Old};
 use crate::parts::{Division, Parts, part_name};
@@ -660,6 +660,31 @@ impl Tables {
             rule.forget(tree.name(), shape.now_ms());
         }
         self.inner.query_cache.forget(shape.schema.table);
+        Ok(())
+    }
+
+    /// Removes all cells of a table, whatever their timestamps, and all its deletes. Its schema, its parts and its handles stay. Readers
+    /// see all cells or none. It survives power loss when this returns.
+    ///
+    /// # Errors
+    /// `NoTable`, `Disabled`; `Store` when the store cannot write. Nothing is removed then.
+    pub fn truncate(&self, name: &str) -> Result<()> {
+        let Inner { db, query_cache, .. } = &*self.inner;
+        let _altering = lock(&self.inner.altering);
+        let state = self.inner.find(name)?;
+        // No write is between its sequence number and its end.
+        let _rows: Vec<MutexGuard<'_, ()>> = self.inner.rows.iter().map(lock).collect();
+        // No part is split off: a range that reaches into it would not count there.
+        let _changing = lock(&self.inner.changing);
+        let shape = state.shape();
+        shape.check_enabled()?;
+        let mut batch = Batch::new();
+        shape.all_trees().try_for_each(|tree| batch.delete_range(tree, ..))?;
+        let (first, last) = (Vec::new(), vec![0xff; ROW_LEN_MAX]);
+        let ends = [&first[..], &last[..]].into_iter();
+        let _writing = query_cache.is_on().then(|| query_cache.begin(shape.schema.table, ends));
+        db.write_with(&batch, Durability::Power)?;
+        query_cache.forget(shape.schema.table);
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ pub enum Action {
     Write,
     /// It writes, and tells something of what was there: increments, appends, checks.
     Update,
-    /// It makes, drops, enables, disables, merges, alters or renames the table, or rebuilds its indexes.
+    /// It makes, drops, empties, enables, disables, merges, alters or renames the table, or rebuilds its indexes.
     Admin,
 }
 

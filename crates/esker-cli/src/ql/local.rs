@@ -97,6 +97,10 @@ impl Tables for Local {
         Tables::drop_table(tables, table)
     }
 
+    fn truncate(&self, table: &str) -> Result<bool> {
+        Tables::truncate(self.there()?, table)
+    }
+
     fn compact(&self, table: &str) -> Result<()> {
         Tables::compact(self.there()?, table)
     }

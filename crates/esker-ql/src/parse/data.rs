@@ -7,8 +7,8 @@ use super::time::milliseconds;
 use crate::error::Result;
 use crate::lex::Kind;
 use crate::statement::{
-    Action, Bound, Column, Columns, Comparison, Condition, Delete, DeleteTime, DumpTable, FileCell, Interval,
-    LoadData, NewCell, Placed, Qualifiers, Rows, Statement, TimeUnit,
+    Action, Column, Columns, Comparison, Condition, Delete, DeleteTime, DumpTable, FileCell, LoadData,
+    NewCell, Placed, Qualifiers, Rows, Statement, TimeUnit,
 };
 
 /// The most characters that `ROW_UNIQUIFY_CHARS` appends.
@@ -169,14 +169,6 @@ impl Parser<'_> {
             Ok([rows]) => Statement::DeleteRows { columns, table, rows: vec![rows], time },
             Err(rows) => Statement::DeleteRows { columns, table, rows, time },
         })
-    }
-
-    /// `TRUNCATE TABLE t`: deletes all rows.
-    pub(super) fn truncate(&mut self) -> Result<Statement> {
-        let table = self.table()?;
-        let low = Some(Bound { at: Vec::new(), is_included: true });
-        let rows = vec![Rows::Within(Interval { low, high: None })];
-        Ok(Statement::DeleteRows { columns: Vec::new(), table, rows, time: DeleteTime::Now })
     }
 
     /// `INFILE f INTO TABLE t ROW r COLUMN c [TIMESTAMP ts]`

@@ -244,6 +244,7 @@ impl Random {
             12 => Statement::CreateTableLike { table, like: self.table(), if_not_exists: self.flip() },
             13 => Statement::AlterTable { table, changes: self.some(Random::change) },
             14 => Statement::Insert { table, cells: self.some(Random::cell) },
+            15 if self.below(8) == 0 => Statement::Truncate(table),
             15 if self.flip() => {
                 let (columns, time) = self.deleted();
                 let rows = [self.bytes(), self.bytes()].map(Rows::Prefix).to_vec();

@@ -331,6 +331,36 @@ fn versions_are_counted_over_all_parts_of_a_row() {
     });
 }
 
+/// What HBase's interface cannot delete alone is told, and not passed over.
+#[test]
+fn truncate_leaves_nothing_or_fails() {
+    let insert = "DROP TABLE IF EXISTS t; CREATE TABLE t (a MAX_VERSIONS 1); \
+                  INSERT INTO t VALUES ('2040-01-01', 'later', a:, '1'), ('now', a:, '2')";
+    with_esker(|remote| {
+        let session = &mut Session::new(remote);
+        run(session, insert).unwrap();
+        run(session, "TRUNCATE TABLE t").unwrap();
+        assert_eq!(cells(session, "SELECT * FROM t"), "");
+        run(session, "INSERT INTO t VALUES (1, 'later', a:, '3')").unwrap();
+        assert_eq!(cells(session, "SELECT * FROM t"), "later a: 3;");
+        fails(session, "TRUNCATE TABLE u", "there is no table \"u\"");
+    });
+    with_hbase(|remote| {
+        let session = &mut Session::new(remote);
+        run(session, insert).unwrap();
+        fails(session, "TRUNCATE TABLE t", "the table is not empty: 1 rows still have cells");
+        assert_eq!(cells(session, "SELECT * FROM t"), "later a: 1;");
+        run(
+            session,
+            "DROP TABLE t; CREATE TABLE t (a MAX_VERSIONS 1); INSERT INTO t VALUES ('now', a:, '2')",
+        )
+        .unwrap();
+        run(session, "TRUNCATE TABLE t").unwrap();
+        assert_eq!(cells(session, "SELECT * FROM t"), "");
+        run(session, "DROP TABLE t").unwrap();
+    });
+}
+
 /// `MAX_VERSIONS` counts before `VALUE REGEXP` decides: what was overwritten is not shown, here and on every server.
 #[test]
 fn overwritten_values_do_not_match() {

@@ -216,6 +216,10 @@ fn step(
                 _ if known.is_disabled => Ok(()),
                 8 => tables.db().flush().map_err(Into::into),
                 9 if random.below(3) == 0 => table.compact(),
+                9 if random.below(4) == 0 => {
+                    known.cells.clear();
+                    tables.truncate(name)
+                }
                 9 | 10 => {
                     let row = random.of(ROWS);
                     known.cells.retain(|(of, _, at), _| of != row || *at > 2);

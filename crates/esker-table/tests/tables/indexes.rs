@@ -464,3 +464,34 @@ fn writes_rebuildings_and_changes_of_schemas_meet() {
         }
     }
 }
+
+#[test]
+fn an_emptied_table_has_no_cells_in_any_part_or_index() {
+    let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
+    let table = tables.create("t", schema(true)).unwrap();
+    let later = i64::MAX - 1;
+    for row in ["a", "m", "z"] {
+        let mutation = RowMutation::new(row).put("all", "", "v").put_at("one", "q", later, "w");
+        table.mutate(&mutation.put("three", "", vec![7; 100_000])).unwrap();
+    }
+    table.split("m").unwrap();
+    tables.truncate("t").unwrap();
+    let by_value = |value: &str| {
+        let is_so = Comparator::new(value.as_bytes());
+        Read::family("all").filter(Filter::Value(Comparison::Equal, is_so))
+    };
+    let count = |read: &Read| {
+        let (mut scan, mut count) = (table.scan("", "", read).unwrap(), 0);
+        while scan.advance().unwrap() {
+            count += 1;
+        }
+        count
+    };
+    assert_eq!((count(&Read::all()), count(&by_value("v"))), (0, 0));
+    assert_eq!(table.split_rows(), [b"m"]);
+    table.mutate(&RowMutation::new("z").put_at("all", "", 1, "v").put_at("one", "q", 1, "x")).unwrap();
+    assert_eq!((count(&Read::all()), count(&by_value("v"))), (2, 1));
+    tables.disable("t").unwrap();
+    assert!(matches!(tables.truncate("t"), Err(Error::Disabled(_))));
+    assert!(matches!(tables.truncate("u"), Err(Error::NoTable(_))));
+}

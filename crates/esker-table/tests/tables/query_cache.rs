@@ -21,6 +21,21 @@ fn a_dropped_table_is_not_answered() {
 }
 
 #[test]
+fn an_emptied_table_is_not_answered_from_before() {
+    let tables = tables();
+    tables.set_query_cache(1 << 20);
+    let table = tables.create("t", Schema::new().group("a", [Family::new("f")])).unwrap();
+    table.mutate(&RowMutation::new("r").put("f", "q", "v")).unwrap();
+    for _ in 0..3 {
+        assert_eq!(table.get("r", &Read::all()).unwrap().len(), 1);
+    }
+    tables.truncate("t").unwrap();
+    assert!(table.get("r", &Read::all()).unwrap().is_empty());
+    table.mutate(&RowMutation::new("r").put("f", "q", "new")).unwrap();
+    assert_eq!(table.get("r", &Read::all()).unwrap()[0].value, b"new");
+}
+
+#[test]
 fn what_is_read_while_the_cache_is_off_and_on_is_not_kept() {
     let tables = tables();
     tables.set_query_cache(1 << 20);

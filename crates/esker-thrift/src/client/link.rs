@@ -17,7 +17,7 @@ const READ_LEN: usize = 64 << 10;
 const READ_LEN_MAX: usize = 1 << 20;
 
 /// Methods that work through a whole table before they answer, or wait for such a one: they take as long as they take.
-const UNHURRIED: [&str; 12] = [
+const UNHURRIED: [&str; 13] = [
     "createTable",
     "deleteTable",
     "disableTable",
@@ -29,6 +29,7 @@ const UNHURRIED: [&str; 12] = [
     "eskerDropTable",
     "eskerRebuildIndexes",
     "eskerRenameTable",
+    "eskerTruncateTable",
     "majorCompact",
 ];
 

@@ -274,6 +274,11 @@ impl Client {
         self.tell("eskerDropTable", texts(&[table]))
     }
 
+    /// Removes all cells of a table.
+    pub fn truncate_table(&mut self, table: &str) -> CallResult<()> {
+        self.tell("eskerTruncateTable", texts(&[table]))
+    }
+
     /// Enters into the indexes of a table what they lack, and removes what is of no use in them.
     pub fn rebuild_indexes(&mut self, table: &str) -> CallResult<()> {
         self.tell("eskerRebuildIndexes", texts(&[table]))

@@ -4,7 +4,7 @@
 //! eskerSchema, eskerScannerOpen ScannerGet           Read
 //! eskerMutateRows                                    Write; with increments or appends Update
 //! eskerCheckAndMutate                                Update
-//! eskerCreateTable AlterTable DropTable              Admin
+//! eskerCreateTable AlterTable DropTable TruncateTable  Admin
 //! eskerRenameTable                                   Admin of both names, and Read of the old one
 //! eskerRebuildIndexes                                Admin
 //! eskerCreateNamespace DropNamespace                 Admin, of `NAMESPACE:`
@@ -180,6 +180,7 @@ impl Gateway<'_> {
                 Ok(self.tables.rename(&from, &to)?)
             }
             Call::DropTable { table } => Ok(self.tables.drop_table(&self.name(table)?)?),
+            Call::TruncateTable { table } => Ok(self.tables.truncate(&self.name(table)?)?),
             Call::RebuildIndexes { table } => Ok(self.tables.rebuild_indexes(&self.name(table)?)?),
             Call::MutateRows { table, rows } => {
                 let mut changes = rows.iter().flat_map(|row| &row.mutations);

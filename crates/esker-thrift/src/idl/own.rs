@@ -86,6 +86,7 @@ calls! {
     "eskerAlterTable" AlterTable throws 1 { 1 table: &'a [u8] = b"", 2 schema: &'a [u8] = b"", }
     "eskerRenameTable" RenameTable throws 1 { 1 table: &'a [u8] = b"", 2 to: &'a [u8] = b"", }
     "eskerDropTable" DropTable throws 1 { 1 table: &'a [u8] = b"", }
+    "eskerTruncateTable" TruncateTable throws 1 { 1 table: &'a [u8] = b"", }
     "eskerRebuildIndexes" RebuildIndexes throws 1 { 1 table: &'a [u8] = b"", }
     "eskerMutateRows" MutateRows throws 1 { 1 table: &'a [u8] = b"", 2 rows: Vec<Row<'a>> = Vec::new(), }
     "eskerCheckAndMutate" CheckAndMutate throws 1 {

@@ -149,6 +149,7 @@ fn own_methods() -> Vec<Method> {
         ("eskerSchema", Read, with(&[])),
         ("eskerAlterTable", Admin, with(&[(2, schema)])),
         ("eskerRebuildIndexes", Admin, with(&[])),
+        ("eskerTruncateTable", Admin, with(&[])),
         ("eskerMutateRows", Write, with(&[(2, rows)])),
         ("eskerMutateRows", Update, with(&[(2, reading)])),
         ("eskerCheckAndMutate", Update, with(&[(2, text("r")), (4, mutations)])),

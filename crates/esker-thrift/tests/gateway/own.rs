@@ -154,6 +154,7 @@ fn what_cannot_be_is_refused_and_nothing_of_it_is_done() {
         ("eskerRenameTable", Some(text("v"))),
         ("eskerRebuildIndexes", None),
         ("eskerDropTable", None),
+        ("eskerTruncateTable", None),
         ("eskerMutateRows", None),
         ("eskerCheckAndMutate", None),
     ] {
