@@ -55,6 +55,16 @@ const MIXED_ENDS: &str = "the line ends in a line feed, the first one in a carri
 const HBASE_ROW: &[u8] = b"HBASE_ROW_KEY";
 const HBASE_TIMESTAMP: &[u8] = b"HBASE_TS_KEY";
 
+/// Other columns of ImportTsv, and why no file that has them is loaded. Leaving them out would lose what they say.
+const HBASE_NOT_TAKEN: [(&str, &str); 3] = [
+    ("HBASE_ATTRIBUTES_KEY", "there are no attributes of cells"),
+    (
+        "HBASE_CELL_TTL",
+        "there are no times to live of single cells, only of column families (`TTL` in `CREATE TABLE`)",
+    ),
+    ("HBASE_CELL_VISIBILITY", "there are no visibility labels of cells"),
+];
+
 /// What the fields of a line are.
 enum Layout {
     Cell {
@@ -202,7 +212,10 @@ impl Loading<'_> {
         };
         let between = self.separator();
         let is_separated = line.contains(&between);
-        let is_import_tsv = line.split(|byte| *byte == b',').any(|name| name.trim_ascii() == HBASE_ROW);
+        let names_row =
+            |between: u8| line.split(|byte| *byte == between).any(|name| name.trim_ascii() == HBASE_ROW);
+        let has_commas = names_row(b',');
+        let is_import_tsv = has_commas || names_row(between);
         if !is_separated && line.contains(&b',') && self.load.header_file.is_none() && !is_import_tsv {
             let between =
                 if between == b'\t' { "tabs".to_owned() } else { format!("`{}`", between.escape_ascii()) };
@@ -210,14 +223,21 @@ impl Loading<'_> {
                 "the header has no {between}; the fields of all lines have {between} between them"
             ));
         }
-        // ImportTsv is told of its columns with commas, whatever separates the fields.
-        let separator = if is_separated && !is_import_tsv { between } else { b',' };
+        // ImportTsv is told of its columns with commas, whatever separates the fields. A file may have them between its own separator.
+        let separator = if is_separated && !has_commas { between } else { b',' };
         let names: Vec<&[u8]> = line.split(|byte| *byte == separator).map(<[u8]>::trim_ascii).collect();
         let twice =
             |name: &[u8]| format!("the header has the column {:?} twice", String::from_utf8_lossy(name));
         let mut seen = BTreeSet::new();
         if let Some(name) = names.iter().find(|name| !seen.insert(**name)) {
             return Err(twice(name));
+        }
+        if let Some((name, what)) = HBASE_NOT_TAKEN.iter().find(|(name, _)| names.contains(&name.as_bytes()))
+            && (is_import_tsv || self.column(name.as_bytes()).is_err())
+        {
+            return Err(format!(
+                "the header has ImportTsv's {name}: {what}. Remove the column from the file"
+            ));
         }
         if let Some(time) = self.names_of_cells(&names) {
             time.map_or(Ok(()), |time| self.times.read_unit(time))?;

@@ -787,6 +787,15 @@ fn files_of_other_programs_are_loaded_as_they_are_meant() {
             "7\tr\tf:a\t1\n7\ts\tf:a\t1\n7\ts\tg:c\t3\n7\tt\tf:a\t1\n7\tt\tf:b\t2\n",
         ),
         ("", "f:a,HBASE_ROW_KEY,HBASE_TS_KEY,f:b\n1\tr\t5\n".to_owned(), "5\tr\tf:a\t1\n"),
+        // The same where the names have the separator of the file between them.
+        (
+            "TIMESTAMP = 7",
+            format!("{}r\t1\ns\t1\t\t3\n", import_tsv.replace(',', "\t")),
+            "7\tr\tf:a\t1\n7\ts\tf:a\t1\n7\ts\tg:c\t3\n",
+        ),
+        ("", "HBASE_ROW_KEY\tf:a\tHBASE_TS_KEY\nr\t1\t5\n".to_owned(), "5\tr\tf:a\t1\n"),
+        ("", "HBASE_TS_KEY\tHBASE_ROW_KEY\tf:a\tf:b\n5\tr\t1\n".to_owned(), "5\tr\tf:a\t1\n"),
+        ("SEPARATOR = ';'", "HBASE_ROW_KEY;HBASE_TS_KEY;f:a;f:b\nr;5;1\n".to_owned(), "5\tr\tf:a\t1\n"),
     ] {
         let done = load(options, &text);
         assert_eq!(done.code, 0, "{options} {text}: {}", done.stderr());
@@ -814,6 +823,28 @@ fn files_of_other_programs_are_loaded_as_they_are_meant() {
         ("", format!("{import_tsv}r\n"), "f.tsv:2: 1 fields, expected 2 to 4"),
         ("", format!("{import_tsv}r\t1\t2\t3\t4\n"), "f.tsv:2: 5 fields, expected 2 to 4"),
         ("", "f:a,HBASE_ROW_KEY,HBASE_TS_KEY,f:b\n1\tr\n".to_owned(), "f.tsv:2: 2 fields, expected 3 to 4"),
+        ("", format!("{}r\n", import_tsv.replace(',', "\t")), "f.tsv:2: 1 fields, expected 2 to 4"),
+        // What they say must not be lost.
+        (
+            "",
+            "HBASE_ROW_KEY,f:a,HBASE_CELL_TTL\nr\t1\t5\n".to_owned(),
+            "HBASE_CELL_TTL: there are no times to live",
+        ),
+        (
+            "IGNORE_UNKNOWN_COLUMNS",
+            "HBASE_ROW_KEY\tf:a\tHBASE_CELL_TTL\nr\t1\t5\n".to_owned(),
+            "HBASE_CELL_TTL: there are no times to live",
+        ),
+        (
+            "IGNORE_UNKNOWN_COLUMNS",
+            "HBASE_ROW_KEY,HBASE_ATTRIBUTES_KEY,f:a\nr\t5\t1\n".to_owned(),
+            "there are no attributes",
+        ),
+        (
+            "IGNORE_UNKNOWN_COLUMNS",
+            "id\tHBASE_CELL_VISIBILITY\tf:a\nr\tsecret\t1\n".to_owned(),
+            "there are no visibility labels",
+        ),
         // A header of another program says how many fields each line has.
         ("", "id\tf:a\tf:b\nr\t1\n".to_owned(), "f.tsv:2: 2 fields, expected 3"),
     ] {
