@@ -57,7 +57,7 @@ pub(super) fn append_unquoted(out: &mut Vec<u8>, field: &[u8]) {
 }
 
 /// Whether the field is in quotes, and has quotes that are all written twice.
-pub(super) fn is_quoted(field: &[u8]) -> bool {
+pub(crate) fn is_quoted(field: &[u8]) -> bool {
     let [b'"', inner @ .., b'"'] = field else { return false };
     let mut quotes =
         inner.chunk_by(|a, b| (*a == b'"') == (*b == b'"')).filter(|part| part.starts_with(b"\""));

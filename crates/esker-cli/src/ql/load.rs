@@ -89,6 +89,7 @@ pub(super) fn run(tables: &dyn Tables, table: &str, schema: &Schema, load: &Load
         layout: None,
         may_be_cells: false,
         is_dump: false,
+        takes_quotes: false,
         ends: Ends::Unknown,
         of_values: 0,
         times: Times::new(load.timestamp_unit),
@@ -173,6 +174,8 @@ struct Loading<'t> {
     may_be_cells: bool,
     /// Whether the header begins with `#`, as `DUMP TABLE` and `INTO FILE` write it. They end each line.
     is_dump: bool,
+    /// Whether the header, also one of another file, begins with `#`: quotes are parts of the fields. `DUMP TABLE` writes them so.
+    takes_quotes: bool,
     /// How its lines end.
     ends: Ends,
     /// How many lines have a last value that ends with a carriage return.
@@ -210,6 +213,7 @@ impl Loading<'_> {
             Some(line) => (line, true),
             None => (line, false),
         };
+        self.takes_quotes = is_marked;
         let between = self.separator();
         let is_separated = line.contains(&between);
         let names_row =
@@ -347,6 +351,18 @@ impl Loading<'_> {
     }
 
     fn split(&mut self, line: &[u8]) -> Result<(), Refused> {
+        // What a spreadsheet means by such a field is another value, and the quotes would be stored.
+        if !self.takes_quotes
+            && memchr::memchr(b'"', line).is_some()
+            && let separator = self.separator()
+            && let Some(place) = line.split(|byte| *byte == separator).position(tsv::is_quoted)
+        {
+            return Err(Refused::Malformed(format!(
+                "field {} is in quotes, and the quotes in it are doubled, as spreadsheets write them: here, quotes are parts of the value. \
+                 Write the file without them, or, if they are meant, a `#` in front of the header",
+                place + 1
+            )));
+        }
         if !self.load.no_escape {
             return tsv::parse_cells(self.separator(), line, &mut self.fields)
                 .map_err(|reason| Refused::Malformed(reason.into_owned()));

@@ -787,6 +787,16 @@ fn files_of_other_programs_are_loaded_as_they_are_meant() {
             "7\tr\tf:a\t1\n7\ts\tf:a\t1\n7\ts\tg:c\t3\n7\tt\tf:a\t1\n7\tt\tf:b\t2\n",
         ),
         ("", "f:a,HBASE_ROW_KEY,HBASE_TS_KEY,f:b\n1\tr\t5\n".to_owned(), "5\tr\tf:a\t1\n"),
+        // Quotes are parts of a value, unless they look as if a spreadsheet had written them.
+        ("TIMESTAMP = 7", "id\tf:a\nr\t\"v\"\ns\t\"\"\n".to_owned(), "7\tr\tf:a\t\"v\"\n7\ts\tf:a\t\"\"\n"),
+        (
+            "TIMESTAMP = 7",
+            "id\tf:a\nr\t{\"a\": \"\"}\ns\t5\"\n".to_owned(),
+            "7\tr\tf:a\t{\"a\": \"\"}\n7\ts\tf:a\t5\"\n",
+        ),
+        ("TIMESTAMP = 7", "#id\tf:a\nr\t\"v \"\"w\"\"\"\n".to_owned(), "7\tr\tf:a\t\"v \"\"w\"\"\"\n"),
+        ("", format!("{dump_ms}5\tr\tf:q\t\"v \"\"w\"\"\"\n"), "5\tr\tf:q\t\"v \"\"w\"\"\"\n"),
+        ("TIMESTAMP = 7", "id\tf:a\nr\t\\x22v \"\"w\"\"\"\n".to_owned(), "7\tr\tf:a\t\"v \"\"w\"\"\"\n"),
         // The same where the names have the separator of the file between them.
         (
             "TIMESTAMP = 7",
@@ -824,6 +834,14 @@ fn files_of_other_programs_are_loaded_as_they_are_meant() {
         ("", format!("{import_tsv}r\t1\t2\t3\t4\n"), "f.tsv:2: 5 fields, expected 2 to 4"),
         ("", "f:a,HBASE_ROW_KEY,HBASE_TS_KEY,f:b\n1\tr\n".to_owned(), "f.tsv:2: 2 fields, expected 3 to 4"),
         ("", format!("{}r\n", import_tsv.replace(',', "\t")), "f.tsv:2: 1 fields, expected 2 to 4"),
+        // Fields as spreadsheets write them.
+        ("", "id\tf:a\nr\t\"v \"\"w\"\"\"\n".to_owned(), "f.tsv:2: field 2 is in quotes"),
+        (
+            "SEPARATOR = ',' NO_ESCAPE",
+            "id,f:a\n\"r \"\"s\"\"\",v\n".to_owned(),
+            "f.tsv:2: field 1 is in quotes",
+        ),
+        (cell, "5\tr\tf:q\t\"v \"\"w\"\"\"\n".to_owned(), "f.tsv:1: field 4 is in quotes"),
         // What they say must not be lost.
         (
             "",
