@@ -94,6 +94,18 @@ impl Node {
         }
     }
 
+    /// Whether both are the same assertion about a place.
+    fn is_same_assertion(&self, other: &Node) -> bool {
+        match (self, other) {
+            (Node::Start, Node::Start) | (Node::End, Node::End) => true,
+            (Node::LastLine { is_unix }, Node::LastLine { is_unix: other })
+            | (Node::LineStart { is_unix }, Node::LineStart { is_unix: other })
+            | (Node::LineEnd { is_unix }, Node::LineEnd { is_unix: other }) => is_unix == other,
+            (Node::Word { is_boundary }, Node::Word { is_boundary: other }) => is_boundary == other,
+            _ => false,
+        }
+    }
+
     /// Writes it for the engine.
     fn write(&self, around: Around, to: &mut String) -> Result<(), String> {
         let refused = |what: &str| Err(what.to_owned());

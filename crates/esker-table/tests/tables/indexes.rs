@@ -477,8 +477,8 @@ fn an_emptied_table_has_no_cells_in_any_part_or_index() {
     table.split("m").unwrap();
     tables.truncate("t").unwrap();
     let by_value = |value: &str| {
-        let is_so = Comparator::new(value.as_bytes());
-        Read::family("all").filter(Filter::Value(Comparison::Equal, is_so))
+        let is_of = Filter::family(Comparison::Equal, Comparator::binary("all"));
+        Read::all().filter(is_of.and(Filter::value(Comparison::Equal, Comparator::binary(value))))
     };
     let count = |read: &Read| {
         let (mut scan, mut count) = (table.scan("", "", read).unwrap(), 0);

@@ -1,5 +1,7 @@
 //! Reads an expression as `java.util.regex.Pattern` does.
 
+use std::collections::BTreeSet;
+
 use regex_syntax::hir::ClassUnicode;
 
 use super::Node;
@@ -36,6 +38,8 @@ pub(super) struct Parser {
     at: usize,
     flags: Flags,
     nesting: u32,
+    /// The names of the groups until here.
+    names: BTreeSet<String>,
 }
 
 /// What an escape means.
@@ -84,7 +88,7 @@ impl Parser {
             dot_has_line_ends: true,
             is_unix: false,
         };
-        Parser { tokens: tokens(pattern), at: 0, flags, nesting: 0 }
+        Parser { tokens: tokens(pattern), at: 0, flags, nesting: 0, names: BTreeSet::new() }
     }
 
     /// The next character, if it is not quoted.
@@ -137,7 +141,11 @@ impl Parser {
         let mut nodes = Vec::new();
         while self.at < self.tokens.len() && !matches!(self.peek(), Some('|' | ')')) {
             if let Some(node) = self.atom()? {
-                nodes.push(self.quantified(node)?);
+                let node = self.quantified(node)?;
+                // An assertion holds a second time where it holds, and may be refused if something follows it.
+                if !nodes.last().is_some_and(|last: &Node| last.is_same_assertion(&node)) {
+                    nodes.push(node);
+                }
             }
         }
         Ok(Node::All(nodes))
@@ -255,16 +263,27 @@ impl Parser {
 
     /// The name of a group, and the `>` after it.
     fn group_name(&mut self) -> Read<()> {
-        let mut len = 0;
+        let mut name = String::new();
         while let Some(character) = self.peek() {
-            let fits =
-                if len == 0 { character.is_ascii_alphabetic() } else { character.is_ascii_alphanumeric() };
+            let fits = if name.is_empty() {
+                character.is_ascii_alphabetic()
+            } else {
+                character.is_ascii_alphanumeric()
+            };
             if !fits {
                 break;
             }
-            (self.at, len) = (self.at + 1, len + 1);
+            self.at += 1;
+            name.push(character);
         }
-        if len > 0 && self.takes(">") { Ok(()) } else { Err("the name of a group is wrong".to_owned()) }
+        if name.is_empty() || !self.takes(">") {
+            return Err("the name of a group is wrong".to_owned());
+        }
+        if self.names.contains(&name) {
+            return Err(format!("there are two groups with the name {name:?}"));
+        }
+        self.names.insert(name);
+        Ok(())
     }
 
     /// Flags up to what ends them.
