@@ -78,7 +78,7 @@ impl Tables for esker_table::Tables {
     }
 
     fn delete(&self, table: &str, delete: &Delete) -> Result<()> {
-        let mutation = add_delete(RowMutation::new(delete.row.clone()), &delete.columns, delete.time)?;
+        let mutation = add_delete(RowMutation::new(&delete.row[..]), &delete.columns, delete.time)?;
         Ok(self.table(table)?.mutate(&mutation)?)
     }
 

@@ -375,7 +375,7 @@ impl Tables for Remote {
     fn delete(&self, table: &str, delete: &Delete) -> Result<()> {
         if self.is_eskers()? {
             let mutations = changes::of_delete(&delete.columns, delete.time)?;
-            let rows = [RowMutations { row: delete.row.clone(), mutations }];
+            let rows = [RowMutations { row: delete.row.to_vec(), mutations }];
             return self.own(table, |client| client.change_rows(table, &rows));
         }
         let timestamp = match delete.time {
@@ -387,7 +387,7 @@ impl Tables for Remote {
             return self.about(table, |client| client.delete_row(table.as_bytes(), &delete.row, timestamp));
         }
         let changes = delete.columns.iter().map(deletion).collect::<Result<Vec<_>>>()?;
-        let rows = [RowChanges { row: delete.row.clone(), changes }];
+        let rows = [RowChanges { row: delete.row.to_vec(), changes }];
         self.about(table, |client| client.mutate_rows(table.as_bytes(), &rows, timestamp))
     }
 

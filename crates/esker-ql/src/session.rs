@@ -16,7 +16,7 @@ mod schemas;
 
 use core::time::Duration;
 
-use esker_table::{CellBatch, Schema};
+use esker_table::{CellBatch, PutCell, Schema};
 use esker_thrift::{CallError, Thrown};
 
 use crate::counters::{counter, decimal, is_sum};
@@ -312,7 +312,8 @@ impl Session {
             Statement::Delete(delete) => {
                 let deleted = tables.delete(&self.whole(&delete.table), &delete);
                 let families = places::of_columns(&delete.columns);
-                let failed = |error| self.of_families(error, &delete.table, families);
+                let failed =
+                    |error| places::of_row(self.of_families(error, &delete.table, families), &delete.row);
                 deleted.map(|()| Answer::Done).map_err(failed)
             }
             Statement::Increment { table, row, column, by } => {
@@ -337,18 +338,23 @@ impl Session {
                 let values = if are_read { Vec::new() } else { places::of_inserts(&then) };
                 let held = tables.check(&self.whole(&table), &row, &conditions, then);
                 let values = values.iter().map(|(family, value)| (family, value));
-                let failed =
-                    |error| self.of_counters(self.of_families(error, &table, &families), &table, values);
+                let failed = |error| {
+                    let error = places::of_row(self.of_families(error, &table, &families), &row);
+                    self.of_counters(error, &table, values)
+                };
                 held.map(Answer::Truth).map_err(failed)
             }
             Statement::DeleteRows { columns, table, rows, time } => {
-                self.delete_rows(Delete { columns, table, row: Vec::new(), time }, rows)
+                self.delete_rows(Delete { columns, table, row: Vec::new().into(), time }, rows)
             }
             Statement::Truncate(table) => self.truncate(table),
             Statement::Count { select, counted } => self.count(*select, counted).map(Answer::Number),
             Statement::LoadCell { cell, timestamp } => {
                 let schema = self.schema(&cell.table)?;
                 check_named([&cell.column.family].into_iter(), &schema, &cell.table.name)?;
+                let (family, qualifier) = (cell.column.family.as_str(), &cell.column.qualifier[..]);
+                let put = PutCell { row: &cell.row, family, qualifier, timestamp, value: &[] };
+                put.check().map_err(|error| places::of_row(error.into(), &cell.row))?;
                 if counters(&schema).contains(cell.column.family.as_str()) {
                     let message =
                         format!("the column family {:?} has counters, not files", *cell.column.family);
@@ -360,7 +366,7 @@ impl Session {
                 let Column { family, qualifier } = column;
                 let columns = vec![Columns { family, qualifiers: Qualifiers::Exactly(qualifier) }];
                 let options = SelectOptions { max_versions: Some(1), ..SelectOptions::default() };
-                let terms = vec![Term::Rows(vec![Rows::Exactly(row)])];
+                let terms = vec![Term::Rows(vec![Rows::Exactly(row.into_inner())])];
                 let select = Select { is_of_cells: true, columns, table, terms, options };
                 Ok(Answer::DumpCell { cells: Box::new(self.select(&select)?), file })
             }
@@ -418,10 +424,10 @@ impl Session {
         let mut cells = self.tables.select(&table, &select).map_err(failed)?;
         let mut count = 0;
         while cells.advance()? {
-            if count > 0 && delete.row == cells.row() {
+            if count > 0 && *delete.row == cells.row() {
                 continue;
             }
-            cells.row().clone_into(&mut delete.row);
+            delete.row = cells.row().to_vec().into();
             self.tables.delete(&table, &delete)?;
             count += 1;
         }
@@ -433,7 +439,7 @@ impl Session {
         if self.tables.truncate(&self.whole(&table)).map_err(|error| self.of_table(error, &table))? {
             return Ok(Answer::Done);
         }
-        let row = Vec::new();
+        let row = Vec::new().into();
         let delete = Delete { columns: Vec::new(), table: table.clone(), row, time: DeleteTime::Now };
         let low = Some(Bound { at: Vec::new(), is_included: true });
         self.delete_rows(delete, vec![Rows::Within(Interval { low, high: None })])?;

@@ -223,7 +223,7 @@ pub enum Statement {
         /// The table.
         table: TableName,
         /// The row.
-        row: Vec<u8>,
+        row: Placed<Vec<u8>>,
         /// The column.
         column: Column,
         /// By how much.
@@ -234,7 +234,7 @@ pub enum Statement {
         /// The table.
         table: TableName,
         /// The row.
-        row: Vec<u8>,
+        row: Placed<Vec<u8>>,
         /// The column.
         column: Column,
         /// What is put behind the value.
@@ -245,7 +245,7 @@ pub enum Statement {
         /// The table.
         table: TableName,
         /// The row.
-        row: Vec<u8>,
+        row: Placed<Vec<u8>>,
         /// What has to be so.
         conditions: Vec<Condition>,
         /// What is done then, in its order.
@@ -419,7 +419,7 @@ pub struct Delete {
     /// The table.
     pub table: TableName,
     /// The row.
-    pub row: Vec<u8>,
+    pub row: Placed<Vec<u8>>,
     /// Which timestamps.
     pub time: DeleteTime,
 }
@@ -575,7 +575,7 @@ pub struct FileCell {
     /// The table.
     pub table: TableName,
     /// The row.
-    pub row: Vec<u8>,
+    pub row: Placed<Vec<u8>>,
     /// The column.
     pub column: Column,
 }

@@ -162,10 +162,13 @@ impl Parser<'_> {
         }
         let table = self.table()?;
         self.need(&["WHERE"])?;
+        let at = self.peek()?.start;
         let rows = self.rows()?;
         let time = self.delete_time(&columns)?;
         Ok(match <[Rows; 1]>::try_from(rows) {
-            Ok([Rows::Exactly(row)]) => Statement::Delete(Delete { columns, table, row, time }),
+            Ok([Rows::Exactly(row)]) => {
+                Statement::Delete(Delete { columns, table, row: Placed::new(row, at), time })
+            }
             Ok([rows]) => Statement::DeleteRows { columns, table, rows: vec![rows], time },
             Err(rows) => Statement::DeleteRows { columns, table, rows, time },
         })
@@ -231,10 +234,11 @@ impl Parser<'_> {
     }
 
     /// `t ROW r`
-    fn table_and_row(&mut self) -> Result<(crate::statement::TableName, Vec<u8>)> {
+    fn table_and_row(&mut self) -> Result<(crate::statement::TableName, Placed<Vec<u8>>)> {
         let table = self.table()?;
         self.need(&["ROW"])?;
-        Ok((table, self.bytes("a row")?))
+        let at = self.peek()?.start;
+        Ok((table, Placed::new(self.bytes("a row")?, at)))
     }
 
     /// `INCREMENT t ROW r COLUMN c [BY n]`

@@ -1,6 +1,6 @@
 //! Where in its text a statement names what an error is about. Errors of the store and of connections have no place.
 
-use esker_table::PutCell;
+use esker_table::{PutCell, ROW_LEN_MAX};
 use esker_thrift::{CallError, Thrown};
 
 use super::{Session, schemas};
@@ -53,8 +53,15 @@ pub(super) fn of_inserts(then: &[Action]) -> Vec<(Placed<String>, Placed<Vec<u8>
     inserts.collect()
 }
 
-/// The error of a change of one column, at the column, if its stored cell is why.
-pub(super) fn of_cell(error: Error, row: &[u8], column: &Column) -> Error {
+/// The error of a statement about `row`, at the row, if no table has such a row.
+pub(super) fn of_row(error: Error, row: &Placed<Vec<u8>>) -> Error {
+    let is_wrong = row.is_empty() || row.len() > ROW_LEN_MAX;
+    if is_wrong && is_of_what_is_given(&error) { error.at(row.at()) } else { error }
+}
+
+/// The error of a change of one column, at the row if that cannot be, and at the column if its stored cell is why.
+pub(super) fn of_cell(error: Error, row: &Placed<Vec<u8>>, column: &Column) -> Error {
+    let error = of_row(error, row);
     let cell =
         PutCell { row, family: &column.family, qualifier: &column.qualifier, timestamp: None, value: &[] };
     if is_of_what_is_given(&error) && cell.check().is_ok() { error.at(column.family.at()) } else { error }
