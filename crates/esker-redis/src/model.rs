@@ -44,9 +44,11 @@ pub const SMALL_ENTRIES: u64 = 64;
 /// The most bytes of such a record.
 pub const SMALL_BYTES: usize = 4096;
 
-/// A collection with more entries than this is deleted as a range, others entry by entry: deletions of ranges take memory
-/// until they are merged away.
+/// A collection with more entries than this, or whose entries have more bytes of keys than [`DELETED_SINGLY_BYTES`], is deleted
+/// as a range, others entry by entry: deletions of ranges take memory until they are merged away.
 const DELETED_SINGLY: u64 = 1024;
+/// Deletions of entries with so many bytes of keys fit into the log segments that a full disk has for deletes.
+const DELETED_SINGLY_BYTES: usize = 64 << 10;
 
 /// A command or transaction that has written more, in bytes of memory, leaves the elements of collections that it deletes to
 /// the server's sweep.
@@ -654,22 +656,27 @@ impl Collection {
     pub(crate) fn delete_elements(&self, ctx: &mut Context<'_>) -> Result<(), ReadError> {
         let Place::Tree(elements) = &self.place else { return Ok(()) };
         let long = (self.head.long > 0).then(|| elements.long());
-        let mut keys = Vec::new();
         for prefix in [Some(elements.short()), long.as_deref()].into_iter().flatten() {
             let upper = behind(prefix);
             if ctx.session().written_bytes() > WRITTEN_BEFORE_LEFT {
                 ctx.session_mut().forget_unread(self.slot, prefix, upper.as_deref());
-            } else if self.head.entries > DELETED_SINGLY {
-                ctx.session_mut().delete_unread(self.slot, prefix.to_vec(), upper);
-            } else {
+                continue;
+            }
+            let (mut keys, mut bytes) = (Vec::new(), 0);
+            if self.head.entries <= DELETED_SINGLY {
                 let bounds = Bounds { lower: prefix, upper: upper.as_deref() };
                 ctx.session().walk(self.slot, bounds, false, &mut |key, _| {
+                    bytes += key.len();
                     keys.push(key.to_vec());
-                    Ok(true)
+                    Ok(bytes <= DELETED_SINGLY_BYTES)
                 })?;
             }
+            if self.head.entries <= DELETED_SINGLY && bytes <= DELETED_SINGLY_BYTES {
+                keys.iter().for_each(|key| ctx.session_mut().delete(self.slot, key));
+            } else {
+                ctx.session_mut().delete_unread(self.slot, prefix.to_vec(), upper);
+            }
         }
-        keys.iter().for_each(|key| ctx.session_mut().delete(self.slot, key));
         Ok(())
     }
 

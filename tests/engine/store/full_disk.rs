@@ -650,6 +650,44 @@ fn writes_that_free_space_are_taken_while_the_share_for_deletes_lasts() {
     }
 }
 
+/// Long batches of deletes take the log's share of the reserve long before their memtable is full, and a note of how much is left
+/// goes with some of them, as a server keeps one for each collection.
+#[test]
+fn long_batches_of_deletes_are_taken_on_a_full_disk() {
+    let disk = SimFs::new(2);
+    let env = Env { fs: Arc::new(disk.clone()), ..Env::system() };
+    let db = Db::open("store", Options::default().memory_budget(8 << 20).env(env)).unwrap();
+    let tree = db.default_tree();
+    let key = |i: u32| format!("{i:01000}");
+    let keys = 20_000_u32;
+    for i in 0..keys {
+        db.put(key(i), "").unwrap();
+    }
+    disk.set_capacity(Some(disk.used()));
+    let refused = (0..10_000).find_map(|i| db.put(format!("more {i}"), [8; 3000]).err());
+    assert_eq!(refused.unwrap().kind(), ErrorKind::OutOfSpace);
+    let share = usize::try_from(disk.file_len(Path::new("store/RESERVE")).unwrap() / 5).unwrap();
+    let seed = test_kit::seed(1);
+    let (mut rng, mut next) = (Rng::new(seed), 0);
+    while next < keys {
+        let mut batch = Batch::new();
+        let len = 1 + rng.index(share * 3 / 4);
+        while next < keys && batch.size_bytes() < len {
+            batch.delete(tree, key(next)).unwrap();
+            next += 1;
+        }
+        if rng.index(2) == 0 {
+            batch.put(tree, "left", (keys - next).to_be_bytes()).unwrap();
+            batch.mark_as_freeing();
+        }
+        db.write(&batch).unwrap_or_else(|error| panic!("ESKER_SEED={seed}: {next}, {len}: {error}"));
+    }
+    assert_eq!(tree.count(ScanRange::prefix("0")).unwrap(), 0);
+    disk.set_capacity(None);
+    db.put("room", "again").unwrap();
+    db.close().unwrap();
+}
+
 /// The flush has had the reserve and has made a log segment needless. That counts, though it is not removed yet.
 #[test]
 fn a_write_that_frees_space_is_taken_right_after_a_flush() {

@@ -209,6 +209,43 @@ fn removals_and_expiries_are_taken_on_a_full_disk() {
     client.check("SET more 1 => +OK");
 }
 
+/// Members of a kilobyte: a command that removes hundreds is as long as the log's share of the reserve, and so is the removal of a
+/// collection with hundreds.
+#[test]
+fn long_removals_are_taken_on_a_full_disk() {
+    let disk = SimFs::new(1);
+    let store = Store::on(&disk);
+    let host = Host::of(&store, |_| {});
+    let mut client = host.client();
+    let members = |first: u32, count: u32| (first..first + count).map(|i| format!("{i:01000}").into_bytes());
+    let command =
+        |name: &str, key: &str, arguments: Vec<Vec<u8>>| [vec![name.into(), key.into()], arguments].concat();
+    for i in 0..20 {
+        client.call_with(&command("SADD", "set", members(i * 50, 50).collect()));
+        let scored = members(i * 50, 50).flat_map(|member| [b"1".to_vec(), member]);
+        client.call_with(&command("ZADD", "zset", scored.collect()));
+        let fields = members(i * 50, 50).flat_map(|member| [member, b"v".to_vec()]);
+        client.call_with(&command("HSET", "hash", fields.collect()));
+        client.call_with(&command("SADD", &format!("set{i}"), members(0, 200).collect()));
+    }
+    disk.set_capacity(Some(disk.used() + (4 << 20)));
+    fill(&mut client, &[b'x'; 1000]);
+    for i in 0..3 {
+        for (name, key) in [("SREM", "set"), ("ZREM", "zset"), ("HDEL", "hash")] {
+            let reply = client.call_with(&command(name, key, members(i * 100, 100).collect()));
+            assert_eq!(reply.to_string(), ":100", "{name} {i}");
+        }
+    }
+    for (reply, count) in [("SPOP set 200", 200), ("ZPOPMIN zset 100", 200)] {
+        let popped = client.call(reply).to_string();
+        assert_eq!(popped.split(' ').count(), count, "{reply}: {}", popped.get(..100).unwrap_or(&popped));
+    }
+    client.check("ZREMRANGEBYRANK zset 0 99 => :100");
+    (0..20).for_each(|i| client.check(&format!("DEL set{i} => :1")));
+    client.check("SCARD set => :500\n ZCARD zset => :500\n HLEN hash => :700");
+    wait_until("SET", || !client.call("SET more 1").is_error());
+}
+
 /// The server takes commands that free space, also in one pipeline with writes that it refuses, and also if together they are
 /// longer than the share for one batch.
 #[test]

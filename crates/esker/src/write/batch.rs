@@ -234,6 +234,11 @@ pub(crate) struct Op<'a> {
 }
 
 impl Op<'_> {
+    /// Whether it deletes, or belongs to what does.
+    fn deletes(&self) -> bool {
+        matches!(self.kind, Kind::Delete | Kind::DeleteRange | Kind::Time)
+    }
+
     /// Whether it is a put of a value that expires.
     #[inline]
     pub(crate) fn expires(&self) -> bool {
@@ -306,8 +311,8 @@ impl Batch {
 
     /// Marks the batch as one that gives space back although it also puts: it lets a key expire, for example, or notes
     /// the new length of a list from which it removes elements. On a full disk the store takes such a batch as it takes
-    /// deletes, as long as the part of the reserve lasts that is set aside for deletes and the batch is not longer than
-    /// half a log segment. [`Batch::clear`] removes the mark.
+    /// deletes, as long as the part of the reserve lasts that is set aside for deletes and what the batch puts is not longer
+    /// than half a log segment. [`Batch::clear`] removes the mark.
     ///
     /// # Example
     /// ```
@@ -679,7 +684,18 @@ impl Batch {
 
     /// Whether the batch holds deletes only.
     pub(crate) fn only_deletes(&self) -> bool {
-        Ops::of(&self.payload).all(|op| matches!(op.kind, Kind::Delete | Kind::DeleteRange | Kind::Time))
+        Ops::of(&self.payload).all(|op| op.deletes())
+    }
+
+    /// Whether the batch deletes anything.
+    pub(crate) fn has_deletes(&self) -> bool {
+        Ops::of(&self.payload).any(|op| matches!(op.kind, Kind::Delete | Kind::DeleteRange))
+    }
+
+    /// Bytes of the keys and values that the batch puts.
+    pub(crate) fn put_bytes(&self) -> usize {
+        let puts = Ops::of(&self.payload).filter(|op| !op.deletes());
+        puts.map(|op| op.key.len() + op.value.len()).sum()
     }
 
     /// The ranges that the batch deletes, each with its place in the batch and the index of its part.

@@ -47,12 +47,12 @@ impl Disk {
         Ok(admits() || (self.free_spares_for_space()? && admits()))
     }
 
-    /// Whether the part of the reserve that is set aside for deletes takes a batch of `batch_len` bytes that also puts.
-    pub(in crate::store) fn has_share_for(&self, batch_len: usize) -> bool {
+    /// Whether the part of the reserve that is set aside for deletes takes a batch that also puts `put_bytes` bytes.
+    pub(in crate::store) fn has_share_for(&self, put_bytes: usize) -> bool {
         // A flush or merge that has just ended may have used the reserve. The files that it made obsolete count as free
         // space only when they are removed.
         let comes_back = || self.remove_obsolete().is_ok() && self.space.has_share();
-        batch_len as u64 <= self.log.wal().len_bound() / 2 && (self.space.has_share() || comes_back())
+        put_bytes as u64 <= self.log.wal().len_bound() / 2 && (self.space.has_share() || comes_back())
     }
 
     pub(in crate::store) fn prepare_out_of_reserve(&self, record_len: usize) -> Result<()> {

@@ -7,6 +7,7 @@ use super::Flusher;
 use crate::env::JobKind;
 use crate::error::Result;
 use crate::space::is_full;
+use crate::state::versions::ByTree;
 use crate::store::at_work::AtWork;
 
 /// Longest wait of one step of the log job for the merge that has the low-space mark. The job also syncs the log for clients.
@@ -55,7 +56,7 @@ impl Flusher {
         }
         drop(mark);
         let prepared = match self.disk.prepare_out_of_reserve(record_len) {
-            Err(error) if is_full(&error) && !AtWork::is_on(&self.core) => self.prepare_alone(record_len),
+            Err(error) if is_full(&error) && !AtWork::is_on(&self.core) => self.prepare_by_work(record_len),
             result => result,
         };
         prepared.map(|()| true)
@@ -79,24 +80,77 @@ impl Flusher {
         Ok(true)
     }
 
-    /// [`Disk::prepare_out_of_reserve`](crate::store::Disk::prepare_out_of_reserve) when no flush or merge is under
-    /// way: one may have taken what was free, and the reserve, and gives back more at its end. None begins meanwhile,
-    /// which could take that again.
-    fn prepare_alone(&self, record_len: usize) -> Result<()> {
+    /// [`Disk::prepare_out_of_reserve`](crate::store::Disk::prepare_out_of_reserve), after as much of the work that gives space
+    /// back as that takes.
+    fn prepare_by_work(&self, record_len: usize) -> Result<()> {
+        let mut full = None;
+        let prepared = || match self.disk.prepare_out_of_reserve(record_len) {
+            Err(error) if is_full(&error) => {
+                full = Some(error);
+                Ok(false)
+            }
+            result => result.map(|()| true),
+        };
+        let is_done = self.work_until(prepared)?;
+        full.filter(|_| !is_done).map_or(Ok(()), Err)
+    }
+
+    /// Gives the log's share of the reserve back, as far as flushes and merges can. Does nothing on a thread that does the store's
+    /// work.
+    pub(in crate::store) fn regain_share(&self) -> Result<()> {
+        if !AtWork::is_on(&self.core) {
+            self.work_until(|| Ok(self.disk.space().has_share()))?;
+        }
+        Ok(())
+    }
+
+    /// Flushes and merges until `done`, or until nothing is left to do. Returns whether it is done. Deletes of long keys make tables
+    /// of about their own length, which only merges remove.
+    fn work_until(&self, mut done: impl FnMut() -> Result<bool>) -> Result<bool> {
+        let mut idle = 0;
+        while !self.flush_alone(&mut done)? {
+            // A second time, since another thread may just have been doing the work.
+            idle = if self.core.work_here() { 0 } else { idle + 1 };
+            if idle == 2 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Flushes until `done`, or until nothing is left to flush. Returns whether it is done. No merge is under way then: one may
+    /// have taken what was free, and the reserve, and gives back more at its end. None begins meanwhile, which could take that again.
+    fn flush_alone(&self, mut done: impl FnMut() -> Result<bool>) -> Result<bool> {
         let at_work = AtWork::on(&self.core);
         let hurry = self.core.io_budget.hurry();
         let _no_merge = self.installer.end_merges();
-        drop(hurry);
-        // What waits for it is turned into tables, which gives its log back.
-        match self.disk.space().with_reserve(|| self.flush_immutable()) {
-            Ok(flushed) => self.tell_flushed(&flushed),
-            Err(error) if is_full(&error) => {}
-            Err(error) => return Err(error),
+        drop((hurry, at_work));
+        let mut is_switched = false;
+        loop {
+            // What waits for it is turned into tables, which gives its log back.
+            let at_work = AtWork::on(&self.core);
+            let flushed = match self.disk.space().with_reserve(|| self.flush_immutable()) {
+                Ok(flushed) => flushed,
+                Err(error) if is_full(&error) => ByTree::new(),
+                Err(error) => return Err(error),
+            };
+            self.tell_flushed(&flushed);
+            drop(at_work);
+            let no_flush = self.flushing.lock();
+            self.disk.remove_obsolete()?;
+            if done()? {
+                return Ok(true);
+            }
+            drop(no_flush);
+            if flushed.is_empty() {
+                if is_switched {
+                    return Ok(false);
+                }
+                // A few long batches have taken the log's share of the reserve, and their memtable is not full yet.
+                self.versions.trees().iter().for_each(|tree| self.switch_memtable(tree, 0));
+                is_switched = true;
+            }
         }
-        drop(at_work);
-        let _no_flush = self.flushing.lock();
-        self.disk.remove_obsolete()?;
-        self.disk.prepare_out_of_reserve(record_len)
     }
 
     /// Has the log job prepare a segment with room for a record of `record_len` bytes.

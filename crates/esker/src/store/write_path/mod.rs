@@ -184,7 +184,7 @@ impl WritePath {
         condition: Option<&dyn Fn() -> Result<bool>>,
         waits: Waits,
     ) -> Result<Option<Placed>> {
-        if !self.admits(batch)? {
+        if !self.admits(batch, waits)? {
             return Ok(Some(self.nothing_written()));
         }
         if !batch.has_huge() {
@@ -205,8 +205,8 @@ impl WritePath {
     }
 
     /// Refuses a batch that this store cannot write now. `false`: it has nothing to write.
-    fn admits(&self, batch: &Batch) -> Result<bool> {
-        self.check_admits(batch)?;
+    fn admits(&self, batch: &Batch, waits: Waits) -> Result<bool> {
+        self.check_admits(batch, waits)?;
         if batch.is_empty() {
             return Ok(false);
         }
@@ -338,20 +338,28 @@ impl WritePath {
     }
 
     /// Refuses a batch that cannot be written. On a full disk deletes go on, since they free space.
-    fn check_admits(&self, batch: &Batch) -> Result<()> {
+    fn check_admits(&self, batch: &Batch, waits: Waits) -> Result<()> {
         if self.core.health.has_failed() && self.gives_back(batch) {
             return self.log.check_changeable();
         }
         match self.disk.ensure_writable() {
             // Another thread has met the full disk since.
             Err(error) if is_full(&error) && self.gives_back(batch) => self.log.check_changeable(),
+            // Removals have taken the log's share of the reserve, and get it back.
+            Err(error) if is_full(&error) && batch.is_freeing() && batch.has_deletes() => {
+                if waits == Waits::No {
+                    return Err(Error::busy_until(BusyUntil::Flushed));
+                }
+                self.flusher.regain_share()?;
+                if self.gives_back(batch) { self.log.check_changeable() } else { Err(error) }
+            }
             admitted => admitted,
         }
     }
 
     /// Whether a full disk takes the batch, because it frees space.
     fn gives_back(&self, batch: &Batch) -> bool {
-        batch.only_deletes() || (batch.is_freeing() && self.disk.has_share_for(batch.size_bytes()))
+        batch.only_deletes() || (batch.is_freeing() && self.disk.has_share_for(batch.put_bytes()))
     }
 
     /// Makes full memtables immutable, has others learn from their keys, and notifies the jobs that the write has
