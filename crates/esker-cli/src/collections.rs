@@ -82,6 +82,17 @@ pub(crate) struct Given {
     continues: bool,
 }
 
+/// A score as the commands take it. What they refuse is refused here, before what the key had is deleted.
+fn score(typed: Vec<u8>) -> std::result::Result<Vec<u8>, Cow<'static, str>> {
+    let text = String::from_utf8_lossy(&typed);
+    let number: Option<f64> = text.parse().ok();
+    let is_named = || !text.contains(|one: char| one.is_ascii_digit());
+    match number.filter(|number| number.is_finite() || (number.is_infinite() && is_named())) {
+        Some(_) => Ok(typed),
+        None => Err(format!("the score {text:?} is not a number, or is larger than a score can be").into()),
+    }
+}
+
 impl Given {
     pub(crate) fn new(kind: Kind, value: Box<RawValue>, is_base64: bool, continues: bool) -> Self {
         Given { kind, value, is_base64, continues }
@@ -106,18 +117,27 @@ impl Given {
                 false => Ok(text),
             }
         };
+        let is = |what: &str| {
+            let kind = self.kind.name();
+            format!(
+                "\"type\" is \"{kind}\", and the value of a {kind} is {what}; without \"type\" it is a plain value"
+            )
+        };
         let elements = if self.kind.has_pairs() {
+            if !self.value.get().starts_with('{') {
+                return Err(is("an object").into());
+            }
             let pairs = json::members(&self.value)?.into_iter().map(|(name, raw)| {
                 let (name, other) = (bytes(name.into_bytes())?, json::scalar("an element", &raw)?);
                 Ok(match self.kind {
-                    Kind::SortedSet => vec![other, name],
+                    Kind::SortedSet => vec![score(other)?, name],
                     _ => vec![name, bytes(other)?],
                 })
             });
             pairs.collect::<std::result::Result<Vec<_>, Cow<'static, str>>>()?
         } else {
-            let items: Vec<Box<RawValue>> = serde_json::from_str(self.value.get())
-                .map_err(|_| format!("a {} is an array", self.kind.name()))?;
+            let items: Vec<Box<RawValue>> =
+                serde_json::from_str(self.value.get()).map_err(|_| is("an array"))?;
             let items = items.iter().map(|raw| Ok(vec![bytes(json::scalar("an element", raw)?)?]));
             items.collect::<std::result::Result<Vec<_>, Cow<'static, str>>>()?
         };

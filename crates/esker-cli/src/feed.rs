@@ -22,9 +22,7 @@ pub(crate) trait Sink {
     }
 
     /// Looks at the first block of the input before its lines are taken.
-    fn begin(&mut self, _block: &[u8]) -> Outcome {
-        Ok(())
-    }
+    fn begin(&mut self, block: &[u8]) -> Outcome;
 
     /// Whether lines are passed with their ends.
     fn keeps_ends(&self) -> bool {

@@ -278,7 +278,6 @@ impl<'a> Chosen<'a> {
         };
         if (key_name, value_name) == ("key", "value")
             && let Some(kind) = kind.1.as_deref().and_then(kind_of)
-            && value.get().starts_with(['[', '{'])
         {
             let is_base64 = is_base64(value_name, [encoding.1.as_deref(), None])?;
             let continues = match continues.1.as_deref().map(RawValue::get) {

@@ -5,6 +5,7 @@ use std::io::{self, Cursor, Read};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use indicatif::HumanCount;
+use serde::de::IgnoredAny;
 
 use crate::args::{Global, Import};
 use crate::collections::{self, Collections};
@@ -177,6 +178,20 @@ fn refuse_others(start: &[u8], format: Format) -> Outcome {
         ))),
         None => Ok(()),
     }
+}
+
+/// Whether an input that begins with `start`, which may be its first line alone, is JSON: an array of objects, an object over several
+/// lines, or one in its first line.
+fn looks_like_json(start: &[u8]) -> bool {
+    let text = start.trim_ascii();
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end();
+    let inner = text.strip_prefix(b"[").map_or(text, <[u8]>::trim_ascii_start);
+    let begins = match inner.strip_prefix(b"{").map(<[u8]>::trim_ascii_start) {
+        Some(rest) => matches!(rest, [] | [b'"' | b'}', ..]),
+        None => text == b"[",
+    };
+    let is_row = || serde_json::from_slice::<IgnoredAny>(line).is_ok();
+    begins && (matches!(line, [b'[', ..] | b"{") || start.len() == LOOKED_AT || is_row())
 }
 
 /// Puts rows.
@@ -368,6 +383,12 @@ impl Sink for Lines<'_, '_> {
         }
         let start = &block[..block.len().min(LOOKED_AT)];
         refuse_others(start, self.format)?;
+        if self.format == Format::Lines && looks_like_json(start) {
+            return Err(Failure::usage(
+                "nothing was imported: this looks like JSON, which --format jsonl reads, an object a line, or --format json; \
+                 --format lines imports its lines as keys anyway",
+            ));
+        }
         match memchr::memchr(0, start).filter(|_| self.is_guessed) {
             Some(at) => Err(Failure::usage(format!(
                 "this is not text (byte {at} is zero), so nothing was imported; --format lines imports it as \

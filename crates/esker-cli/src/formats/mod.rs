@@ -58,8 +58,8 @@ impl Format {
         match extension.as_encoded_bytes() {
             b"csv" => Format::Csv,
             b"tsv" | b"tab" => Format::Tsv,
-            b"jsonl" | b"ndjson" => Format::Jsonl,
-            b"json" => Format::Json,
+            b"jsonl" | b"ndjson" | b"jsonlines" | b"ldjson" => Format::Jsonl,
+            b"json" | b"geojson" => Format::Json,
             _ => Format::Lines,
         }
     }
@@ -76,6 +76,7 @@ mod tests {
         assert_eq!(of(None, false, "a/B.TSV"), Some(Format::Tsv));
         assert_eq!(of(None, false, "a.ndjson"), Some(Format::Jsonl));
         assert_eq!(of(None, false, "a.json.gz"), Some(Format::Json));
+        assert_eq!(of(None, false, "a.jsonlines"), Some(Format::Jsonl));
         assert_eq!(of(None, true, "a.json"), Some(Format::Json));
         assert_eq!(of(None, false, "a.tsv.zst"), Some(Format::Tsv));
         for path in ["-", "csv", "a.txt", ".csv"] {

@@ -160,7 +160,7 @@ impl Reader {
                 if memchr::memchr(b'\r', line).is_some() {
                     return Err(malformed(STRAY_RETURN.into()));
                 }
-                if !is_named && has_quotes(line, header.table.is_none()) {
+                if !is_named && has_quotes(line) {
                     return Err(malformed(QUOTED.into()));
                 }
                 tsv::parse(line, fields).map_err(malformed)?;
@@ -182,12 +182,11 @@ impl Reader {
     }
 }
 
-/// Whether the fields of this line of TSV look as if they were in quotes, as CSV writes them. A first line does so if
-/// all of them have quotes around them.
-fn has_quotes(line: &[u8], is_first: bool) -> bool {
-    let fields = || line.split(|byte| *byte == b'\t');
-    memchr::memchr(b'"', line).is_some()
-        && (fields().any(tsv::is_quoted) || (is_first && fields().all(tsv::is_enclosed)))
+/// Whether a field of this line of TSV begins with a quote. Spreadsheets write fields so that have separators, quotes or line ends;
+/// other programs write what they have.
+fn has_quotes(line: &[u8]) -> bool {
+    let begins = |at: usize| at.checked_sub(1).is_none_or(|before| line[before] == b'\t');
+    memchr::memchr_iter(b'"', line).any(begins)
 }
 
 impl Header {

@@ -152,9 +152,30 @@ fn what_readers_of_csv_disagree_about_is_refused() {
         is_refused(dir, "a.tsv", format!("key\tvalue\nfirst\t1\n{row}\n").as_bytes(), &[], "a.tsv:3: ");
     }
     is_refused(dir, "a.tsv", b"\"key\"\t\"value\"\n\"a\"\t\"b\"\n", &["--header"], "--format csv");
+    for row in ["1\t\"Smith, John\"", "1\t\"line\n2\tline\"", "1\t\"tab\there\"", "\"1\"\tx"] {
+        is_refused(
+            dir,
+            "a.tsv",
+            format!("key\tvalue\n{row}\n").as_bytes(),
+            &[],
+            "--format csv --separator '\\t'",
+        );
+    }
+    is_read(dir, "a.tsv", b"key\tvalue\n1\t3.5\" disk\n", &[], &[("1", "3.5\" disk")]);
+    for (name, line) in [
+        ("a.bak", "{\"key\":\"a\",\"value\":\"b\"}\n"),
+        ("a.txt", "[\n  {\"key\":1}]\n"),
+        ("a.txt", "{\n \"key\": 1\n}\n"),
+        ("a", "{ \"key\": 1 }\n{}\n"),
+    ] {
+        is_refused(dir, name, line.as_bytes(), &[], "--format jsonl");
+    }
+    is_read(dir, "a.txt", b"{} 1\n{\"a 2\n", &[], &[("{\"a", "2"), ("{}", "1")]);
+    is_read(dir, "a.ldjson", b"{\"key\":\"a\",\"value\":\"b\"}\n", &[], &[("a", "b")]);
     let quoted = b"key\tvalue\na\t\"b \"\"c\"\"\"\n";
     is_read(dir, "a.tsv", quoted, &["--format", "csv", "--separator", "\\t"], &[("a", "b \"c\"")]);
     is_read(dir, "a.tsv", quoted, &["--format", "tsv"], &[("a", "\\x22b \"\"c\"\"\"")]);
+    // What is exported can be imported, whatever it begins with.
     fs::write(dir.join("out.tsv"), esker(dir, "--db db export - --format tsv").stdout).unwrap();
     let done = esker(dir, "--db back import out.tsv");
     assert_eq!((done.code, esker(dir, "--db back get a").stdout().as_str()), (0, "\"b \"\"c\"\"\"\n"));

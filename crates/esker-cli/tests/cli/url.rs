@@ -636,12 +636,16 @@ fn rows_that_are_not_collections_are_refused() {
     };
     let list = row("\"type\":\"list\",\"value\":[\"a\"]");
     for (text, told) in [
-        (row("\"type\":\"hash\",\"value\":[\"a\"]"), "not an object"),
+        (row("\"type\":\"hash\",\"value\":[\"a\"]"), "is an object"),
+        (row("\"type\":\"hash\",\"value\":\"a\""), "without \"type\" it is a plain value"),
+        (row("\"type\":\"set\",\"value\":1"), "is an array"),
         (row("\"type\":\"hash\",\"value\":{\"a\":\"1\",\"a\":\"2\"}"), "two fields \"a\""),
         (row("\"type\":\"hash\",\"value\":{\"a\":null}"), "neither a string nor a number"),
         (row("\"type\":\"list\",\"value\":{}"), "is an array"),
         (row("\"type\":\"set\",\"value\":[]"), "at least one element"),
-        (row("\"type\":\"zset\",\"value\":{\"a\":\"high\"}"), "float"),
+        (row("\"type\":\"zset\",\"value\":{\"a\":\"high\"}"), "the score \"high\" is not a number"),
+        (row("\"type\":\"zset\",\"value\":{\"a\":1e400}"), "larger than a score can be"),
+        (row("\"type\":\"zset\",\"value\":{\"a\":\"nan\"}"), "is not a number"),
         (row("\"type\":\"set\",\"value\":[\"!\"],\"encoding\":\"base64\""), "not base64"),
         (row("\"type\":\"list\",\"value\":[\"b\"],\"continues\":1"), "neither true nor false"),
         (row("\"type\":\"list\",\"value\":[\"b\"],\"continues\":true"), "not the one before it"),
@@ -653,11 +657,28 @@ fn rows_that_are_not_collections_are_refused() {
     }
     let done = import("--db db --tree people", &list);
     assert!(done.code == 2 && done.stderr().contains("cannot hold hashes"), "{}", done.stderr());
-    // In a tree of JSON it is a value like others, and so is a string in one that is not.
+    // In a tree of JSON it is a value like others.
     assert_eq!(import("--db json --values json", &list).code, 0);
     assert_eq!(run(esker_with(dir.path(), "--db json get k"), b"").stdout(), "[\"a\"]\n");
-    assert_eq!(import("--db text", &row("\"type\":\"list\",\"value\":\"a\"")).code, 0);
-    assert_eq!(run(esker_with(dir.path(), "--db text get k"), b"").stdout(), "a\n");
+}
+
+/// A server refuses such an element only after it has what came before. So it is refused here, as a row like others.
+#[test]
+fn bad_elements_are_rows_that_are_refused_by_url_too() {
+    let place = Place::new();
+    let row = |key: &str, score: &str| {
+        format!("{{\"key\":\"{key}\",\"type\":\"zset\",\"value\":{{\"a\":{score}}}}}\n")
+    };
+    for score in ["1e400", "\"nan\"", "\"x\""] {
+        let good = [row("z", "1"), row("after", "\"-inf\"")];
+        let text = [good[0].clone(), row("z", score), good[1].clone()].concat();
+        let done = place.esker_with("import - --format jsonl --keep-going", text.as_bytes());
+        assert_eq!(done.code, 2, "{score}: {}", done.stderr());
+        assert!(done.stderr().contains("standard input:2: "), "{score}: {}", done.stderr());
+        let rows = place.esker("export - --format jsonl").stdout();
+        assert!(rows.contains("\"z\",\"type\":\"zset\",\"value\":{\"a\":1}"), "{score}: {rows}");
+        assert!(rows.contains("\"after\""), "{score}: {rows}");
+    }
 }
 
 #[test]
