@@ -448,7 +448,9 @@ fn ask(session: &mut Session, schemas: &[&str], is_latest: bool, cases: u64) {
     // One table may have few cells.
     if cases >= 4 * of_table {
         assert!(shown_cells > cases, "{cases} queries show only {shown_cells} cells");
-        assert!(is_latest || shown_deletes > cases / 10, "{cases} queries show only {shown_deletes} deletes");
+        // A quick run has drawn a few tables, and some of them have few deletes.
+        let least = if test_kit::is_full_run() { cases / 10 } else { cases / 50 };
+        assert!(is_latest || shown_deletes > least, "{cases} queries show only {shown_deletes} deletes");
     }
 }
 
