@@ -56,6 +56,11 @@ impl Session {
         self.open_store(path, options).map_err(|failure| said(&failure))
     }
 
+    /// The memory that the user allows, in bytes.
+    pub(super) fn memory(&self) -> Option<usize> {
+        self.global.memory
+    }
+
     /// Whether a store was opened. It may be closed again by now.
     pub(super) fn has_opened(&self) -> bool {
         self.has_opened

@@ -676,6 +676,23 @@ fn a_pipe_is_read_in_the_encoding_of_its_mark() {
     assert!(refused.code == 2 && refused.stderr().contains("this is UTF-32"), "{refused:?}");
 }
 
+/// A line of the longest length is taken, one more byte is not, and the lines after it are.
+#[test]
+fn lines_from_a_pipe_have_a_longest_length() {
+    const MOST: usize = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let put = |key: &str, len: usize| format!("put {key} {}\n", "x".repeat(len - "put k ".len()));
+    let (open, short) = ("open x.db\n".to_owned(), "put c 1\n".to_owned());
+    let script = [open, put("a", MOST), put("b", MOST + 1), short, put("d", 3 * MOST)].concat();
+    let done = esker_with(dir.path(), "--memory 8M shell", script.as_bytes());
+    assert_eq!(done.code, 2, "{}", done.stderr());
+    for number in [3, 5] {
+        let told = format!("line {number} has more than {MOST} bytes");
+        assert!(done.stderr().contains(&told), "{}", done.stderr());
+    }
+    assert_eq!(esker(dir.path(), "--db x.db ls").stdout().lines().count(), 2);
+}
+
 #[test]
 fn lines_from_a_pipe_go_on_after_failures() {
     let dir = tempfile::tempdir().unwrap();
