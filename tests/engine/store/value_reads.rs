@@ -5,8 +5,9 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use esker::env::{JobKind, StepExecutor};
+use esker::env::{Env, JobKind, StepExecutor};
 use esker::fs::sim::SimFs;
 use esker::{Db, ErrorKind, Options, Value, ValueMap};
 
@@ -243,4 +244,33 @@ fn a_damaged_byte_is_named_to_its_chunk_by_every_way_of_reading() {
         let film = db.get("film").and_then(|film| film.unwrap().map_unverified());
         assert_eq!(film.map(drop).unwrap_err().kind(), ErrorKind::Corruption);
     }
+}
+
+/// A read finds a value. Before it has the bytes, another value takes its place and its file goes. The read shows the other value.
+#[test]
+fn values_are_read_while_others_take_their_place() {
+    let disk = SimFs::new(1);
+    let env = Env { fs: Arc::new(disk), ..Env::system() };
+    let db = Db::open("store", options().blob_file_bytes(20_000).env(env)).unwrap();
+    let value = |number: u32| number.to_le_bytes().repeat(2000);
+    db.put("key", value(0)).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut seen = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let found = db.get_vec("key").unwrap().unwrap();
+                    let number = u32::from_le_bytes(found[..4].try_into().unwrap());
+                    assert!(number >= seen && found == value(number), "{number} after {seen}");
+                    seen = number;
+                }
+            });
+        }
+        let last = u32::try_from(test_kit::cases(5000)).unwrap();
+        let written = (1..=last).try_for_each(|number| db.put("key", value(number)));
+        is_over.store(true, Ordering::Relaxed);
+        written.unwrap();
+    });
+    db.close().unwrap();
 }
