@@ -308,10 +308,15 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Notes that a command has looked for a key that is missing, without an event.
+    pub(crate) fn note_missed(&mut self) {
+        self.missed += 1;
+    }
+
     /// Notes what has happened to `key`.
     pub(crate) fn notify(&mut self, class: Class, name: &'static str, key: &[u8]) {
         if class == Class::Missed {
-            self.missed += 1;
+            self.note_missed();
         }
         if self.wants.events {
             self.events.push(Event { database: self.database, class, name, key: key.to_vec() });

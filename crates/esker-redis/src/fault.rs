@@ -37,6 +37,11 @@ impl Fault {
         Fault::Told(Cow::Owned(message))
     }
 
+    /// Whether it is [`Fault::WRONG_TYPE`].
+    pub(crate) fn is_wrong_type(&self) -> bool {
+        matches!(self, Fault::Told(message) if message.starts_with("WRONGTYPE "))
+    }
+
     /// The key holds another type.
     pub const WRONG_TYPE: Fault =
         Fault::told("WRONGTYPE Operation against a key holding the wrong kind of value");

@@ -93,6 +93,24 @@ pub(crate) enum Refused {
 /// The longest time that is told in seconds: what is added to a clock must not overflow it.
 const SECONDS_MAX: u64 = i32::MAX as u64;
 
+/// The value that a setting without effect has at the start.
+fn usual(name: &str) -> &'static str {
+    WITHOUT_EFFECT.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+}
+
+/// Whether `value` is of the same kind as `usual`: a word for yes or no, a number, or, as in `save`, pairs of numbers.
+fn is_like(usual: &str, value: &str) -> bool {
+    let is_flag = |text: &str| ["yes", "no"].iter().any(|word| text.eq_ignore_ascii_case(word));
+    if is_flag(usual) {
+        is_flag(value)
+    } else if usual.is_empty() {
+        let words: Vec<&str> = value.split_whitespace().collect();
+        words.len().is_multiple_of(2) && words.iter().all(|word| word.parse::<u64>().is_ok())
+    } else {
+        value.parse::<i64>().is_ok()
+    }
+}
+
 fn seconds(value: &str) -> Option<u64> {
     value.parse().ok().filter(|seconds| *seconds <= SECONDS_MAX)
 }
@@ -284,10 +302,13 @@ impl Settings {
                     return Err(Refused::Fixed);
                 }
             }
-            _ => match self.without_effect.get_mut(name) {
-                Some(kept) => value.clone_into(kept),
-                None => return Err(Refused::Unknown),
-            },
+            _ => {
+                let kept = self.without_effect.get_mut(name).ok_or(Refused::Unknown)?;
+                if !is_like(usual(name), value) {
+                    return Err(Refused::Wrong("the argument is of another kind than this setting of Redis"));
+                }
+                value.clone_into(kept);
+            }
         }
         Ok(())
     }
@@ -306,19 +327,24 @@ impl Settings {
 
     fn set_output_limits(&mut self, value: &str) -> Result<(), Refused> {
         const WRONG: Refused = Refused::Wrong("argument must be a class, two memory values and seconds");
+        const NOT_KEPT: Refused = Refused::Wrong(
+            "only 'pubsub BYTES 0 0' can be set: other classes and soft limits are 0, which is no limit",
+        );
         let words: Vec<&str> = value.split_whitespace().collect();
         if words.is_empty() || !words.len().is_multiple_of(4) {
             return Err(WRONG);
         }
         for limit in words.chunks_exact(4) {
             let (hard, soft, seconds) = (bytes(limit[1]), bytes(limit[2]), limit[3].parse::<u64>());
-            let (Some(hard), Some(_), Ok(_)) = (hard, soft, seconds) else { return Err(WRONG) };
+            let (Some(hard), Some(soft), Ok(seconds)) = (hard, soft, seconds) else { return Err(WRONG) };
+            let is_soft = soft != 0 || seconds != 0;
             match limit[0].to_ascii_lowercase().as_str() {
-                "pubsub" => {
+                "pubsub" if !is_soft => {
                     self.outbox_bytes_max =
                         if hard == 0 { usize::MAX } else { usize::try_from(hard).unwrap_or(usize::MAX) }
                 }
-                "normal" | "replica" | "slave" => {}
+                "normal" | "replica" | "slave" if hard == 0 && !is_soft => {}
+                "pubsub" | "normal" | "replica" | "slave" => return Err(NOT_KEPT),
                 _ => return Err(Refused::Wrong("unknown class of clients")),
             }
         }

@@ -160,7 +160,9 @@ impl Spec {
     /// For how many keys it looks to read them, as Redis counts it: writes do not count, nor the keys that they write to.
     fn lookups(&self, arguments: &[&[u8]]) -> u64 {
         match self.name {
+            "memory" => 0,
             _ if !self.flags.writes => self.count_keys(arguments),
+            "set" => u64::from(arguments.iter().skip(3).any(|argument| is(argument, "GET"))),
             "getdel" | "getex" | "getset" => 1,
             "bitop" | "copy" => self.count_keys(arguments).saturating_sub(1),
             name if name.ends_with("store") => self.count_keys(arguments).saturating_sub(1),
@@ -322,7 +324,9 @@ pub fn evaluate(
             Ok(())
         }
         Err(fault) => {
-            ctx.note_lookups(0);
+            // A key of another type was found.
+            let found = if fault.is_wrong_type() { spec.lookups(arguments) } else { 0 };
+            ctx.note_lookups(found);
             ctx.session_mut().undo();
             ctx.take_events();
             ctx.take_touched();

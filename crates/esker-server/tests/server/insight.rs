@@ -256,9 +256,19 @@ fn figures_are_those_of_what_was_done() {
         HGET a f => -WRONGTYPE Operation against a key holding the wrong kind of value
         HGET a f => -WRONGTYPE Operation against a key holding the wrong kind of value",
     );
-    // Hits: GET, MGET twice, EXISTS, the source of SUNIONSTORE, GETDEL. Misses: one each of GET, MGET, EXISTS, HGET, SUNIONSTORE.
-    assert_eq!(client.figure("keyspace_hits"), 6);
+    // Hits: GET, MGET twice, EXISTS, the source of SUNIONSTORE, GETDEL, two HGET of a string. Misses: one each of GET, MGET, EXISTS,
+    // HGET, SUNIONSTORE.
+    assert_eq!(client.figure("keyspace_hits"), 8);
     assert_eq!(client.figure("keyspace_misses"), 5);
+    client.check(
+        "OBJECT ENCODING no => $-1
+        OBJECT ENCODING a => int
+        MEMORY USAGE no => $-1
+        SET a 2 GET => 2
+        SET no 2 XX GET => $-1",
+    );
+    assert!(client.call("MEMORY USAGE a").integer() > 0);
+    assert_eq!((client.figure("keyspace_hits"), client.figure("keyspace_misses")), (10, 7));
     assert_eq!(client.figure("total_watched_keys"), 2);
     assert_eq!(client.figure("watching_clients"), 1);
     client.check("UNWATCH => +OK");

@@ -238,11 +238,20 @@ fn limits_of_output_as_redis_sets_them() {
         "CONFIG GET client-output-buffer-limit => [client-output-buffer-limit normal 0 0 0 slave 0 0 0 pubsub 33554432 0 0]",
     );
     let set = |value: &str| ["CONFIG", "SET", "client-output-buffer-limit", value].map(str::to_owned);
-    for wrong in ["", "pubsub", "pubsub 1mb 1mb", "pubsub 1mb x 0", "other 0 0 0", "pubsub 1mb 0 0 normal 0"]
-    {
+    for wrong in [
+        "",
+        "pubsub",
+        "pubsub 1mb 1mb",
+        "pubsub 1mb x 0",
+        "other 0 0 0",
+        "pubsub 1mb 0 0 normal 0",
+        "normal 1 0 0",
+        "replica 0 1mb 0",
+        "pubsub 1mb 512kb 60",
+    ] {
         assert!(client.call_with(&set(wrong)).is_error(), "{wrong}");
     }
-    assert_eq!(client.call_with(&set("normal 0 0 0 pubsub 1mb 512kb 60")).to_string(), "+OK");
+    assert_eq!(client.call_with(&set("normal 0 0 0 pubsub 1mb 0 0")).to_string(), "+OK");
     let mut listening = host.unix_client();
     listening.check("SUBSCRIBE c => [subscribe c :1]");
     let message = vec![b'm'; 600_000];
@@ -251,6 +260,23 @@ fn limits_of_output_as_redis_sets_them() {
         client.figure("closed_outbox_connections") == 1
     });
     assert_eq!(client.call_with(&set("pubsub 0 0 0")).to_string(), "+OK");
+}
+
+/// What has no effect here is kept, if Redis could keep it too.
+#[test]
+fn settings_without_effect_are_of_their_kind() {
+    let host = Host::start();
+    let mut client = host.client();
+    for (name, good, bad) in [
+        ("lazyfree-lazy-eviction", "yes", "maybe"),
+        ("hash-max-listpack-entries", "128", "abc"),
+        ("list-max-listpack-size", "-1", "-"),
+        ("save", "3600 1 300 100", "abc"),
+        ("save", "", "3600"),
+    ] {
+        assert!(client.call_with(&["CONFIG", "SET", name, bad]).is_error(), "{name} {bad}");
+        assert_eq!(client.call_with(&["CONFIG", "SET", name, good]).to_string(), "+OK", "{name} {good}");
+    }
 }
 
 #[test]

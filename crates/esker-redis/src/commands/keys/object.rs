@@ -22,6 +22,7 @@ pub(super) fn object(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -
         return Ok(());
     }
     let Some(entry) = ctx.get(args[2])? else {
+        ctx.note_missed();
         reply.null();
         return Ok(());
     };
