@@ -182,8 +182,8 @@ impl Reader {
     }
 }
 
-/// Whether a field of this line of TSV begins with a quote. Spreadsheets write fields so that have separators, quotes or line ends;
-/// other programs write what they have.
+/// Whether a field of this line of TSV begins with a quote. Spreadsheets put a field with separators, quotes or line ends in quotes;
+/// for other programs a quote is data.
 fn has_quotes(line: &[u8]) -> bool {
     let begins = |at: usize| at.checked_sub(1).is_none_or(|before| line[before] == b'\t');
     memchr::memchr_iter(b'"', line).any(begins)

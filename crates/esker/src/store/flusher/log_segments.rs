@@ -98,7 +98,7 @@ impl Flusher {
     /// Gives the log's share of the reserve back, as far as flushes and merges can. Does nothing on a thread that does the store's
     /// work.
     pub(in crate::store) fn regain_share(&self) -> Result<()> {
-        if !AtWork::is_on(&self.core) {
+        if !AtWork::is_on(&self.core) && !self.disk.space().has_share() {
             self.work_until(|| Ok(self.disk.space().has_share()))?;
         }
         Ok(())
