@@ -19,7 +19,7 @@ use crate::resp::reply::Reply;
 use crate::session::Bounds;
 
 /// So many elements are passed for each one that is chosen, before drawing is cheaper.
-const PASSED_MAX: u64 = 4096;
+const PASSED_MAX: u64 = 1024;
 
 /// What an element of a reply costs, in bytes that are made.
 const REPEATED_BYTES: u64 = 64;
