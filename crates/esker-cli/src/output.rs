@@ -244,8 +244,7 @@ impl NewFile {
 
     /// Starts to write what will be `path`.
     pub(crate) fn create(path: &Path) -> Outcome<Self> {
-        // A symbolic link stays: the file that it leads to is replaced.
-        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        let target = behind_links(path).map_err(|error| Failure::io("write", path, &error))?;
         match fs::metadata(&target) {
             Ok(meta) if meta.is_dir() => {
                 return Err(Failure::io("write", path, &io::ErrorKind::IsADirectory.into()));
@@ -286,10 +285,24 @@ impl NewFile {
     }
 }
 
+/// More links than a system follows.
+const LINKS: usize = 64;
+
+/// The file that `path` leads to, which need not exist. A symbolic link stays: the file that it names is created or replaced.
+pub(crate) fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    if let Ok(target) = fs::canonicalize(path) {
+        return Ok(target);
+    }
+    let mut at = path.to_path_buf();
+    for _ in 0..LINKS {
+        let Ok(to) = fs::read_link(&at) else { return Ok(at) };
+        at = at.parent().unwrap_or(Path::new("")).join(to);
+    }
+    Err(rustix::io::Errno::LOOP.into())
+}
+
 /// Whether the path leads to a file by a name that the system gives to a descriptor of a process, as /dev/stdout does.
 fn is_of_process(path: &Path) -> bool {
-    /// More links than a system follows.
-    const LINKS: usize = 64;
     let mut at = path.to_path_buf();
     for _ in 0..LINKS {
         let Some(dir) = at.parent() else { return false };
@@ -369,6 +382,19 @@ mod tests {
         through.finish().unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&file).unwrap(), b"new\n");
+
+        // A link to a file that is not there yet, by way of another one.
+        let (new, first) = (dir.path().join("new"), dir.path().join("first"));
+        for (to, from) in [("first", dir.path().join("second")), ("new", first)] {
+            std::os::unix::fs::symlink(to, from).unwrap();
+        }
+        let mut through = NewFile::create(&dir.path().join("second")).unwrap();
+        through.out().line("made").unwrap();
+        through.finish().unwrap();
+        assert_eq!(fs::read(&new).unwrap(), b"made\n");
+        assert!(fs::symlink_metadata(dir.path().join("second")).unwrap().is_symlink());
+        std::os::unix::fs::symlink("round", dir.path().join("round")).unwrap();
+        assert!(NewFile::create(&dir.path().join("round")).is_err());
 
         let null = Path::new("/dev/null");
         NewFile::create(null).unwrap().finish().unwrap();

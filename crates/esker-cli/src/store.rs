@@ -20,6 +20,7 @@ use crate::datatype::{DataError, DataType, Types};
 use crate::exit::{Failure, Outcome, note};
 use crate::interrupt;
 use crate::keyspace::Keyspace;
+use crate::output::behind_links;
 
 /// A tree of an open store or a database of a server, and the form of its keys and values.
 pub(crate) struct Store {
@@ -218,7 +219,7 @@ pub(crate) fn check_outside(global: &Global, path: &Path) -> Outcome {
     if global.url.is_some() {
         return Ok(());
     }
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let target = behind_links(path).map_err(|error| Failure::io("write", path, &error))?;
     let existing =
         |dir: &Path| fs::canonicalize(if dir.as_os_str().is_empty() { Path::new(".") } else { dir }).ok();
     match (fs::canonicalize(&global.db), target.ancestors().skip(1).find_map(existing)) {

@@ -35,7 +35,8 @@ fn tell(global: &Global, what: &str, files: &TreeFiles) {
     let (count, bytes) = (files.files, HumanBytes(files.bytes));
     let copied = match files.copied_files {
         0 => "linked".to_owned(),
-        _ => format!("of which {} had to be copied", HumanBytes(files.copied_bytes)),
+        // A store that is open for reading only is copied first, with its log: more than the tree may have.
+        _ => format!("{} were copied", HumanBytes(files.copied_bytes)),
     };
     note(&format!("{:?} {what}: {count} files, {bytes}, {copied}", global.tree));
 }

@@ -35,10 +35,10 @@ pub struct TreeFiles {
     pub files: u64,
     /// Their total size in bytes.
     pub bytes: u64,
-    /// The number of files that were copied because the directories are on different file systems. The others were
-    /// linked.
+    /// The number of files that were copied; if it is 0, all were linked. Files are copied between file systems, and from a store
+    /// that is open only for reading, with its log.
     pub copied_files: u64,
-    /// The size of the copied files in bytes.
+    /// The size of the copied files in bytes. With the log, it can be more than `bytes`.
     pub copied_bytes: u64,
 }
 
