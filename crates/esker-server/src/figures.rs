@@ -215,6 +215,11 @@ impl Figures {
         self.by_command.borrow().all.iter().cloned().collect()
     }
 
+    /// How long all timed commands took together, in microseconds.
+    pub(crate) fn command_us(&self) -> u64 {
+        self.by_command.borrow().all.iter().map(|(_, calls)| calls.us).sum()
+    }
+
     /// What `CONFIG RESETSTAT` begins anew.
     pub(crate) fn reset(&self) {
         for counter in [&self.connections, &self.refused_connections, &self.commands, &self.errors] {

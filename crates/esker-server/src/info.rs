@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use crate::clients::End;
 use crate::keyspace::KeyFigures;
 use crate::process::{self, Memory, Processor};
+use crate::rates::EventLoop;
 use crate::server::Server;
 
 /// The version of Redis whose commands these are.
@@ -47,6 +48,13 @@ const CONSTANTS: &[(&str, &[(&str, &str)])] = &[
             ("maxmemory", "0"),
             ("maxmemory_human", "0B"),
             ("maxmemory_policy", "noeviction"),
+            ("mem_allocator", "libc"),
+            ("allocator_frag_ratio", "1.00"),
+            ("allocator_frag_bytes", "0"),
+            ("allocator_rss_ratio", "1.00"),
+            ("allocator_rss_bytes", "0"),
+            ("allocator_muzzy", "0"),
+            ("mem_overhead_db_hashtable_rehashing", "0"),
             ("mem_fragmentation_ratio", "1.00"),
             ("mem_fragmentation_bytes", "0"),
             ("mem_not_counted_for_evict", "0"),
@@ -77,6 +85,8 @@ const CONSTANTS: &[(&str, &[(&str, &str)])] = &[
             ("aof_last_cow_size", "0"),
             ("aof_pending_rewrite", "0"),
             ("aof_buffer_length", "0"),
+            ("aof_base_size", "0"),
+            ("aof_delayed_fsync", "0"),
             ("module_fork_in_progress", "0"),
             ("module_fork_last_cow_size", "0"),
         ],
@@ -235,6 +245,9 @@ fn write_section(server: &Server, section: &str, out: &mut String) -> std::fmt::
             line("used_memory_dataset_perc", &percent(used - overhead, used))?;
             line("total_system_memory", &machine)?;
             line("total_system_memory_human", &human(machine))?;
+            for name in ["allocator_allocated", "allocator_active", "allocator_resident"] {
+                line(name, &used)?;
+            }
             line("mem_clients_normal", &of_clients)?;
             line("maxmemory_clients", &server.budget.bytes_max.get())?;
         }
@@ -251,6 +264,8 @@ fn write_section(server: &Server, section: &str, out: &mut String) -> std::fmt::
             line("rdb_last_bgsave_time_sec", &backups.last_took.get().as_secs())?;
             line("rdb_current_bgsave_time_sec", &seconds)?;
             line("rdb_saves", &backups.made.get())?;
+            line("aof_current_size", &server.db.log_bytes())?;
+            line("aof_pending_bio_fsync", &u8::from(server.sync_waits.is_syncing()))?;
             line("aof_last_write_status", &if server.db.check_writable().is_ok() { "ok" } else { "err" })?;
         }
         "stats" => {
@@ -262,6 +277,12 @@ fn write_section(server: &Server, section: &str, out: &mut String) -> std::fmt::
             line("total_net_output_bytes", &figures.bytes_out.get())?;
             line("instantaneous_input_kbps", &format!("{:.2}", per_second.bytes_in / 1024.0))?;
             line("instantaneous_output_kbps", &format!("{:.2}", per_second.bytes_out / 1024.0))?;
+            let EventLoop { cycles, busy } = EventLoop::of_this_thread();
+            line("eventloop_cycles", &cycles)?;
+            line("eventloop_duration_sum", &busy.as_micros())?;
+            line("eventloop_duration_cmd_sum", &figures.command_us())?;
+            line("instantaneous_eventloop_cycles_per_sec", &(per_second.cycles.round() as u64))?;
+            line("instantaneous_eventloop_duration_usec", &(per_second.cycle_us.round() as u64))?;
             line("total_reads_processed", &figures.socket_reads.get())?;
             line("total_writes_processed", &figures.socket_writes.get())?;
             line("rejected_connections", &figures.refused_connections.get())?;
@@ -297,6 +318,8 @@ fn write_section(server: &Server, section: &str, out: &mut String) -> std::fmt::
         "replication" => line("master_replid", &server.run_id)?,
         "cpu" => {
             let (process, thread) = (Processor::of_process(), Processor::of_thread());
+            let busy = EventLoop::of_this_thread().busy;
+            line("used_active_time_main_thread", &format!("{:.6}", busy.as_secs_f64()))?;
             for (name, seconds) in [
                 ("used_cpu_sys", process.system),
                 ("used_cpu_user", process.user),

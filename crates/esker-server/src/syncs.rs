@@ -111,6 +111,11 @@ impl SyncWaits {
         .await
     }
 
+    /// Whether a sync was requested that has not ended.
+    pub(crate) fn is_syncing(&self) -> bool {
+        self.is_requested.get()
+    }
+
     fn add(&self, new: Waiting) {
         let mut waiting = self.waiting.borrow_mut();
         // While the disk does not answer, clients may give up and come again without end.

@@ -158,8 +158,8 @@ fn events_that_took_long() {
 }
 
 /// The names that redis_exporter (github.com/oliver006/redis_exporter) takes from `INFO`, in the order of their sections. Left
-/// out are those of other programs, of modules, of jemalloc, of a rewritten log and of the event loop of Redis 7.2, and
-/// `expired_stale_perc`: how many expired keys are still on the disk is not known.
+/// out are those of other programs and versions, of modules, and `expired_stale_perc`: how many expired keys are still on the disk
+/// is not known.
 const NAMES_OF_THE_EXPORTER: &[(&str, &str)] = &[
     (
         "server",
@@ -179,7 +179,9 @@ const NAMES_OF_THE_EXPORTER: &[(&str, &str)] = &[
          maxmemory mem_fragmentation_ratio mem_fragmentation_bytes mem_clients_slaves mem_clients_normal \
          mem_cluster_links mem_aof_buffer mem_replication_backlog mem_not_counted_for_evict \
          mem_total_replication_buffers lazyfree_pending_objects lazyfreed_objects active_defrag_running \
-         total_system_memory maxmemory_policy",
+         total_system_memory maxmemory_policy mem_allocator allocator_active allocator_allocated allocator_resident \
+         allocator_frag_ratio allocator_frag_bytes allocator_muzzy allocator_rss_ratio allocator_rss_bytes \
+         mem_overhead_db_hashtable_rehashing",
     ),
     (
         "persistence",
@@ -188,7 +190,8 @@ const NAMES_OF_THE_EXPORTER: &[(&str, &str)] = &[
          rdb_last_load_keys_expired rdb_last_load_keys_loaded aof_enabled aof_rewrite_in_progress \
          aof_rewrite_scheduled aof_last_rewrite_time_sec aof_current_rewrite_time_sec aof_last_cow_size \
          aof_pending_rewrite aof_buffer_length aof_last_bgrewrite_status aof_last_write_status \
-         module_fork_in_progress module_fork_last_cow_size",
+         module_fork_in_progress module_fork_last_cow_size aof_current_size aof_base_size aof_pending_bio_fsync \
+         aof_delayed_fsync",
     ),
     (
         "stats",
@@ -203,7 +206,9 @@ const NAMES_OF_THE_EXPORTER: &[(&str, &str)] = &[
          io_threaded_writes_processed reply_buffer_shrinks reply_buffer_expands \
          client_query_buffer_limit_disconnections client_output_buffer_limit_disconnections acl_access_denied_auth \
          acl_access_denied_cmd acl_access_denied_key acl_access_denied_channel sync_full sync_partial_ok \
-         sync_partial_err instantaneous_ops_per_sec instantaneous_input_kbps instantaneous_output_kbps",
+         sync_partial_err instantaneous_ops_per_sec instantaneous_input_kbps instantaneous_output_kbps eventloop_cycles \
+         eventloop_duration_sum eventloop_duration_cmd_sum instantaneous_eventloop_cycles_per_sec \
+         instantaneous_eventloop_duration_usec",
     ),
     (
         "replication",
@@ -213,7 +218,7 @@ const NAMES_OF_THE_EXPORTER: &[(&str, &str)] = &[
     (
         "cpu",
         "used_cpu_sys used_cpu_user used_cpu_sys_children used_cpu_user_children used_cpu_sys_main_thread \
-         used_cpu_user_main_thread",
+         used_cpu_user_main_thread used_active_time_main_thread",
     ),
     ("cluster", "cluster_enabled"),
 ];
@@ -287,8 +292,15 @@ fn figures_are_those_of_what_was_done() {
     wait_until("commands are counted by the second", || {
         (0..100).for_each(|_| drop(client.call("PING")));
         let text = client.call("INFO stats").to_string();
-        !text.contains("instantaneous_ops_per_sec:0\r") && !text.contains("instantaneous_input_kbps:0.00\r")
+        ["ops_per_sec:0", "input_kbps:0.00", "eventloop_cycles_per_sec:0", "eventloop_duration_usec:0"]
+            .iter()
+            .all(|zero| !text.contains(&format!("instantaneous_{zero}\r")))
     });
+    for name in
+        ["eventloop_cycles", "eventloop_duration_sum", "eventloop_duration_cmd_sum", "aof_current_size"]
+    {
+        assert!(client.figure(name) > 0, "{name}");
+    }
     let text = client.call("INFO cpu").to_string();
     assert_eq!(text.lines().filter(|line| line.starts_with("used_cpu_")).count(), 6, "{text}");
     assert_eq!(client.call("INFO cluster").to_string().trim(), "# Cluster\r\ncluster_enabled:0");

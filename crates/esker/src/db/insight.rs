@@ -29,6 +29,15 @@ impl Db {
         self.store.scrub()
     }
 
+    /// Size of the log segments on disk, in bytes: the same figure as in [`Db::stats`], without the cost of the others. 0 if the
+    /// store was opened only for reading.
+    pub fn log_bytes(&self) -> u64 {
+        if self.store.is_read_only() {
+            return 0;
+        }
+        self.store.wal().disk_bytes() + self.store.commit().lock().tail.segment.end()
+    }
+
     /// Figures about the store's contents and its work since it was opened.
     ///
     /// # Errors
@@ -64,7 +73,7 @@ impl Db {
             let lens = paths.iter().map(|(_, path)| store.env().fs.file_len(path));
             lens.sum::<Result<u64>>()?
         } else {
-            store.wal().disk_bytes() + store.commit().lock().tail.segment.end()
+            self.log_bytes()
         };
         stats.disk_bytes = taken(store.env(), store.dir())?;
         for live in store.blobs().files() {
