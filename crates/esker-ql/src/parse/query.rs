@@ -81,7 +81,7 @@ impl Parser<'_> {
         Ok(if sign.is_empty() { follows.is_empty() } else { follows.starts_with(sign) })
     }
 
-    /// Conditions on `ROW`: one, or alternatives.
+    /// Conditions on `ROW`: one, or alternatives, or the two ends of an interval.
     pub(super) fn rows(&mut self) -> Result<Vec<Rows>> {
         let at = self.peek()?.start;
         let is_chain = self.is_sign("(")? || matches!(self.peek()?.kind, Kind::String(_));
@@ -90,9 +90,30 @@ impl Parser<'_> {
         }
         let first = self.term()?;
         match self.alternatives(first)? {
+            Term::Rows(rows) if self.is_word("AND")? => self.other_end(rows),
             Term::Rows(rows) => Ok(rows),
             _ => Err(self.lexer.wrong(at, "expected conditions on `ROW` alone")),
         }
+    }
+
+    /// `AND ROW <= 'b'` after `rows`, which is `ROW >= 'a'`, or the other way round.
+    fn other_end(&mut self, mut rows: Vec<Rows>) -> Result<Vec<Rows>> {
+        let at = self.peek()?.start;
+        self.need(&["AND"])?;
+        let is_one = |one: bool, other: bool| one != other;
+        if let Term::Rows(more) = self.term()?
+            && let ([Rows::Within(all)], [Rows::Within(end)]) = (rows.as_mut_slice(), more.as_slice())
+            && is_one(all.low.is_some(), end.low.is_some())
+            && is_one(all.high.is_some(), end.high.is_some())
+        {
+            all.low = all.low.take().or_else(|| end.low.clone());
+            all.high = all.high.take().or_else(|| end.high.clone());
+            return Ok(rows);
+        }
+        Err(self.lexer.wrong(
+            at,
+            "expected one interval of rows, such as `'a' <= ROW < 'b'`, or alternatives with `OR`",
+        ))
     }
 
     /// What follows the columns of a query.
