@@ -34,6 +34,10 @@ use crate::trees::Trees;
 const KEPT_MAX: usize = 32 << 10;
 const KEPT_MIN: usize = KEPT_MAX / 4;
 
+/// The most hashes of keys that are written during a walk: 8 MiB. Few keys that expire, among many that are written, still have
+/// a sample then.
+const WRITTEN_MAX: usize = 16 * KEPT_MAX;
+
 /// How many keys are walked over before others have the thread of the pool.
 const AT_ONCE: usize = 50_000;
 
@@ -90,15 +94,26 @@ fn belongs(hash: u64, shift: u32) -> bool {
 }
 
 /// A sample of keys.
-#[derive(Default)]
 struct Sample {
     shift: u32,
     hashes: HashSet<u64, Plain>,
+    /// The most hashes.
+    most: usize,
+}
+
+impl Default for Sample {
+    fn default() -> Sample {
+        Sample::of_at_most(KEPT_MAX)
+    }
 }
 
 impl Sample {
+    fn of_at_most(most: usize) -> Sample {
+        Sample { shift: 0, hashes: HashSet::default(), most }
+    }
+
     fn insert(&mut self, hash: u64) {
-        if belongs(hash, self.shift) && self.hashes.insert(hash) && self.hashes.len() > KEPT_MAX {
+        if belongs(hash, self.shift) && self.hashes.insert(hash) && self.hashes.len() > self.most {
             self.coarsen(self.shift + 1);
         }
     }
@@ -237,11 +252,16 @@ impl Counts {
 }
 
 /// The keys that were written since some time, for a walk over the others.
-#[derive(Default)]
 struct Since {
     counts: Counts,
-    /// Those that were put or deleted.
+    /// Those that were put or deleted. What a walk finds counts as far as this sample has not left out its hash.
     written: Sample,
+}
+
+impl Default for Since {
+    fn default() -> Since {
+        Since { counts: Counts::default(), written: Sample::of_at_most(WRITTEN_MAX) }
+    }
 }
 
 impl Since {
