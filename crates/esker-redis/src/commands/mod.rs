@@ -206,7 +206,7 @@ pub(crate) const ALL_BUT_LAST: Keys = Keys::Range { first: 1, last: -2, step: 1 
 pub(crate) const READS: Flags =
     Flags { writes: false, is_slow: false, blocks: false, is_admin: false, frees_space: false };
 pub(crate) const WRITES: Flags = Flags { writes: true, ..READS };
-/// Removes something, or changes an expiry. Redis takes these commands when it lacks memory.
+/// Removes something, moves it, or changes an expiry. Redis takes these commands when it lacks memory.
 pub(crate) const FREES: Flags = Flags { frees_space: true, ..WRITES };
 /// Reads everything of a key, or of all keys.
 pub(crate) const READS_ALL: Flags = Flags { is_slow: true, ..READS };

@@ -9,7 +9,7 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-use super::{ALL, FREES, Family, Keys, ONE, READS, READS_ALL, Spec, TWO, WRITES_ALL, command, is};
+use super::{ALL, FREES, FREES_ALL, Family, Keys, ONE, READS, READS_ALL, Spec, TWO, WRITES_ALL, command, is};
 use crate::context::{Class, Context};
 use crate::fault::Fault;
 use crate::model::Kind;
@@ -54,10 +54,10 @@ pub(crate) const COMMANDS: &[Spec] = &[
     command("scan", -2, K, READS, Keys::None, walk::scan, "Returns some keys, and a cursor to go on from"),
     command("keys", 2, K, READS_ALL, Keys::None, walk::keys, "Returns the keys that match a pattern"),
     command("randomkey", 1, K, READS, Keys::None, random::randomkey, "Returns a random key"),
-    command("rename", 3, K, WRITES_ALL, TWO, copy::rename, "Gives a key another name"),
-    command("renamenx", 3, K, WRITES_ALL, TWO, copy::renamenx, "Gives a key another name that is free"),
+    command("rename", 3, K, FREES_ALL, TWO, copy::rename, "Gives a key another name"),
+    command("renamenx", 3, K, FREES_ALL, TWO, copy::renamenx, "Gives a key another name that is free"),
     command("copy", -3, K, WRITES_ALL, TWO, copy::copy, "Copies a key's value to another key"),
-    command("move", 3, K, WRITES_ALL, ONE, copy::move_key, "Moves a key to another database"),
+    command("move", 3, K, FREES_ALL, ONE, copy::move_key, "Moves a key to another database"),
     command("flushdb", -1, K, FREES, Keys::None, flushdb, "Deletes all keys of the database"),
     command("flushall", -1, K, FREES, Keys::None, flushall, "Deletes all keys of all databases"),
     command("object", -2, K, READS, SECOND, object::object, "Tells how a key's value is stored")

@@ -28,7 +28,7 @@ pub(crate) const COMMANDS: &[Spec] = &[
     command("scard", 2, Set, READS, ONE, scard, "Returns the number of members of a set"),
     command("spop", -2, Set, FREES, ONE, spop, "Removes random members and returns them"),
     command("srandmember", -2, Set, READS_ALL, ONE, srandmember, "Returns random members of a set"),
-    command("smove", 4, Set, WRITES, TWO, smove, "Moves a member from one set to another"),
+    command("smove", 4, Set, FREES, TWO, smove, "Moves a member from one set to another"),
     command("sscan", -3, Set, READS, ONE, sscan, "Returns the members of a set piece by piece"),
     command("sinter", -2, Set, READS_ALL, ALL, sinter, "Returns the members that all sets have"),
     command("sinterstore", -3, Set, WRITES_ALL, ALL, sinterstore, "Stores the members that all sets have"),
