@@ -226,6 +226,7 @@ fn copy(
         state = checkpoint::fill(store, &staging.new)?;
         in_place = Vec::new();
     }
+    let in_place_names: BTreeSet<&str> = in_place.iter().map(String::as_str).collect();
     let mut catalog = Catalog { id, made_us: env.clock.wall_us(), store: state.identity, parts: Vec::new() };
     let mut report = BackupReport { id, ..BackupReport::default() };
     for (name, stored) in staging.files(&state, &in_place, id)? {
@@ -235,7 +236,7 @@ fn copy(
                 let target = dir.join(&stored);
                 // A copy may be there that was cut short or lengthened since.
                 gone::remove_file(&*env.fs, &target)?;
-                let from = match in_place.contains(&name) {
+                let from = match in_place_names.contains(name.as_str()) {
                     true => (store.env(), store.dir().join(&name)),
                     false => (&staging.new.env, staging_dir.join(&name)),
                 };
