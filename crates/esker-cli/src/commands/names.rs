@@ -6,10 +6,9 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::escape::{MARKER, Part};
@@ -45,7 +44,7 @@ impl Names {
     fn file(&mut self, path: &Path) -> Outcome<bool> {
         let is_own = match fs::symlink_metadata(path) {
             Ok(found) if found.is_dir() => false,
-            Ok(found) => self.is_listed(path, &found)?,
+            Ok(_) => self.is_listed(path)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.keeps_its_end(path),
             Err(error) => return Err(Failure::io("read", path, &error)),
         };
@@ -68,7 +67,7 @@ impl Names {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let found = fs::symlink_metadata(path).map_err(|error| Failure::io("read", path, &error))?;
-                if found.is_file() || !self.is_listed(path, &found)? {
+                if found.is_file() || !self.is_listed(path)? {
                     return Ok(false);
                 }
                 if !found.is_dir() {
@@ -86,9 +85,9 @@ impl Names {
     }
 
     /// Whether what was found by `path` has that name, letter by letter.
-    fn is_listed(&mut self, path: &Path, found: &Metadata) -> Outcome<bool> {
+    fn is_listed(&mut self, path: &Path) -> Outcome<bool> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(false) };
-        if is_exact(parent, name, found) {
+        if is_exact(parent, name) {
             return Ok(true);
         }
         // Rows come in order: the other directories are done.
@@ -130,20 +129,16 @@ impl Names {
     }
 }
 
-/// Whether one look at the file system shows that `found` was found by its own name, and not by one that is taken for
-/// it: it is not found by the name in the other case. A name beyond ASCII could be found in more ways.
-fn is_exact(parent: &Path, name: &OsStr, found: &Metadata) -> bool {
+/// Whether one look at the file system shows that what is found by `name` has this name, and not one that is taken for
+/// it: nothing is found by the name in the other case. A name beyond ASCII could be found in more ways.
+fn is_exact(parent: &Path, name: &OsStr) -> bool {
     let Some(name) = name.to_str().filter(|name| name.is_ascii()) else { return false };
     let other: String = name
         .chars()
         .map(|c| if c.is_ascii_lowercase() { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() })
         .collect();
-    let identity = |found: &Metadata| (found.dev(), found.ino());
-    let is_same = |other: &Metadata| identity(other) == identity(found);
-    // Short names of FAT have a tilde.
-    other != name
-        && !name.contains('~')
-        && !fs::symlink_metadata(parent.join(other)).is_ok_and(|o| is_same(&o))
+    // Short names of FAT have a tilde. The numbers of files would say nothing: some file systems number them by the names asked for.
+    other != name && !name.contains('~') && fs::symlink_metadata(parent.join(other)).is_err()
 }
 
 #[cfg(test)]
@@ -191,12 +186,11 @@ mod tests {
     fn a_name_that_is_found_and_not_listed_is_another_row_s() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("README"), "x").unwrap();
-        let found = fs::symlink_metadata(dir.path().join("README")).unwrap();
         let mut names = Names::below(dir.path());
-        assert!(names.is_listed(&dir.path().join("README"), &found).unwrap());
-        assert!(!names.is_listed(&dir.path().join("öther"), &found).unwrap());
-        assert!(!names.is_listed(&dir.path().join("LONGNA~1"), &found).unwrap());
+        assert!(names.is_listed(&dir.path().join("README")).unwrap());
+        assert!(!names.is_listed(&dir.path().join("öther")).unwrap());
+        assert!(!names.is_listed(&dir.path().join("LONGNA~1")).unwrap());
         names.note(&dir.path().join("öther"));
-        assert!(names.is_listed(&dir.path().join("öther"), &found).unwrap());
+        assert!(names.is_listed(&dir.path().join("öther")).unwrap());
     }
 }
