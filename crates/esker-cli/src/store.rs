@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Instant;
 
 use esker::{Db, ErrorKind, Options, ScanRange, Tree};
+use esker_server::Offline;
 use esker_table::{Error as TableError, Tables};
 
 use crate::args::Global;
@@ -88,6 +89,12 @@ impl Store {
     fn of(global: &Global, db: Db, purpose: &For) -> Outcome<Self> {
         let tree = match (purpose, db.open_tree(&global.tree)?) {
             (_, Some(tree)) => tree,
+            (For::Creating(_), None) if Tables::reserves(&global.tree) || Offline::reserves(&global.tree) => {
+                return Err(Failure::usage(format!(
+                    "tables and servers make trees with names like {:?} for themselves: choose another name",
+                    global.tree
+                )));
+            }
             (For::Creating(_), None) => db.tree(&global.tree)?,
             (_, None) => {
                 let (name, path) = (&global.tree, global.db.display());

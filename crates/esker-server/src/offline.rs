@@ -5,8 +5,9 @@ use esker_redis::{
     Context, Cursors, EMPTY_KEY, Reply, Session, Slot, Space, Stamp, Wants, Writes, evaluate, spec,
 };
 
+use crate::prefixes;
 use crate::server::mixed;
-use crate::trees::{Trees, View, unreadable};
+use crate::trees::{ELEMENTS_END, Trees, View, unreadable};
 
 /// See the module's comment.
 pub struct Offline {
@@ -34,6 +35,13 @@ impl Offline {
         let Some(database) = database_of(tree) else { return Ok(None) };
         let trees = Trees::of_one(db, database)?;
         Ok(Some(Offline { db: db.clone(), trees, database, cursors: Cursors::default(), seed }))
+    }
+
+    /// Whether a tree with this name is one that a server makes beside those of its databases' keys. If another program makes it for
+    /// itself, the store cannot be served.
+    pub fn reserves(name: &str) -> bool {
+        name == prefixes::TREE
+            || name.strip_suffix(ELEMENTS_END).is_some_and(|database| database_of(database).is_some())
     }
 
     /// Whether the database may have collections: a server has written to it.

@@ -8,7 +8,7 @@
 use esker::{Batch, Db, Durability, ErrorKind, ScanRange};
 use esker_redis::{Cursors, Keeper};
 
-const TREE: &str = "default.cursors";
+pub(crate) const TREE: &str = "default.cursors";
 
 /// The tag of the tree: what lies in it, and in which version of the layout.
 const TAG: &str = "redis cursors 1";

@@ -83,8 +83,11 @@ fn name_of(database: usize) -> String {
     if database == 0 { "default".to_owned() } else { format!("db{database}") }
 }
 
+/// The end of the name of a tree of elements, after the name of the tree of keys.
+pub(crate) const ELEMENTS_END: &str = ".elements";
+
 fn elements_of(name: &str) -> String {
-    format!("{name}.elements")
+    format!("{name}{ELEMENTS_END}")
 }
 
 impl Trees {

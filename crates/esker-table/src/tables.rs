@@ -279,6 +279,22 @@ impl Tables {
         tree.options().rule.as_deref() == Some(RULE)
     }
 
+    /// Whether the store has tables.
+    ///
+    /// # Errors
+    /// As [`Db::open_tree`].
+    pub fn are_in(db: &Db) -> esker::Result<bool> {
+        let catalog = db.open_tree(CATALOG)?;
+        Ok(catalog.is_some_and(|catalog| catalog.tag().as_deref() == Some(CATALOG_TAG)))
+    }
+
+    /// Whether a tree with this name is one of those that [`Tables`] makes. If a program makes it for itself, the store can have no
+    /// tables.
+    #[must_use]
+    pub fn reserves(name: &str) -> bool {
+        name == CATALOG || name.starts_with(TREES)
+    }
+
     /// Opens the store in the directory `path`, or creates it, with its tables.
     ///
     /// # Errors
@@ -323,7 +339,7 @@ impl Tables {
             tag => {
                 let tag = tag.unwrap_or_default();
                 let message = format!(
-                    "the tree {CATALOG:?} is no catalog of tables of this version; its tag is {tag:?}"
+                    "the tree {CATALOG:?} is not a catalog of tables of this version, or another program has made it; its tag is {tag:?}"
                 );
                 return Err(Error::Damaged(message));
             }

@@ -1,6 +1,7 @@
 //! The commands that are a single call of the library: `compact`, `checkpoint`, `dump`.
 
 use esker::{Error, ErrorKind};
+use esker_table::Tables;
 
 use crate::args::{Checkpoint, Dump, Global};
 use crate::datatype::Types;
@@ -8,10 +9,16 @@ use crate::exit::{Failure, Outcome};
 use crate::interrupt::{self, Then};
 use crate::output::Out;
 use crate::progress::Progress;
-use crate::store::{close, existing, options, readable};
+use crate::store::{close, existing, missing_for, options, readable, tables_if_there};
 
 pub(crate) fn compact(global: &Global) -> Outcome {
-    let db = existing(global)?;
+    let mut db = existing(global)?;
+    // Merges remove what tables need no longer only by the tables' rule. The shell has the store open without it.
+    let mut tables = None;
+    if global.open.is_none() && Tables::are_in(&db)? {
+        db.close()?;
+        db = tables.insert(tables_if_there(global)?.ok_or_else(|| missing_for(global))?).db().clone();
+    }
     let _progress = Progress::spinner("compacting");
     let compacted = db.clone();
     interrupt::wait(Then::of(global), move || Ok(compacted.compact()?))?;
