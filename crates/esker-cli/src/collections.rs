@@ -21,6 +21,7 @@ use esker_server::Offline;
 use serde_json::value::RawValue;
 
 use crate::client::{Database, Reply, reply_of};
+use crate::datatype::DataType;
 use crate::json;
 use crate::keyspace::Keyspace;
 use crate::offline;
@@ -98,9 +99,14 @@ impl Given {
         Given { kind, value, is_base64, continues }
     }
 
-    /// The value as JSON.
-    pub(crate) fn value(&self) -> &RawValue {
-        &self.value
+    /// Why the row cannot be among values of this type.
+    pub(crate) fn not_among(&self, values: DataType) -> Cow<'static, str> {
+        let kind = self.kind.name();
+        format!(
+            "\"type\" says that the value is a {kind}, which cannot be among {values} values; --value-column value takes the value \
+             without its type"
+        )
+        .into()
     }
 
     pub(crate) fn continues(&self) -> bool {

@@ -13,7 +13,7 @@
 
 use std::io::{self, Cursor, Read};
 
-use encoding_rs::{DecoderResult, Encoding as Table, UTF_8};
+use encoding_rs::{DecoderResult, Encoding as Table, UTF_8, WINDOWS_874, WINDOWS_1252, WINDOWS_1254};
 
 use crate::unpack::first_bytes_while;
 
@@ -38,6 +38,31 @@ pub(crate) enum Encoding {
     Of(&'static Table),
 }
 
+/// Names of [`Encoding::Latin1`].
+const LATIN_1: [&str; 11] = [
+    "latin-1",
+    "latin1",
+    "l1",
+    "iso-8859-1",
+    "iso8859-1",
+    "iso88591",
+    "iso_8859-1",
+    "iso_8859-1:1987",
+    "csisolatin1",
+    "cp819",
+    "ibm819",
+];
+
+/// Whether the table is one of Windows that the standard also uses for an encoding of ISO 8859.
+fn is_of_windows(table: &'static Table) -> bool {
+    [WINDOWS_1252, WINDOWS_1254, WINDOWS_874].contains(&table)
+}
+
+/// Whether a name of such a table is that of Windows. The Thai TIS-620 has no control characters that could differ.
+fn is_name_of_windows(name: &str) -> bool {
+    ["windows-", "cp", "x-cp", "dos-", "tis-"].iter().any(|begin| name.starts_with(begin))
+}
+
 impl Encoding {
     pub(crate) const UTF_8: Encoding = Encoding::Of(UTF_8);
 
@@ -45,12 +70,17 @@ impl Encoding {
     pub(crate) fn named(name: &str) -> Result<Self, String> {
         match name.to_ascii_lowercase().as_str() {
             "bytes" => Ok(Encoding::Bytes),
-            "latin-1" | "latin1" | "iso-8859-1" => Ok(Encoding::Latin1),
-            "ascii" | "us-ascii" => Ok(Encoding::UTF_8),
+            name if LATIN_1.contains(&name) => Ok(Encoding::Latin1),
+            "ascii" | "us-ascii" | "ansi_x3.4-1968" => Ok(Encoding::UTF_8),
             "utf-16" => {
                 Err("pass utf-16le or utf-16be; a file with a byte order mark needs neither".to_owned())
             }
             other => match Table::for_label_no_replacement(other.as_bytes()) {
+                // The standard's tables for these names have other characters in place of 32 control characters.
+                Some(table) if is_of_windows(table) && !is_name_of_windows(other) => Err(format!(
+                    "pass {}, which has the characters of {name}, and others in place of the control characters from 0x80 to 0x9f",
+                    table.name().to_ascii_lowercase()
+                )),
                 Some(table) => Ok(Encoding::Of(table)),
                 None => Err(format!(
                     "it must be bytes or the name of an encoding, such as windows-1252, latin-1, utf-16le, shift_jis or \
@@ -122,12 +152,36 @@ fn first_bytes(from: &mut impl Read) -> io::Result<Vec<u8>> {
     first_bytes_while(from, may_be)
 }
 
-/// The encoding, if `first` looks like ASCII text in UTF-16 without a mark: every second byte is zero.
-pub(crate) fn unmarked_utf_16(first: &[u8]) -> Option<&'static str> {
-    match first {
-        [a, 0, b, 0, ..] if *a != 0 && *b != 0 => Some("utf-16le"),
-        [0, a, 0, b, ..] if *a != 0 && *b != 0 => Some("utf-16be"),
-        _ => None,
+/// The encoding, if `first`, which may end within a character, looks like text in UTF-16 or UTF-32 without a mark: it has a zero
+/// byte, and read so it has no control characters but those between lines and fields. For UTF-16, three of four characters
+/// also have to be below U+2200: ASCII text with zero bytes would need a control character in most pairs of bytes to look so.
+/// Chinese, Japanese and Korean text is hardly ever valid UTF-8.
+pub(crate) fn unmarked_wide(first: &[u8]) -> Option<&'static str> {
+    let is_text = |one: char| !one.is_control() || matches!(one, '\t' | '\n' | '\r');
+    let (fours, pairs) = (first.as_chunks::<4>().0, first.as_chunks::<2>().0);
+    let is_utf_32 = |number: fn([u8; 4]) -> u32| {
+        fours.iter().all(|four| char::from_u32(number(*four)).is_some_and(is_text))
+    };
+    let is_utf_16 = |number: fn([u8; 2]) -> u16| {
+        let units = || pairs.iter().map(|pair| number(*pair));
+        let narrow = units().filter(|unit| *unit < 0x2200).count();
+        // The last character may be cut.
+        let cut = units().next_back().filter(|unit| (0xd800..0xdc00).contains(unit)).map_or(0, |_| 1);
+        narrow * 4 >= pairs.len() * 3
+            && char::decode_utf16(units().take(pairs.len() - cut)).all(|one| one.is_ok_and(is_text))
+    };
+    if !first.contains(&0) || pairs.len() < 2 {
+        None
+    } else if is_utf_32(u32::from_le_bytes) {
+        Some("utf-32le")
+    } else if is_utf_32(u32::from_be_bytes) {
+        Some("utf-32be")
+    } else if is_utf_16(u16::from_le_bytes) {
+        Some("utf-16le")
+    } else if is_utf_16(u16::from_be_bytes) {
+        Some("utf-16be")
+    } else {
+        None
     }
 }
 
@@ -315,7 +369,7 @@ mod tests {
     fn encodings_have_the_names_that_people_use() {
         let latin: Vec<u8> = (0..=255).collect();
         let text: String = (0..=255_u8).map(char::from).collect();
-        for name in ["latin-1", "Latin1", "ISO-8859-1"] {
+        for name in ["Latin1", "ISO-8859-1", "iso8859-1", "L1", "cp819"].into_iter().chain(LATIN_1) {
             assert_eq!(read(&latin, Some(name)), Ok(text.clone().into_bytes()));
         }
         for (name, bytes, text) in [
@@ -362,9 +416,32 @@ mod tests {
             let error = read(&bytes, name).unwrap_err();
             assert!(error.contains(said), "{said} {name:?}: {error}");
         }
-        assert_eq!(unmarked_utf_16(b"k\0e\0y\0"), Some("utf-16le"));
-        assert_eq!(unmarked_utf_16(b"\0k\0e\0y"), Some("utf-16be"));
-        assert_eq!(unmarked_utf_16(b"key,value"), None);
+        for text in ["a,b", "key,value\r\nä,ö\r\n", "аб,вг", "ключ\tзначение\n", "k,€", "key,a🦀\n"]
+        {
+            for (name, bytes) in [
+                ("utf-16le", utf_16(text, u16::to_le_bytes)),
+                ("utf-16be", utf_16(text, u16::to_be_bytes)),
+                ("utf-32le", text.chars().flat_map(|one| u32::from(one).to_le_bytes()).collect()),
+                ("utf-32be", text.chars().flat_map(|one| u32::from(one).to_be_bytes()).collect()),
+            ] {
+                assert_eq!(unmarked_wide(&bytes), Some(name), "{text}");
+                // Within a line or a character.
+                assert_eq!(unmarked_wide(&bytes[..bytes.len() - 1]), Some(name), "{text}");
+            }
+            assert_eq!(unmarked_wide(text.as_bytes()), None);
+        }
+        for text in [
+            &b"a,b\0\n"[..],
+            b"ab,c\0\n",
+            b"a\0",
+            b"\0\0\0\0",
+            b"k,\0\x01\0\x02\n",
+            b"key\0,value\0\n",
+            b"",
+            b"\0",
+        ] {
+            assert_eq!(unmarked_wide(text), None, "{text:?}");
+        }
     }
 
     /// What comes before an invalid byte is read first.

@@ -45,11 +45,10 @@ impl Given<'_> {
         match self {
             Given::Typed(typed) => Ok(Cow::Borrowed(typed)),
             Given::Json(raw) if values == DataType::Json => Ok(raw.get().as_bytes().into()),
-            Given::Collection(row) if values == DataType::Json => Ok(row.value().get().as_bytes().into()),
-            Given::Collection(_) => Err("the value is a collection".into()),
-            Given::Json(raw) => scalar("the value", raw)
-                .map(Cow::Owned)
-                .map_err(|reason| format!("{reason}; --values json keeps any JSON value as it is").into()),
+            Given::Collection(row) => Err(row.not_among(values)),
+            Given::Json(raw) => scalar("the value", raw).map(Cow::Owned).map_err(|reason| {
+                format!("{reason}; a new tree with --values json takes any JSON value as it is").into()
+            }),
         }
     }
 }
@@ -169,13 +168,15 @@ pub(crate) struct Fields {
     pub(crate) key: String,
     pub(crate) value: String,
     pub(crate) expires: String,
+    /// Whether the user has chosen the key or the value: then `type` says nothing about the value.
+    pub(crate) is_chosen: bool,
 }
 
 impl Default for Fields {
     /// The fields that [`row`] writes.
     fn default() -> Self {
         let [key, value, expires] = ["key", "value", "expires_us"].map(str::to_owned);
-        Fields { key, value, expires }
+        Fields { key, value, expires, is_chosen: false }
     }
 }
 
@@ -223,6 +224,8 @@ impl Fields {
 pub(crate) struct Chosen<'a> {
     /// The names of the fields, and what they have.
     fields: [(&'a str, Option<Box<RawValue>>); 7],
+    /// [`Fields::is_chosen`].
+    is_chosen: bool,
     /// The first of them that the object has twice.
     twice: Option<&'a str>,
 }
@@ -231,7 +234,7 @@ impl<'a> Chosen<'a> {
     pub(crate) fn of(fields: &'a Fields) -> Self {
         let names =
             [&fields.key, &fields.value, &fields.expires, "encoding", "key_encoding", "type", "continues"];
-        Chosen { fields: names.map(|name: &str| (name, None)), twice: None }
+        Chosen { fields: names.map(|name: &str| (name, None)), is_chosen: fields.is_chosen, twice: None }
     }
 
     /// Takes a field, if it is one of them.
@@ -276,15 +279,17 @@ impl<'a> Chosen<'a> {
             true => base64(key_name, &key)?,
             false => scalar(&format!("{key_name:?}"), &key)?,
         };
-        if (key_name, value_name) == ("key", "value")
-            && let Some(kind) = kind.1.as_deref().and_then(kind_of)
-        {
+        let kind = if self.is_chosen { None } else { kind.1.as_deref().map_or(Ok(None), kind_of)? };
+        let continues = match continues.1.as_deref().map(RawValue::get).filter(|_| !self.is_chosen) {
+            None | Some("false" | "null") => false,
+            Some("true") => true,
+            Some(_) => return Err("\"continues\" is neither true nor false".into()),
+        };
+        if continues && kind.is_none() {
+            return Err("it continues a collection, and has no \"type\"".into());
+        }
+        if let Some(kind) = kind {
             let is_base64 = is_base64(value_name, [encoding.1.as_deref(), None])?;
-            let continues = match continues.1.as_deref().map(RawValue::get) {
-                None | Some("false" | "null") => false,
-                Some("true") => true,
-                Some(_) => return Err("\"continues\" is neither true nor false".into()),
-            };
             let row = collections::Given::new(kind, value, is_base64, continues);
             let expires_us = moment(expires_name, expires.as_deref())?;
             return Ok((key, Given::Collection(Box::new(row)), expires_us));
@@ -331,9 +336,18 @@ fn base64(name: &str, raw: &RawValue) -> Result<Vec<u8>, Cow<'static, str>> {
     Ok(STANDARD.decode(text).map_err(|error| format!("{name:?} is not base64: {error}"))?)
 }
 
-/// The kind of collection that the field `type` names.
-fn kind_of(raw: &RawValue) -> Option<Kind> {
-    Kind::named(serde_json::from_str::<Cow<'_, str>>(raw.get()).ok()?.as_bytes())
+/// The kind of collection that the field `type` names; `None` for a plain value.
+fn kind_of(raw: &RawValue) -> Result<Option<Kind>, Cow<'static, str>> {
+    let name = serde_json::from_str::<Cow<'_, str>>(raw.get()).unwrap_or_default();
+    match Kind::named(name.as_bytes()) {
+        None if name != "string" && raw.get() != "null" => Err(format!(
+            "the \"type\" {} is unknown: there are hash, list, set, zset and string; --value-column value takes the value without \
+             its type",
+            raw.get()
+        )
+        .into()),
+        kind => Ok(kind),
+    }
 }
 
 /// The fields of an object in order, each of which it has once.
@@ -396,7 +410,7 @@ mod tests {
 
     fn parse_row(line: &[u8], key: &str, value: &str, expires: &str) -> Result<Row, Cow<'static, str>> {
         let [key, value, expires] = [key, value, expires].map(str::to_owned);
-        let (key, value, expires_us) = Fields { key, value, expires }.parse(line)?;
+        let (key, value, expires_us) = Fields { key, value, expires, is_chosen: false }.parse(line)?;
         Ok((key, value.typed(DataType::Text)?.into_owned(), expires_us))
     }
 

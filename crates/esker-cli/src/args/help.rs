@@ -104,7 +104,7 @@ Examples:
   printf 'open x.db 4M\\nput a 1\\nscan a z\\n' | esker shell";
 
 pub(super) const MERGE: &str = "\
-Numbers are i64: if `merge --add` creates the tree, its values have that type. An absent key counts as 0, or as an \
+Numbers are i64: if `merge --add` creates the tree, its values have that type; if `put` does, pass `--values i64` to it. An absent key counts as 0, or as an \
 empty value. If a sum does not fit in i64, the command exits 2 and changes nothing. What is merged into a value that \
 expires (put --ttl) expires with it.
 

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use crate::args::{Global, Import};
 use crate::collections::{self, Collections};
 use crate::datatype::{DataType, Types};
-use crate::encoding::{checked, unmarked_utf_16};
+use crate::encoding::{checked, unmarked_wide};
 use crate::exit::{Failure, Outcome, note};
 use crate::feed::{Sink, check_line_ends, feed};
 use crate::formats::Format;
@@ -76,7 +76,7 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
         had_empty: false,
     };
     let done = match format {
-        Format::Json => values(input, args.keep_going, &fields(choice)?, row_max, &mut puts),
+        Format::Json => values(input, args, &fields(choice)?, row_max, &mut puts),
         _ => {
             let takes_all = args.format == Some(Format::Lines);
             let is_guessed = format == Format::Lines && args.format.is_none() && !is_standard_input;
@@ -107,7 +107,8 @@ pub(crate) fn run(global: &Global, args: &Import) -> Outcome {
 
 /// Gives every row of a JSON file to `puts`. A refused row ends this with file, row number and reason, after all rows
 /// before it were settled. With `keep_going` it is reported and skipped.
-fn values(input: Input, keep_going: bool, fields: &Fields, row_max: usize, puts: &mut Puts<'_>) -> Outcome {
+fn values(input: Input, args: &Import, fields: &Fields, row_max: usize, puts: &mut Puts<'_>) -> Outcome {
+    let (keep_going, is_encoding_named) = (args.keep_going, args.encoding.is_some());
     let (name, path) = (input.name(), input.path().to_path_buf());
     let progress = if input.is_typed() { Progress::hidden() } else { Progress::count("rows") };
     let (mut number, mut malformed) = (0_u64, 0_u64);
@@ -135,7 +136,7 @@ fn values(input: Input, keep_going: bool, fields: &Fields, row_max: usize, puts:
     };
     let mut input = input.stream()?;
     let start = first_bytes(&mut input).map_err(|error| failed(&path, &error))?;
-    refuse_others(&start, Format::Json)?;
+    refuse_others(&start, Format::Json, is_encoding_named)?;
     let read = values::read(checked(Cursor::new(start).chain(input)), fields, row_max, &mut take);
     let settled = puts.settle();
     match read {
@@ -164,20 +165,39 @@ fn first_bytes(input: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(start)
 }
 
-/// Refuses a file that begins with `start` and is not of the format.
-fn refuse_others(start: &[u8], format: Format) -> Outcome {
+/// Refuses a file that begins with `start` and is not of the format, or not in the encoding that it has by default.
+fn refuse_others(start: &[u8], format: Format, is_encoding_named: bool) -> Outcome {
     if let Some(what) = what_it_is(start) {
         let hint = if format == Format::Lines { "; --format lines imports it as lines anyway" } else { "" };
         return Err(Failure::usage(format!(
             "nothing was imported, because the file is not rows: {what}{hint}"
         )));
     }
-    match unmarked_utf_16(start).filter(|_| format != Format::Lines) {
-        Some(encoding) => Err(Failure::usage(format!(
-            "nothing was imported: this looks like UTF-16 without a byte order mark, which --encoding {encoding} reads"
-        ))),
+    match unmarked_wide(start).filter(|_| !is_encoding_named) {
+        Some(encoding) => {
+            let how = match encoding.starts_with("utf-16") {
+                true => format!("--encoding {encoding} reads it"),
+                false => format!("`iconv -f {encoding} -t utf-8 FILE` makes it UTF-8"),
+            };
+            let what = encoding[..6].to_ascii_uppercase();
+            let as_it_is = match format {
+                Format::Json | Format::Jsonl => "",
+                _ => ", and --encoding bytes imports it as it is",
+            };
+            Err(Failure::usage(format!(
+                "nothing was imported: this looks like {what} without a byte order mark: {how}{as_it_is}"
+            )))
+        }
         None => Ok(()),
     }
+}
+
+/// Whether the first line names the columns of a row, as `export` and others write them to CSV.
+fn is_header_of_csv(start: &[u8]) -> bool {
+    let line =
+        start.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end().to_ascii_lowercase();
+    let mut names = line.split(|byte| matches!(byte, b',' | b';'));
+    names.next() == Some(b"key") && names.next() == Some(b"value")
 }
 
 /// Whether an input that begins with `start`, which may be its first line alone, is JSON: an array of objects, an object over several
@@ -219,9 +239,7 @@ impl Puts<'_> {
     /// Puts a row in its typed form.
     #[inline]
     fn put(&mut self, key: &[u8], value: &Given<'_>, expires_us: Option<u64>) -> Result<(), Refused> {
-        if let Given::Collection(row) = value
-            && self.takes_collections()
-        {
+        if let Given::Collection(row) = value {
             return self.put_collection(key, row, expires_us);
         }
         self.last = None;
@@ -247,15 +265,6 @@ impl Puts<'_> {
         writes.put_until(store, key, value, expires_us, self.now_us)
     }
 
-    /// Whether the value of a row may be a collection: JSON may look like one.
-    fn takes_collections(&self) -> bool {
-        let values = match &self.store {
-            Some(store) => store.types.values,
-            None => self.global.types(Types::TEXT).values,
-        };
-        values != DataType::Json
-    }
-
     /// Puts elements of a collection.
     fn put_collection(
         &mut self,
@@ -265,19 +274,18 @@ impl Puts<'_> {
     ) -> Result<(), Refused> {
         let last = self.last.take();
         let Puts { global, store, writes, key, collections, names_keys, had_empty, .. } = self;
+        let fits =
+            |values| if values == DataType::Json { Err(malformed(row.not_among(values))) } else { Ok(()) };
         let store = match store {
             Some(store) => store,
             none => {
+                fits(global.types(Types::TEXT).values)?;
                 row.commands(b"key", None).map_err(malformed)?;
                 check_key_of_row(global, global.types(Types::TEXT).keys, typed, *names_keys, key)?;
                 none.insert(Store::create(global, Types::TEXT)?)
             }
         };
-        if store.types.values == DataType::Json {
-            return Err(malformed(
-                "the tree has values of the type json; import it with --values json".into(),
-            ));
-        }
+        fits(store.types.values)?;
         let key = key_of_row(store, typed, *names_keys, had_empty, key)?.to_vec();
         if row.continues() && last.as_ref() != Some(&key) {
             return Err(malformed("it continues a row that is not the one before it".into()));
@@ -382,7 +390,13 @@ impl Sink for Lines<'_, '_> {
             return Ok(());
         }
         let start = &block[..block.len().min(LOOKED_AT)];
-        refuse_others(start, self.format)?;
+        refuse_others(start, self.format, self.reader.is_encoding_named())?;
+        if self.format == Format::Lines && is_header_of_csv(start) {
+            return Err(Failure::usage(
+                "nothing was imported: the first line is a header of CSV, which --format csv reads; --format lines imports its lines \
+                 as keys anyway",
+            ));
+        }
         if self.format == Format::Lines && looks_like_json(start) {
             return Err(Failure::usage(
                 "nothing was imported: this looks like JSON, which --format jsonl reads, an object a line, or --format json; \

@@ -32,8 +32,9 @@ pub(crate) fn fields(choice: Choice) -> Outcome<json::Fields> {
         let message = "JSON has no header; --header and --no-header are for CSV and TSV";
         return Err(Failure::usage(message));
     }
+    let is_chosen = key.is_some() || value.is_some();
     let or = |chosen: Option<String>, name: &str| chosen.unwrap_or_else(|| name.to_owned());
-    Ok(json::Fields { key: or(key, KEY), value: or(value, VALUE), expires: or(expires, EXPIRES) })
+    Ok(json::Fields { is_chosen, key: or(key, KEY), value: or(value, VALUE), expires: or(expires, EXPIRES) })
 }
 
 /// What the user says about the text of a file.
@@ -93,6 +94,11 @@ impl Reader {
             )));
         }
         Ok(Reader { kind, text, wrong: None })
+    }
+
+    /// Whether the user names the encoding of the text.
+    pub(crate) fn is_encoding_named(&self) -> bool {
+        self.text.encoding.is_some()
     }
 
     /// Whether lines are passed with their ends.

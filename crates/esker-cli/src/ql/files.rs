@@ -24,9 +24,9 @@ const PIECE: usize = 1 << 20;
 /// The longest file with a schema.
 const SCHEMA_MAX: u64 = 16 << 20;
 
-/// The path that these bytes are.
+/// The path that these bytes are. HQL may write `file://` before a path.
 pub(super) fn path(bytes: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(bytes))
+    Path::new(OsStr::from_bytes(bytes.strip_prefix(b"file://").unwrap_or(bytes)))
 }
 
 /// Names of standard output. To make a new file of that name would replace what standard output goes to, or fail.
@@ -34,7 +34,7 @@ const STDOUT: [&[u8]; 3] = [b"/dev/stdout", b"/dev/fd/1", b"/proc/self/fd/1"];
 
 /// Writes cells to a file, as `LOAD DATA` reads them. The file has its name once it is whole. It cannot be in the store.
 pub(super) fn write(global: &Global, file: &[u8], cells: Box<dyn Cells>, shown: &Shown) -> Outcome {
-    if STDOUT.contains(&file) {
+    if STDOUT.contains(&path(file).as_os_str().as_bytes()) {
         return Out::stdout()?.with(|out| file_cells(out, cells, shown));
     }
     check_outside(global, path(file))?;
@@ -48,7 +48,7 @@ pub(super) fn write_value(global: &Global, file: &[u8], mut cells: Box<dyn Cells
     if !cells.advance().map_err(failure)? {
         return Err(Failure::usage("the table has no such cell"));
     }
-    if STDOUT.contains(&file) {
+    if STDOUT.contains(&path(file).as_os_str().as_bytes()) {
         return Out::stdout()?.with(|out| raw_value(out, &*cells));
     }
     check_outside(global, path(file))?;
@@ -107,7 +107,7 @@ pub(super) fn read_schema(file: &[u8]) -> Outcome<String> {
 
 /// Writes a schema to a file, as [`read_schema`] reads it. The file has its name once it is whole. It cannot be in the store.
 pub(super) fn write_schema(global: &Global, file: &[u8], text: &str) -> Outcome {
-    if STDOUT.contains(&file) {
+    if STDOUT.contains(&path(file).as_os_str().as_bytes()) {
         return Out::stdout()?.with(|out| text.lines().try_for_each(|line| out.line(line)));
     }
     check_outside(global, path(file))?;

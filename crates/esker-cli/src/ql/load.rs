@@ -21,7 +21,7 @@ use esker_table::{CellBatch, PUTS_OF_A_COLUMN_MAX, PutCell, Schema};
 use super::files::path;
 use super::runner::failure;
 use super::times::{Stamp, Times};
-use crate::encoding::{BYTE_ORDER_MARK, unmarked_utf_16};
+use crate::encoding::{BYTE_ORDER_MARK, unmarked_wide};
 use crate::escapes;
 use crate::exit::{Failure, Outcome, note};
 use crate::feed::{Sink, feed};
@@ -133,7 +133,9 @@ pub(super) fn run(tables: &dyn Tables, table: &str, schema: &Schema, load: &Load
     times.note().iter().for_each(|text| note(text));
     if done.is_err() && stored > 0 {
         let next = lines_stored + 1;
-        note(&format!("the lines before line {next} are stored; FROM_LINE = {next} loads the rest"));
+        note(&format!(
+            "the lines before line {next} are stored; FROM_LINE = {next} goes on there, and SKIP_BAD_LINES leaves out what is wrong"
+        ));
     }
     done
 }
@@ -393,7 +395,10 @@ impl Loading<'_> {
                 let from = usize::from(*has_timestamp);
                 let expected = 3 + from;
                 if found != expected {
-                    return Err(format!("{found} fields, expected {expected}"));
+                    return Err(format!(
+                        "{found} fields, expected {expected}{}",
+                        hint_at_quotes(&self.fields)
+                    ));
                 }
                 let stamp = has_timestamp.then(|| self.times.stamp(self.fields.get(0))).transpose()?;
                 let (row, value) = (self.fields.get(from), self.fields.get(from + 2));
@@ -416,7 +421,10 @@ impl Loading<'_> {
                 if !width.contains(&found) {
                     let (min, max) = (width.start(), width.end());
                     let least = if min < max { format!("{min} to ") } else { String::new() };
-                    return Err(format!("{found} fields, expected {least}{max}"));
+                    return Err(format!(
+                        "{found} fields, expected {least}{max}{}",
+                        hint_at_quotes(&self.fields)
+                    ));
                 }
                 self.row.clear();
                 for (place, key) in keys.iter().enumerate() {
@@ -488,6 +496,10 @@ impl Loading<'_> {
         let Some(Layout::Cell { has_timestamp }) = self.layout else { return whole };
         let from = usize::from(has_timestamp);
         let Some(head_len) = memchr::memchr_iter(self.separator(), part).nth(1 + from) else { return whole };
+        // Only its end shows whether a spreadsheet has written it.
+        if !self.takes_quotes && part.get(head_len + 1) == Some(&b'"') {
+            return whole;
+        }
         self.split(&part[..head_len])?;
         let stamp = has_timestamp.then(|| self.times.stamp(self.fields.get(0))).transpose();
         let stamp = stamp.map_err(Refused::Malformed)?;
@@ -695,6 +707,16 @@ fn unknown(reason: &str) -> String {
     format!("{reason}; IGNORE_UNKNOWN_COLUMNS leaves such cells out")
 }
 
+/// What to say about a line with a wrong number of fields, if one begins with a quote.
+fn hint_at_quotes(fields: &Fields) -> &'static str {
+    let begins = |place| fields.get(place).first() == Some(&b'"');
+    if (0..fields.len()).any(begins) {
+        " (quotes are parts of fields here, and enclose no separators)"
+    } else {
+        ""
+    }
+}
+
 /// Appends to a line that is collected.
 fn append_within(line: &mut Vec<u8>, part: &[u8]) -> Result<(), Refused> {
     if line.len() + part.len() > line_max(None) || line.try_reserve(part.len()).is_err() {
@@ -728,10 +750,11 @@ impl Sink for Loading<'_> {
 
     fn begin(&mut self, block: &[u8]) -> Outcome {
         let has_header = self.layout.is_none() && !self.load.single_cell_format;
-        match unmarked_utf_16(block).filter(|_| has_header) {
+        match unmarked_wide(block).filter(|_| has_header) {
             Some(encoding) => Err(Failure::usage(format!(
-                "nothing was loaded: this looks like UTF-16 without a byte order mark; `iconv -f {encoding} -t utf-8 FILE` makes it \
-                 UTF-8"
+                "nothing was loaded: this looks like {} without a byte order mark; `iconv -f {encoding} -t utf-8 FILE` makes it \
+                 UTF-8",
+                encoding[..6].to_ascii_uppercase()
             ))),
             None => Ok(()),
         }

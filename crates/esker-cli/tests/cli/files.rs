@@ -111,6 +111,54 @@ fn marks_and_encodings_are_recognized_or_said() {
 }
 
 #[test]
+fn wide_text_without_a_mark_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let utf_32 = |text: &str| text.chars().flat_map(|one| u32::from(one).to_be_bytes()).collect::<Vec<u8>>();
+    for text in
+        ["a,b", "key,value\r\na,1\r\n", "\u{430}\u{431},\u{432}\u{433}", "\u{430},\u{431}\n\u{432},\u{433}\n"]
+    {
+        for (name, options) in [("a.csv", &["--no-header"][..]), ("a.txt", &[]), ("a", &[])] {
+            is_refused(
+                dir,
+                name,
+                &utf_16(text),
+                options,
+                "this looks like UTF-16 without a byte order mark: --encoding utf-16le",
+            );
+            is_refused(
+                dir,
+                name,
+                &utf_32(text),
+                options,
+                "this looks like UTF-32 without a byte order mark: `iconv -f utf-32be",
+            );
+            assert!(!dir.join("db").exists(), "{text} {name}");
+        }
+    }
+    is_read(dir, "a.csv", &utf_16("a,b"), &["--no-header", "--encoding", "utf-16le"], &[("a", "b")]);
+    is_read(
+        dir,
+        "a.csv",
+        b"a\0,\0b\0",
+        &["--no-header", "--encoding", "bytes"],
+        &[("a\\x00", "\\x00b\\x00")],
+    );
+}
+
+#[test]
+fn csv_under_another_name_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for header in ["key,value", "Key;Value;expires_us", "key,value\r"] {
+        is_refused(dir, "a.txt", format!("{header}\na,1\n").as_bytes(), &[], "--format csv");
+    }
+    let lines = [("a,1", ""), ("key,value", "")];
+    is_read(dir, "a.txt", b"key,value\na,1\n", &["--format", "lines"], &lines);
+    is_read(dir, "a.txt", b"keys,value\n", &[], &[("keys,value", "")]);
+}
+
+#[test]
 fn what_readers_of_csv_disagree_about_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
@@ -352,4 +400,28 @@ fn tables_of_pandas_are_read_or_refused_with_a_hint() {
     is_refused(dir, "a.json", br#"[{"key":"a","n":"b"}]"#, &[], "--value-column names another");
     is_refused(dir, "a.json", br#"[["a","b",1]]"#, &[], "are to be objects");
     is_refused(dir, "a.json", br#"[{"key":"a","value":null}]"#, &[], "--values json");
+}
+
+/// Tables and servers would find something else in them, and refuse the store.
+#[test]
+fn trees_of_tables_and_servers_are_not_made_by_hand() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let with = |arguments: &[&str]| {
+        let mut command = esker_in(dir);
+        command.args(["--db", "db"]).args(arguments);
+        run(command, b"")
+    };
+    assert_eq!(with(&["put", "a", "1"]).code, 0);
+    for name in ["tables", "table 1.0", "default.elements", "db7.elements", "default.cursors"] {
+        let done = with(&["--tree", name, "put", "a", "1"]);
+        assert_eq!(done.code, 2, "{name}: {}", done.stderr());
+        assert!(done.stderr().contains("choose another name"), "{name}: {}", done.stderr());
+    }
+    for name in ["table", "elements", "people.elements", "db5000.elements"] {
+        let done = with(&["--tree", name, "put", "a", "1"]);
+        assert_eq!(done.code, 0, "{name}: {}", done.stderr());
+    }
+    let done = with(&["ql", "-e", "CREATE TABLE t (a)"]);
+    assert_eq!(done.code, 0, "{}", done.stderr());
 }

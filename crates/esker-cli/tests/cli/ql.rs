@@ -594,6 +594,15 @@ fn long_cells_are_loaded_and_dumped_piece_by_piece() {
         fails(&done, 2, "w.tsv:2: ");
         fails(&done, 2, message);
     }
+    // A spreadsheet's quotes are refused in a long value too, and others are parts of it.
+    for (end, code) in [("\"\"\"", 2), ("\"\"x", 0)] {
+        let text = [&b"row\tcolumn\tvalue\nq\tf:\t\"a \"\""[..], &vec![b'x'; 9 << 20], end.as_bytes(), b"\n"]
+            .concat();
+        fs::write(file("w.tsv"), text).unwrap();
+        let done = ql(dir.path(), &format!("LOAD DATA INFILE '{}' INTO TABLE w", file("w.tsv").display()));
+        fails(&done, code, if code == 0 { "1 cell" } else { "w.tsv:2: field 3 is in quotes" });
+    }
+    prints(dir.path(), "DELETE * FROM w WHERE ROW = 'q'");
     // Lines with several columns are taken as a whole.
     let text =
         [&b"id\tf:a\tg:b\nr\t"[..], &vec![b'x'; 5 << 20], b"\t", &vec![b'y'; 5 << 20], b"\ns\t1\t2"].concat();
@@ -1104,7 +1113,7 @@ fn a_load_goes_on_where_it_has_failed() {
     let failed = load("");
     fails(&failed, 2, "many.tsv:7003: a row has 1 to 32767 bytes");
     assert!(
-        failed.stderr().contains("the lines before line 7003 are stored; FROM_LINE = 7003 loads the rest")
+        failed.stderr().contains("the lines before line 7003 are stored; FROM_LINE = 7003 goes on there")
     );
     assert_eq!(prints(dir.path(), "SELECT f FROM t KEYS_ONLY").lines().count(), 7000);
     fs::write(&file, &whole).unwrap();

@@ -649,7 +649,11 @@ fn rows_that_are_not_collections_are_refused() {
         (row("\"type\":\"set\",\"value\":[\"!\"],\"encoding\":\"base64\""), "not base64"),
         (row("\"type\":\"list\",\"value\":[\"b\"],\"continues\":1"), "neither true nor false"),
         (row("\"type\":\"list\",\"value\":[\"b\"],\"continues\":true"), "not the one before it"),
-        (row("\"type\":\"person\",\"value\":[\"b\"]"), "neither a string nor a number"),
+        (row("\"type\":\"person\",\"value\":[\"b\"]"), "the \"type\" \"person\" is unknown"),
+        (row("\"type\":\"List\",\"value\":[\"b\"]"), "the \"type\" \"List\" is unknown"),
+        (row("\"type\":\"stream\",\"value\":\"b\""), "--value-column value takes the value without its type"),
+        (row("\"type\":7,\"value\":\"b\""), "the \"type\" 7 is unknown"),
+        (row("\"value\":\"b\",\"continues\":true"), "it continues a collection, and has no \"type\""),
     ] {
         let done = import("--db db", &text);
         assert_eq!(done.code, 2, "{text}: {}", done.stderr());
@@ -657,9 +661,23 @@ fn rows_that_are_not_collections_are_refused() {
     }
     let done = import("--db db --tree people", &list);
     assert!(done.code == 2 && done.stderr().contains("cannot hold hashes"), "{}", done.stderr());
-    // In a tree of JSON it is a value like others.
-    assert_eq!(import("--db json --values json", &list).code, 0);
+    // Only who names the columns says that the type does not matter.
+    let done = import("--db json --values json", &list);
+    assert!(done.code == 2 && done.stderr().contains("cannot be among json values"), "{}", done.stderr());
+    assert!(!dir.path().join("json").exists());
+    let import_value = |options: &str, text: &str| {
+        run(
+            esker_with(dir.path(), &format!("{options} import - --format jsonl --value-column value")),
+            text.as_bytes(),
+        )
+    };
+    assert_eq!(import_value("--db json --values json", &list).code, 0);
     assert_eq!(run(esker_with(dir.path(), "--db json get k"), b"").stdout(), "[\"a\"]\n");
+    let done = import("--db json", &list);
+    assert!(done.code == 2 && done.stderr().contains("cannot be among json values"), "{}", done.stderr());
+    assert_eq!(import_value("--db plain", &row("\"type\":\"person\",\"value\":\"b\"")).code, 0);
+    assert_eq!(import("--db plain", &row("\"type\":\"string\",\"value\":\"c\"")).code, 0);
+    assert_eq!(run(esker_with(dir.path(), "--db plain get k"), b"").stdout(), "c\n");
 }
 
 /// A server refuses such an element only after it has what came before. So it is refused here, as a row like others.
