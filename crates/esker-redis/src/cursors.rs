@@ -34,8 +34,8 @@ const BEHIND_BITS: u32 = 32;
 /// From here on are the numbers of prefixes that could not be kept. There are as many numbers of either kind.
 const UNKEPT: u32 = 1 << 20;
 
-/// The most bytes of all prefixes, which are in memory. Beyond that, the oldest ones are forgotten, and their cursors are
-/// unknown: otherwise a client with long keys could take the room of all others.
+/// Memory limit of all prefixes, in bytes. Beyond it the oldest are forgotten, and their cursors become errors. A client that
+/// scans long keys can cause this for others.
 const PREFIX_BYTES_MAX: usize = 64 << 20;
 
 /// Keeps prefixes for later servers of the store.

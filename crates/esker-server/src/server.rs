@@ -64,13 +64,13 @@ const EXEC_REPLY_MAX: usize = 512 << 20;
 /// A command or transaction with more keys holds all keys: that takes the event loop less.
 const KEYS_HELD_MAX: usize = 1 << 14;
 
-/// So often a command lets others have its keys while it waits for a place in the pool. Then it holds them meanwhile.
+/// How often a command waits for a place in the pool without holding its keys. After that it holds them.
 const PLACES_TRIED: usize = 8;
 
-/// So many keys of a client that begins to wait are looked at at once.
+/// Keys of a newly blocked client that are checked in one step.
 const KEYS_AT_ONCE: usize = 128;
 
-/// So many collections are looked at at once.
+/// Collections that are swept in one step.
 const SWEPT_AT_ONCE: usize = 256;
 
 /// A client that moves large values or walks over many entries rests for so long, if others have short commands. With half
@@ -80,8 +80,8 @@ const REST: Duration = Duration::from_millis(2);
 /// For at least so long after a batch was refused, commands do not share batches.
 const APART: Duration = Duration::from_secs(1);
 
-/// Commands that only free space share a batch of about this many bytes also then. A full disk takes batches of at most
-/// half a log segment, which is 128 KiB or more.
+/// Size of a batch that commands share then if they only free space. A full disk takes batches whose puts have at most half a
+/// log segment, which is 128 KiB or more.
 const FREEING_BYTES: usize = 16 << 10;
 
 /// What commands have changed, from their evaluation to its commit.
