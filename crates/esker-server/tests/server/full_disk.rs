@@ -171,6 +171,11 @@ fn removals_and_expiries_are_taken_on_a_full_disk() {
     }
     (0..20).for_each(|i| client.check(&format!("SET s{i} v{i} => +OK")));
     client.check("EXPIRE s9 100000 => :1");
+    // The bytes of a huge value stay where they are.
+    for key in ["huge1", "huge2", "huge3"] {
+        client.call_with(&[b"SET", key.as_bytes(), &vec![b'x'; 100_000]]);
+    }
+    client.check("EXPIRE huge2 100000 => :1");
     disk.set_capacity(Some(16 << 20));
     fill(&mut client, &[b'x'; 1000]);
     wait_until("the reserve", || others_take_the_rest(&disk, 16 << 20));
@@ -182,7 +187,10 @@ fn removals_and_expiries_are_taken_on_a_full_disk() {
     client.check(
         "PEXPIRE s1 100000000 => :1\n EXPIRE s2 100000 => :1\n PEXPIREAT s3 4102444800000 => :1\n EXPIREAT s4 4102444800 => :1
          GETEX s5 EX 100000 => v5\n PERSIST s9 => :1\n GETDEL s6 => v6\n UNLINK s7 => :1\n CAD s8 v8 => :1
-         EXPIRE s10 -1 => :1\n EXPIRE small-h 100000 => :1\n EXPIRE large-h 100000 => :1",
+         EXPIRE s10 -1 => :1\n EXPIRE small-h 100000 => :1\n EXPIRE large-h 100000 => :1
+         RENAME s13 s14 => +OK\n RENAMENX s14 s15 => :0\n RENAMENX s14 new => :1\n RENAME large-z small-l2 => +OK
+         RENAME small-l2 large-z => +OK\n SMOVE small-s large-s m9 => :1
+         PEXPIRE huge1 100000000 => :1\n PERSIST huge2 => :1\n UNLINK huge3 => :1\n STRLEN huge1 => :100000",
     );
     for size in ["small", "large"] {
         client.check(&format!(

@@ -58,7 +58,8 @@ impl Db {
     /// # Errors
     /// `Busy` when it would have to wait: [`Error::busy`](crate::Error::busy) says for what. `NeedsIo` when the batch has
     /// huge values that are in no file yet: stage them ([`Staging`](crate::Staging)), or write the batch on another
-    /// thread. Otherwise as [`Db::write`].
+    /// thread. `OutOfSpace` on a full disk also for deletes for which [`Db::write`] would first make room. Otherwise as
+    /// [`Db::write`].
     ///
     /// # Example
     /// ```

@@ -165,7 +165,7 @@ impl Batch {
         beside: Beside<'_>,
     ) -> Result<()> {
         let copied = match value.pointer() {
-            Some(pointer) => tree.store.writes().copy_blob(tree.inner.lineage, key, pointer)?,
+            Some(pointer) => tree.store.writes().copy_blob(tree.inner.lineage, key, pointer),
             None => None,
         };
         let lost = || {

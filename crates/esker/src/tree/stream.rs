@@ -286,7 +286,7 @@ impl StoredValue {
     pub(super) fn of_seen(tree: &Tree, key: &[u8], seen: Value) -> Result<StoredValue> {
         let options = seen.put_options();
         let shared = match seen.pointer() {
-            Some(pointer) => tree.store.writes().copy_blob(tree.inner.lineage, key, pointer)?,
+            Some(pointer) => tree.store.writes().copy_blob(tree.inner.lineage, key, pointer),
             None => None,
         };
         let value = match shared {

@@ -682,7 +682,7 @@ impl Batch {
         self.parts.iter().any(|part| part.tree.is_paused())
     }
 
-    /// Whether the batch holds deletes only.
+    /// Whether the batch holds deletes only, and perhaps the time of its writes.
     pub(crate) fn only_deletes(&self) -> bool {
         Ops::of(&self.payload).all(|op| op.deletes())
     }

@@ -47,12 +47,18 @@ impl Disk {
         Ok(admits() || (self.free_spares_for_space()? && admits()))
     }
 
-    /// Whether the part of the reserve that is set aside for deletes takes a batch that also puts `put_bytes` bytes.
-    pub(in crate::store) fn has_share_for(&self, put_bytes: usize) -> bool {
+    /// Whether the part of the reserve that is set aside for deletes is long enough for a batch that also puts `put_bytes` bytes.
+    /// Huge values do not count: a full disk refuses them where their bytes are written.
+    pub(in crate::store) fn fits_share(&self, put_bytes: usize) -> bool {
+        put_bytes as u64 <= self.log.wal().len_bound() / 2
+    }
+
+    /// Whether that part of the reserve is there.
+    pub(in crate::store) fn has_share(&self) -> bool {
         // A flush or merge that has just ended may have used the reserve. The files that it made obsolete count as free
         // space only when they are removed.
         let comes_back = || self.remove_obsolete().is_ok() && self.space.has_share();
-        put_bytes as u64 <= self.log.wal().len_bound() / 2 && (self.space.has_share() || comes_back())
+        self.space.has_share() || comes_back()
     }
 
     pub(in crate::store) fn prepare_out_of_reserve(&self, record_len: usize) -> Result<()> {

@@ -299,6 +299,8 @@ impl WritePath {
                 }
                 Ok(Committed::NeedsSegment(len)) if waits == Waits::No => {
                     self.flusher.want_segment(len);
+                    // On a full disk no segment comes: a call that waits takes it out of the reserve.
+                    self.disk.ensure_writable()?;
                     return Err(Error::busy_until(BusyUntil::LogSegment));
                 }
                 Ok(Committed::Paused) => {
@@ -346,10 +348,12 @@ impl WritePath {
             // Another thread has met the full disk since.
             Err(error) if is_full(&error) && self.gives_back(batch) => self.log.check_changeable(),
             // Removals have taken the log's share of the reserve, and get it back.
-            Err(error) if is_full(&error) && batch.is_freeing() && batch.has_deletes() => {
-                if waits == Waits::No {
-                    return Err(Error::busy_until(BusyUntil::Flushed));
-                }
+            Err(error)
+                if is_full(&error)
+                    && waits == Waits::Yes
+                    && batch.has_deletes()
+                    && self.may_give_back(batch) =>
+            {
                 self.flusher.regain_share()?;
                 if self.gives_back(batch) { self.log.check_changeable() } else { Err(error) }
             }
@@ -359,7 +363,12 @@ impl WritePath {
 
     /// Whether a full disk takes the batch, because it frees space.
     fn gives_back(&self, batch: &Batch) -> bool {
-        batch.only_deletes() || (batch.is_freeing() && self.disk.has_share_for(batch.put_bytes()))
+        batch.only_deletes() || (self.may_give_back(batch) && self.disk.has_share())
+    }
+
+    /// Whether a full disk takes the batch if the log's share of the reserve is there.
+    fn may_give_back(&self, batch: &Batch) -> bool {
+        batch.is_freeing() && self.disk.fits_share(batch.put_bytes())
     }
 
     /// Makes full memtables immutable, has others learn from their keys, and notifies the jobs that the write has
