@@ -1558,3 +1558,33 @@ fn each_line_of_a_cell_is_a_version() {
     assert_eq!(prints(dir.path(), "SELECT g FROM t"), "u\tg:a\t1099\nu\tg:a\t1098\nu\tg:a\t1097\n");
     assert_eq!(prints(dir.path(), "DELETE f:a FROM t WHERE ROW = 'u'; SELECT f FROM t WHERE ROW = 'u'"), "");
 }
+
+/// Merges without the tables' rule keep what was deleted.
+#[test]
+fn compact_gives_back_what_tables_have_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut state = test_kit::seed(1);
+    let mut text = b"#row\tcolumn\tvalue\n".to_vec();
+    for row in 0..3000 {
+        text.extend(format!("r{row}\tf:\t").into_bytes());
+        for _ in 0..60 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            text.extend(format!("{:016x}", state ^ (state >> 29)).into_bytes());
+        }
+        text.push(b'\n');
+    }
+    fs::write(dir.join("t.tsv"), text).unwrap();
+    prints(dir, "CREATE TABLE t (f); LOAD DATA INFILE 't.tsv' INTO TABLE t");
+    let table_bytes = || -> u64 {
+        let files = fs::read_dir(dir.join("esker.db")).unwrap().map(|entry| entry.unwrap());
+        let tables = files.filter(|file| file.path().extension().is_some_and(|kind| kind == "table"));
+        tables.map(|file| file.metadata().unwrap().len()).sum()
+    };
+    assert_eq!(esker(dir, "compact").code, 0);
+    let before = table_bytes();
+    assert!(before > 1_000_000, "{before}");
+    prints(dir, "DELETE * FROM t WHERE ROW =^ 'r'");
+    assert_eq!(esker(dir, "compact").code, 0);
+    assert!(table_bytes() < before / 20, "{} of {before}", table_bytes());
+}
