@@ -177,6 +177,30 @@ fn a_few_small_deletes_cause_no_flush() {
     assert_eq!(db.stats().unwrap().flushes, flushes);
 }
 
+/// A look reads blocks that nobody has asked for. If these are damaged, reads and checks report it, and writes go on.
+#[test]
+fn damage_that_only_a_look_meets_ends_nothing() {
+    let world = World::new();
+    let db = world.open();
+    fill(&db, db.default_tree(), ROWS);
+    db.compact().unwrap();
+    db.close().unwrap();
+    for (path, len) in
+        world.files().into_iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "table"))
+    {
+        // Blocks of entries. What lies at the end is read by an opening.
+        (0..len / 2).step_by(1000).for_each(|at| world.disk.flip_byte(&path, at, 1).unwrap());
+    }
+    let db = world.open();
+    // Of the bytes, too few are dead for a merge.
+    (0..ROWS).step_by(7).for_each(|i| db.default_tree().delete(key(i)).unwrap());
+    db.flush().unwrap();
+    world.pass(&db, 60);
+    assert_eq!(db.stats().unwrap().failure, None);
+    db.default_tree().put("more", "x").unwrap();
+    assert!(!db.scrub().unwrap().findings.is_empty());
+}
+
 /// What a snapshot sees stays, and goes with the snapshot.
 #[test]
 fn what_a_snapshot_has_seen_goes_with_it() {

@@ -138,7 +138,7 @@ fn merge_down(levels: &Levels, level: usize, table: &Arc<Table>) -> Compaction {
         inputs: inputs.chain(below.into_iter().map(|table| (target, table))).collect(),
         target,
         for_reads: false,
-        is_cut: false,
+        cut: None,
     }
 }
 
@@ -151,7 +151,7 @@ fn pick_l0(levels: &Levels, base: usize) -> Compaction {
         let (smallest, largest) = (&oldest.info.smallest, &oldest.info.largest);
         let alone = tables.iter().filter(|table| table.overlaps(smallest, largest)).count() == 1;
         if alone && levels.overlapping(target, smallest, largest).is_empty() {
-            return Compaction { inputs: vec![(0, Arc::clone(oldest))], target, for_reads, is_cut: false };
+            return Compaction { inputs: vec![(0, Arc::clone(oldest))], target, for_reads, cut: None };
         }
     }
     let chosen = oldest_flushes(tables).to_vec();
@@ -161,7 +161,7 @@ fn pick_l0(levels: &Levels, base: usize) -> Compaction {
         inputs: inputs.chain(overlapped.into_iter().map(|table| (target, table))).collect(),
         target,
         for_reads,
-        is_cut: false,
+        cut: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Picks the next merge of a tree. `leveled.rs` or `tiered.rs` decides, by the tree's options. While other merges of the
 //! tree run, only a merge is picked that may run beside them ([`crate::state::merging`]).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::{leveled, tiered};
@@ -87,8 +88,8 @@ pub(crate) struct Compaction {
     pub(crate) inputs: Vec<(usize, Arc<Table>)>,
     pub(crate) target: usize,
     pub(crate) for_reads: bool,
-    /// Whether a table of the output also ends where one of the bottom level begins.
-    pub(crate) is_cut: bool,
+    /// A cut: tables of the output also end where the tables at these places of the bottom level begin.
+    pub(crate) cut: Option<Range<usize>>,
 }
 
 impl Compaction {
@@ -98,12 +99,7 @@ impl Compaction {
     }
 
     pub(super) fn in_place(level: usize, table: &Arc<Table>) -> Self {
-        Compaction {
-            inputs: vec![(level, Arc::clone(table))],
-            target: level,
-            for_reads: false,
-            is_cut: false,
-        }
+        Compaction { inputs: vec![(level, Arc::clone(table))], target: level, for_reads: false, cut: None }
     }
 
     /// How many bytes the merge reads. It writes at most as many.
@@ -236,7 +232,7 @@ fn small_neighbours(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<C
             run.chunk_by(|a, b| is_small(a) && is_small(b)).filter(|row| row.len() >= SMALL_NEIGHBOURS);
         rows.find_map(|row| {
             let inputs = row.iter().map(|table| (level, Arc::clone(table))).collect();
-            Compaction { inputs, target: level, for_reads: false, is_cut: false }.beside(running)
+            Compaction { inputs, target: level, for_reads: false, cut: None }.beside(running)
         })
     })
 }
@@ -264,5 +260,5 @@ pub(crate) fn pick_all(levels: &Levels, time_us: u64, may_hold_garbage: bool) ->
         return None;
     }
     let inputs = levels.tables().map(|(level, table)| (level, Arc::clone(table))).collect();
-    Some(Compaction { inputs, target: BOTTOM, for_reads: false, is_cut: false })
+    Some(Compaction { inputs, target: BOTTOM, for_reads: false, cut: None })
 }

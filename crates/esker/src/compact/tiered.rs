@@ -118,7 +118,7 @@ fn merge_of(levels: &Levels, runs: &[Run], target: usize) -> Compaction {
         let (level, tables) = (run.level, levels.level(run.level)[run.place.clone()].to_vec());
         tables.into_iter().map(move |table| (level, table))
     };
-    Compaction { inputs: runs.iter().flat_map(tables).collect(), target, for_reads: false, is_cut: false }
+    Compaction { inputs: runs.iter().flat_map(tables).collect(), target, for_reads: false, cut: None }
 }
 
 /// Whether the levels above the bottom level have grown to 1/ratio of its size.
@@ -134,5 +134,5 @@ fn into_bottom(levels: &Levels) -> Compaction {
         *level < BOTTOM || levels.tables().any(|(other, above)| other < BOTTOM && meets(above))
     };
     let inputs = levels.tables().filter(above).map(|(level, table)| (level, Arc::clone(table)));
-    Compaction { inputs: inputs.collect(), target: BOTTOM, for_reads: false, is_cut: false }
+    Compaction { inputs: inputs.collect(), target: BOTTOM, for_reads: false, cut: None }
 }

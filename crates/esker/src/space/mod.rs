@@ -257,6 +257,11 @@ impl Space {
         self.reserve.has_share(self.free().unwrap_or(0))
     }
 
+    /// Whether the disk has room for the whole reserve, and half of it more.
+    pub(crate) fn has_plenty(&self) -> bool {
+        self.reserve.has_plenty(self.free().unwrap_or(0))
+    }
+
     /// Releases the reserve for work that lasts until the result is dropped; `None` if it is released already.
     pub(crate) fn release_reserve(&self) -> Option<Released<'_>> {
         self.reserve.release(self.reserve.releases())

@@ -174,11 +174,17 @@ impl Reserve {
         Some(Released(self))
     }
 
-    /// Whether no more than the part for deletes was spent, if `free` bytes of the disk go to the reserve again. While it is
-    /// released for a flush or a merge it counts as whole: the log waits for the end of that work before it spends from it.
+    /// Whether no more than the part for deletes was spent, if `free` bytes of the disk go to the reserve again. What a flush or a
+    /// merge writes meanwhile counts as spent: many deletes would leave merges no room otherwise.
     pub(crate) fn has_share(&self, free: u64) -> bool {
         let state = self.state.lock();
-        state.users > 0 || state.held.saturating_add(free) >= state.wanted / PER_SEGMENT * FOR_OPENING
+        state.held.saturating_add(free) >= state.wanted / PER_SEGMENT * FOR_OPENING
+    }
+
+    /// Whether `free` bytes of the disk would make it half as long again as it should be.
+    pub(crate) fn has_plenty(&self, free: u64) -> bool {
+        let state = self.state.lock();
+        state.held.saturating_add(free) >= state.wanted.saturating_add(state.wanted / 2)
     }
 
     /// Releases `len` bytes for good, unless they belong to the part for opening. Returns whether it has.

@@ -214,6 +214,16 @@ impl Core {
         worker.is_some_and(|worker| JobKind::ALL.iter().any(|&job| worker.run_one(job)))
     }
 
+    /// Does one merge on this thread. Returns whether there was one.
+    pub(super) fn merge_here(&self) -> bool {
+        self.worker.get().and_then(Weak::upgrade).is_some_and(|worker| worker.run_one(JobKind::Compact))
+    }
+
+    /// Whether the executor has no threads: work is done only by calls.
+    pub(super) fn is_stepped(&self) -> bool {
+        self.executor.is_stepped()
+    }
+
     /// There may be work in `job`.
     pub(crate) fn notify(&self, job: JobKind) {
         self.executor.notify(job);

@@ -233,7 +233,7 @@ impl Compactor {
         match merged {
             Err(error) if is_full(&error) => {
                 self.disk.remove_obsolete()?;
-                // It has left room for puts, or others have taken that. A put waits for the merge that has the mark.
+                // While another merge has the mark, the disk is not full yet: puts wait for that merge.
                 let mark = self.disk.keep_mark_now();
                 let _preparing = self.disk.preparing().lock();
                 if self.disk.free_spares_for_space()? || mark.is_none() { Ok(false) } else { Err(error) }
@@ -328,8 +328,8 @@ impl Compactor {
     fn merge_found(&self, found: Found, has_mark: bool) -> Result<bool> {
         let Found { tree, levels, compaction, room } = found;
         let Some(held) = self.hold_found(&tree, &levels) else { return Ok(false) };
-        let is_cut = compaction.is_cut;
-        // It fits by its measure, which says more than the failure of another merge.
+        let is_cut = compaction.cut.is_some();
+        // No check whether the last merge found no room: the samples show that this one fits.
         let Some(begun) = self.begin_fitting(&tree, held, levels, compaction, room, has_mark) else {
             return Ok(false);
         };
@@ -498,6 +498,7 @@ impl Compactor {
     fn do_begun(&self, mut begun: Begun) -> Result<()> {
         let tree = Arc::clone(&begun.tree);
         let result = self.run(&begun, None);
+        self.installer.note_merge();
         begun.admitted = None;
         self.compactions.add([Arc::clone(&tree)]);
         // With the room of now: others may have taken what there was when the merge began.
@@ -786,10 +787,10 @@ impl Compactor {
         let retention = Retention::new(snapshots, &tree.state.load().ranges, certain);
         // Tables of the target level that are not inputs lie between the keys of the merge. No output table may span one.
         let is_input = |table: &Arc<Table>| inputs.iter().any(|(_, input)| Arc::ptr_eq(input, table));
-        let sorted = match *target {
-            _ if compaction.is_cut => levels.level(BOTTOM),
-            0 => &[],
-            target => levels.level(target),
+        let sorted = match (&compaction.cut, *target) {
+            (Some(places), _) => levels.level(BOTTOM).get(places.clone()).unwrap_or_default(),
+            (None, 0) => &[],
+            (None, target) => levels.level(target),
         };
         let not_read = sorted.iter().filter(|table| !is_input(table));
         let fences = not_read.map(|table| table.info.smallest.as_slice()).collect();

@@ -143,9 +143,9 @@ impl Before {
     }
 }
 
-/// About what a flush of the memtable writes to tables, if the last one was up to the number `flushed`. The memory of range
-/// deletions is not that of entries.
-fn written_by_flush(state: &TreeState, flushed: SeqNo) -> u64 {
+/// About how many bytes a flush of the memtable writes to tables, if the last one was up to the number `flushed`. The memory of
+/// range deletions is not that of entries.
+pub(super) fn written_by_flush(state: &TreeState, flushed: SeqNo) -> u64 {
     let ranges = state.ranges.count_newer(flushed).saturating_mul(RANGE_MEMORY);
     state.mem.table.entry_memory().saturating_sub(ranges) as u64
 }

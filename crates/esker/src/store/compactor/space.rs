@@ -3,7 +3,8 @@
 //!
 //! A look compares each tree with what it was like when it was measured last. It is measured again if that has changed
 //! enough to matter. A write wakes the merge job once; after that the job looks every [`LOOK_US`] until every tree has
-//! been measured while it was calm. A store to which nothing is written is not looked at again.
+//! been measured while it was calm. Later looks, which come with the job's own wake-ups, read nothing until something is
+//! written or a snapshot goes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 
 use super::super::{CommitLog, Core, Flusher};
 use super::cuts::{Cuts, Pieces};
+use super::passed::written_by_flush;
 use crate::compact::dead::{Gain, Samples, measure};
 use crate::compact::pick::{BOTTOM, Compaction};
 use crate::compact::space::{GAIN_MIN, Pressure, below, candidates, most_hidden, parts, room_for};
@@ -112,6 +114,8 @@ struct Progress {
 #[derive(Debug, Default)]
 struct Looks {
     trees: BTreeMap<TreeId, Seen>,
+    /// The tree of the last merge that was found. The next look begins after it.
+    found: Option<TreeId>,
     /// The oldest snapshot at the last look.
     snapshot: Option<SeqNo>,
     next_us: u64,
@@ -123,7 +127,7 @@ pub(super) struct Found {
     /// The levels that it was found in.
     pub(super) levels: Arc<Levels>,
     pub(super) compaction: Compaction,
-    /// The bytes that it takes until its inputs go, about.
+    /// Estimated disk space that it needs until its inputs are removed, in bytes.
     pub(super) room: u64,
 }
 
@@ -218,7 +222,11 @@ impl SpaceWatch {
             return Ok((None, false));
         }
         looks.next_us = now.saturating_add(LOOK_US);
-        let trees = self.versions.trees();
+        // Before the trees are read: a write that this look does not see wakes the job.
+        self.core.await_write();
+        let mut trees = self.versions.trees();
+        let first = trees.iter().position(|tree| Some(tree.id) > looks.found).unwrap_or(0);
+        trees.rotate_left(first);
         looks.trees.retain(|id, _| trees.iter().any(|tree| tree.id == *id));
         self.cuts.retain(|id| trees.iter().any(|tree| tree.id == id && !tree.is_dropped()));
         // Many reads take a snapshot for a moment.
@@ -264,7 +272,9 @@ impl SpaceWatch {
                 self.end_cut(tree, &state.levels, room, true);
                 continue;
             }
-            let progress = covering.map_or(Progress::default(), |before| before.progress);
+            // Other pressures have other candidates.
+            let same = covering.filter(|before| before.pressure == pressure);
+            let progress = same.map_or(Progress::default(), |before| before.progress);
             let measured = Measured { progress, ..measured };
             let (wanted, progress) =
                 self.measured(tree, &state, &measured, before, room, |merge| has_room(tree, merge))?;
@@ -279,6 +289,7 @@ impl SpaceWatch {
                 Some(Wanted::Merge(compaction, room)) => {
                     // It is measured again when that is done, or could not begin.
                     self.looks_again.store(true, Ordering::Relaxed);
+                    looks.found = Some(tree.id);
                     let (tree, levels) = (Arc::clone(tree), Arc::clone(&state.levels));
                     return Ok((Some(Found { tree, levels, compaction, room }), true));
                 }
@@ -300,9 +311,6 @@ impl SpaceWatch {
             }
         }
         self.looks_again.store(looks_again, Ordering::Relaxed);
-        if !looks_again {
-            self.core.await_write();
-        }
         Ok((None, flushes))
     }
 
@@ -324,8 +332,11 @@ impl SpaceWatch {
         let Measured { pressure, mut progress, .. } = *now;
         let points = self.log.read_points().of(tree);
         let flushed = tree.flushed_up_to();
+        let by_flush = written_by_flush(state, flushed);
+        // Where a table cannot be read, nothing is to be gained: a merge would fail, and end all writes. Reads and checks report
+        // the damage.
         let gain_of = |merge: &Compaction, which: Samples<'_>, count| {
-            measure(state, merge, &points, flushed, which, count)
+            measure(state, merge, &points, flushed, which, count).unwrap_or_default()
         };
         let gain = |merge: &Compaction, count| gain_of(merge, Samples::OfAll, count);
         let oldest = points.seqs.first().copied();
@@ -341,23 +352,21 @@ impl SpaceWatch {
                 progress.needs_parts = true;
                 continue;
             }
-            let first = gain(&merge, FIRST_SAMPLES)?;
-            if !pressure.wants_merge(&coarse(first))
-                && !pressure.wants_flush(&coarse(first), memory_of(state))
-            {
+            let first = gain(&merge, FIRST_SAMPLES);
+            if !pressure.wants_merge(&coarse(first)) && !pressure.wants_flush(&coarse(first), by_flush) {
                 continue;
             }
-            let gain = gain(&merge, SAMPLES)?;
+            let gain = gain(&merge, SAMPLES);
             if pressure.wants_merge(&gain) {
                 if room_for(&gain) <= room {
                     return Ok((Some(Wanted::Merge(merge, room_for(&gain))), progress));
                 }
                 progress.needs_parts = true;
             }
-            needs_flush |= pressure.wants_flush(&gain, memory_of(state));
+            needs_flush |= pressure.wants_flush(&gain, by_flush);
         }
         let step = match progress.needs_parts {
-            true => step_of_part(state, pressure, &mut progress.parts, room, gain_of)?,
+            true => step_of_part(state, pressure, &mut progress.parts, room, gain_of),
             false => None,
         };
         let are_parts_done = !progress.needs_parts || progress.parts >= state.levels.level(BOTTOM).len();
@@ -366,31 +375,11 @@ impl SpaceWatch {
         if pressure == Pressure::Full && step.is_some() {
             return Ok((step, progress));
         }
-        if state.immutable.is_empty() && (needs_flush || self.wants_flush(state, pressure, gain)?) {
+        if state.immutable.is_empty() && (needs_flush || wants_flush(state, pressure, by_flush, gain)?) {
             return Ok((Some(Wanted::Flush), progress));
         }
         let wanted = if progress.needs_parts { Some(step.unwrap_or(Wanted::Room)) } else { None };
         Ok((wanted, progress))
-    }
-
-    /// Whether entries of the memtable hide enough of what lies below them.
-    fn wants_flush(
-        &self,
-        state: &TreeState,
-        pressure: Pressure,
-        gain: impl Fn(&Compaction, u64) -> Result<Gain>,
-    ) -> Result<bool> {
-        let Some((smallest, largest)) = bounds_of(&state.mem)? else { return Ok(false) };
-        let Some(merge) = below(&state.levels, &smallest, &largest) else { return Ok(false) };
-        let read = merge.bytes().saturating_add(memory_of(state));
-        if !pressure.may_allow(read, most_hidden(&merge, state.mem.table.len() as u64)) {
-            return Ok(false);
-        }
-        let first = gain(&merge, FIRST_SAMPLES)?;
-        if !pressure.may_allow(first.read, first.dead_if_flushed * 2) {
-            return Ok(false);
-        }
-        Ok(pressure.wants_flush(&gain(&merge, SAMPLES)?, memory_of(state)))
     }
 }
 
@@ -409,6 +398,26 @@ impl Measured {
     }
 }
 
+/// Whether entries of the memtable hide enough of what lies below them. A flush writes `by_flush` bytes.
+fn wants_flush(
+    state: &TreeState,
+    pressure: Pressure,
+    by_flush: u64,
+    gain: impl Fn(&Compaction, u64) -> Gain,
+) -> Result<bool> {
+    let Some((smallest, largest)) = bounds_of(&state.mem)? else { return Ok(false) };
+    let Some(merge) = below(&state.levels, &smallest, &largest) else { return Ok(false) };
+    let read = merge.bytes().saturating_add(by_flush);
+    if !pressure.may_allow(read, most_hidden(&merge, state.mem.table.len() as u64)) {
+        return Ok(false);
+    }
+    let first = gain(&merge, FIRST_SAMPLES);
+    if !pressure.may_allow(first.read, first.dead_if_flushed * 2) {
+        return Ok(false);
+    }
+    Ok(pressure.wants_flush(&gain(&merge, SAMPLES), by_flush))
+}
+
 /// A merge of a part of the tree, or a cut for one, that is worth it and fits into `room` bytes. Measures the parts from
 /// number `at` on, and raises `at` by those.
 fn step_of_part(
@@ -416,34 +425,29 @@ fn step_of_part(
     pressure: Pressure,
     at: &mut usize,
     room: u64,
-    gain_of: impl Fn(&Compaction, Samples<'_>, u64) -> Result<Gain>,
-) -> Result<Option<Wanted>> {
+    gain_of: impl Fn(&Compaction, Samples<'_>, u64) -> Gain,
+) -> Option<Wanted> {
     let from = *at;
     *at += PARTS_MAX;
     for part in parts(&state.levels, from..*at) {
         let gain = |count| part.gain(|merge, which| gain_of(merge, which, count));
-        if !pressure.wants_merge(&coarse(gain(FIRST_SAMPLES)?)) {
+        if !pressure.wants_merge(&coarse(gain(FIRST_SAMPLES))) {
             continue;
         }
-        let gain = gain(SAMPLES)?;
+        let gain = gain(SAMPLES);
         if pressure.wants_merge(&gain)
             && room_for(&gain) <= room
             && let Some((step, needed)) = part.next_step(&state.levels, room_for(&gain), room)
         {
-            return Ok(Some(Wanted::Merge(step, needed)));
+            return Some(Wanted::Merge(step, needed));
         }
     }
-    Ok(None)
+    None
 }
 
 /// A gain that few samples have shown, made so great that a merge that is worth it is hardly missed.
 fn coarse(first: Gain) -> Gain {
     Gain { dead: first.dead * 2, dead_if_flushed: first.dead_if_flushed * 2, ..first }
-}
-
-/// About what a flush of the memtable writes.
-fn memory_of(state: &TreeState) -> u64 {
-    state.mem.table.entry_memory() as u64
 }
 
 /// How much is written to a tree whose memtable has `entries` and that was `seen` before.

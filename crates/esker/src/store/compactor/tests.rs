@@ -382,5 +382,5 @@ fn what_is_dead_above_the_bottom_level_needs_no_room() {
     compactor.space.look_soon();
     // As if no merge of the whole tree had room.
     let (found, _) = compactor.space.look(256 << 10, |_| false, |_, _| false).unwrap();
-    assert!(found.unwrap().compaction.is_cut);
+    assert!(found.unwrap().compaction.cut.is_some());
 }

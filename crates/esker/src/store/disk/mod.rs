@@ -33,7 +33,7 @@ pub(crate) struct Disk {
     versions: Arc<VersionSet>,
     space: Space,
     /// Held while the disk is asked for room for a log segment, and while that is made: meanwhile its space is not free, and
-    /// the log seems to need it still. Whoever keeps the mark too does that first.
+    /// the log seems to need it still. Lock order: the mark first.
     preparing: Mutex<()>,
     /// Held by the thread that removes obsolete tables. Others wait for it.
     removing: Mutex<()>,

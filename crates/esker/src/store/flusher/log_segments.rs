@@ -13,6 +13,13 @@ use crate::store::at_work::AtWork;
 /// Longest wait of one step of the log job for the merge that has the low-space mark. The job also syncs the log for clients.
 const LENT_PAUSE: Duration = Duration::from_millis(5);
 
+/// At most this many times a write flushes and waits for the merges of other threads before it is refused.
+const ROUNDS_MAX: usize = 1000;
+
+/// How long such a write waits for a merge to end before it takes the other threads for idle.
+const MERGE_WAITS: u32 = 100;
+const MERGE_PAUSE: Duration = Duration::from_millis(5);
+
 impl Flusher {
     /// Makes a log segment ready that has room for a record of `record_len` bytes, and sets aside what a
     /// store with such segments needs. `urgent`: it is needed for deletes, for which part of the reserve may
@@ -95,27 +102,48 @@ impl Flusher {
         full.filter(|_| !is_done).map_or(Ok(()), Err)
     }
 
-    /// Gives the log's share of the reserve back, as far as flushes and merges can. Does nothing on a thread that does the store's
-    /// work.
+    /// Gives the log's share of the reserve back, and half a reserve more, as far as flushes and merges can: with just the share,
+    /// each of the next deletes would wait for merges again. Does nothing on a thread that does the store's work.
     pub(in crate::store) fn regain_share(&self) -> Result<()> {
         if !AtWork::is_on(&self.core) && !self.disk.space().has_share() {
-            self.work_until(|| Ok(self.disk.space().has_share()))?;
+            self.work_until(|| Ok(self.disk.space().has_plenty()))?;
         }
         Ok(())
     }
 
-    /// Flushes and merges until `done`, or until nothing is left to do. Returns whether it is done. Deletes of long keys make tables
-    /// of about their own length, which only merges remove.
+    /// Merges and flushes until `done`, or until nothing is left to do. Returns whether it is done. Merges come first: deletes of
+    /// long keys make tables of about their own length, which only merges remove, and more flushes would leave merges no room.
     fn work_until(&self, mut done: impl FnMut() -> Result<bool>) -> Result<bool> {
-        let mut idle = 0;
-        while !self.flush_alone(&mut done)? {
-            // A second time, since another thread may just have been doing the work.
-            idle = if self.core.work_here() { 0 } else { idle + 1 };
+        let (mut idle, mut merges) = (0, 0);
+        for _ in 0..ROUNDS_MAX {
+            while self.core.merge_here() {
+                if done()? {
+                    return Ok(true);
+                }
+            }
+            if self.flush_alone(&mut done)? {
+                return Ok(true);
+            }
+            // A second time, since another thread may just have been doing the work; and as long as others merge.
+            let before = std::mem::replace(&mut merges, self.installer.merges());
+            idle = if self.core.work_here() || merges != before { 0 } else { idle + 1 };
             if idle == 2 {
-                return Ok(false);
+                if !self.await_merge(merges) {
+                    break;
+                }
+                idle = 0;
             }
         }
-        Ok(true)
+        Ok(false)
+    }
+
+    /// Waits for the end of a merge, if other threads may do one: they may just be looking for it. `merges` were done before.
+    fn await_merge(&self, merges: u64) -> bool {
+        let waits = if self.core.is_stepped() { 0 } else { MERGE_WAITS };
+        (0..waits).any(|_| {
+            self.core.env().clock.sleep(MERGE_PAUSE);
+            self.installer.merges() != merges
+        })
     }
 
     /// Flushes until `done`, or until nothing is left to flush. Returns whether it is done. No merge is under way then: one may

@@ -2,7 +2,7 @@
 //! [`crate::state::versions`], and notes the work that they make due.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -34,6 +34,7 @@ pub(crate) struct Installer {
     compactions: Arc<CompactionQueue>,
     /// Shared by all merges.
     merging: RwLock<()>,
+    merges: AtomicU64,
     splits: AtomicU64,
 }
 
@@ -54,6 +55,7 @@ impl Installer {
             immutable: Arc::default(),
             compactions: Arc::new(CompactionQueue::new(versions.trees().iter())),
             merging: RwLock::new(()),
+            merges: AtomicU64::new(0),
             splits: AtomicU64::new(0),
         }
     }
@@ -76,6 +78,15 @@ impl Installer {
     /// Waits until no merge runs, and keeps merges from beginning until the result is dropped.
     pub(super) fn end_merges(&self) -> RwLockWriteGuard<'_, ()> {
         self.merging.write()
+    }
+
+    /// How many merges have ended.
+    pub(super) fn merges(&self) -> u64 {
+        self.merges.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_merge(&self) {
+        self.merges.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts splits. Each is counted before its tree takes writes again.
