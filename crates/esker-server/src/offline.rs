@@ -37,8 +37,8 @@ impl Offline {
         Ok(Some(Offline { db: db.clone(), trees, database, cursors: Cursors::default(), seed }))
     }
 
-    /// Whether a tree with this name is one that a server makes beside those of its databases' keys. If another program makes it for
-    /// itself, the store cannot be served.
+    /// Whether a server makes a tree with this name, in addition to the trees with the keys of its databases. If another program
+    /// has made the tree, the store cannot be served.
     pub fn reserves(name: &str) -> bool {
         name == prefixes::TREE
             || name.strip_suffix(ELEMENTS_END).is_some_and(|database| database_of(database).is_some())

@@ -34,7 +34,7 @@ pub(crate) struct EventLoop {
 }
 
 impl EventLoop {
-    /// Of the runtime that calls.
+    /// Of the runtime that runs the calling task; zeros outside of a runtime.
     pub(crate) fn of_this_thread() -> EventLoop {
         let Ok(handle) = Handle::try_current() else { return EventLoop::default() };
         let metrics = handle.metrics();

@@ -328,7 +328,7 @@ impl Settings {
     fn set_output_limits(&mut self, value: &str) -> Result<(), Refused> {
         const WRONG: Refused = Refused::Wrong("argument must be a class, two memory values and seconds");
         const NOT_KEPT: Refused = Refused::Wrong(
-            "only 'pubsub BYTES 0 0' can be set: other classes and soft limits are 0, which is no limit",
+            "only 'pubsub BYTES 0 0' can be set: other classes and soft limits are 0, which means unlimited",
         );
         let words: Vec<&str> = value.split_whitespace().collect();
         if words.is_empty() || !words.len().is_multiple_of(4) {

@@ -288,8 +288,7 @@ impl Tables {
         Ok(catalog.is_some_and(|catalog| catalog.tag().as_deref() == Some(CATALOG_TAG)))
     }
 
-    /// Whether a tree with this name is one of those that [`Tables`] makes. If a program makes it for itself, the store can have no
-    /// tables.
+    /// Whether [`Tables`] makes trees with this name. If another program has made the tree, the store cannot have tables.
     #[must_use]
     pub fn reserves(name: &str) -> bool {
         name == CATALOG || name.starts_with(TREES)

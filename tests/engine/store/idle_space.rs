@@ -177,7 +177,8 @@ fn a_few_small_deletes_cause_no_flush() {
     assert_eq!(db.stats().unwrap().flushes, flushes);
 }
 
-/// A look reads blocks that nobody has asked for. If these are damaged, reads and checks report it, and writes go on.
+/// The search for dead entries reads blocks that no reader has requested. If these are damaged, reads and checks report it, and
+/// writes go on.
 #[test]
 fn damage_that_only_a_look_meets_ends_nothing() {
     let world = World::new();

@@ -19,8 +19,8 @@
 //! ```
 //!
 //! Neighbouring runs of level 0 are cut together, which makes fewer pieces. Each piece takes some room too, most of all if its
-//! keys are long. So a cut makes as many columns as a part of the room suffices for, at least one; when these are merged, the
-//! rest is cut again.
+//! keys are long. Therefore a cut makes only as many columns as a quarter of the room suffices for, and at least one. When these
+//! are merged, the rest is cut again.
 //!
 //! A column reaches to where the next table of the bottom level begins, also where its own one ends before. So what such
 //! a merge writes overlaps no other table of the bottom level.
