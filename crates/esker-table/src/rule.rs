@@ -95,6 +95,15 @@ impl CompactionRule for TableRule {
         let families = self.families.read().unwrap_or_else(PoisonError::into_inner).get(tree).cloned();
         Box::new(Run { families, ..Run::default() })
     }
+
+    /// Those of the row and of the column.
+    fn prefixes(&self, key: &[u8]) -> Vec<usize> {
+        let Ok(row_len) = cell::row_len(key) else { return Vec::new() };
+        match cell::entry(key, row_len) {
+            Ok(Entry::Column { column_len, .. }) => vec![row_len, column_len],
+            _ => vec![row_len],
+        }
+    }
 }
 
 /// What a run can ask.

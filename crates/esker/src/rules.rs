@@ -128,16 +128,28 @@ pub trait CompactionRule: Send + Sync + 'static {
     /// Its name: 1 to 255 bytes, which trees store.
     fn name(&self) -> &str;
 
-    /// Begins a run: a flush of the tree with the name `tree`, or a merge of some of its tables. Called on threads of
+    /// Begins a run: a flush of the tree with the name `tree`, a merge of some of its tables, or an estimate of what a merge
+    /// would drop, which drops nothing. Called on threads of
     /// the store, by several at once, also for one tree, and also in the midst of another run on the same thread: a run
     /// must not hold a lock. The rule and its runs must not call the store.
     ///
     /// If one of them panics, the flush or merge is done again without the rule, and
     /// [`Stats::rule_panics`](crate::Stats::rule_panics) counts it. The tables are looked at again after an hour.
     fn begin(&self, tree: &str) -> Box<dyn RuleRun + '_>;
+
+    /// The lengths of those prefixes of `key` at which entries begin that may make it garbage, ascending. None, the default: an
+    /// entry is garbage by itself, or because of entries of about its key.
+    ///
+    /// The store estimates what a merge would drop. For this it shows runs parts of the tables, whose entries may lie far
+    /// from what makes them garbage. Before such a part, which begins at `key`, a run is shown the first entries of each
+    /// prefix. If something is missing here, garbage may stay until other merges drop it; nothing else depends on it.
+    fn prefixes(&self, key: &[u8]) -> Vec<usize> {
+        let _ = key;
+        Vec::new()
+    }
 }
 
-/// One flush or merge, as a [`CompactionRule`] sees it. It may keep state from one entry to the next.
+/// One flush or merge, or the estimate of one, as a [`CompactionRule`] sees it. It may keep state from one entry to the next.
 pub trait RuleRun {
     /// What becomes of the next entry. Keys ascend.
     fn entry(&mut self, context: &RuleContext<'_>, entry: &RuleEntry<'_>) -> RuleDecision;

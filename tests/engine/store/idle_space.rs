@@ -8,7 +8,8 @@ use std::time::Duration;
 use esker::env::{Env, Executor, JobKind, StepExecutor, Worker};
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
-use esker::{CompactionStyle, Db, Options, ScanRange, Stats, Tree, TreeOptions};
+use esker::rules::{RuleContext, RuleDecision, RuleEntry, RuleRun};
+use esker::{CompactionRule, CompactionStyle, Db, Options, ScanRange, Stats, Tree, TreeOptions};
 
 use crate::common::{Rng, settle, world};
 
@@ -158,6 +159,127 @@ fn a_merge_for_space_gives_back_a_fifth_of_what_it_reads() {
         let left = table_bytes(&db);
         assert!(left <= live * 5 / 4 + (1 << 20), "{percent} %: {left} for {live}");
         assert_eq!(tree.count(ScanRange::all()).unwrap(), u64::from(ROWS) - deleted as u64);
+    }
+}
+
+/// What was written in order lies in tables that overlap little. A merge of them reads much of what stays.
+#[test]
+fn a_part_of_what_was_written_in_order_gives_its_space_back() {
+    for (rows, part) in [(ROWS, 2), (ROWS, 3), (ROWS * 3 / 4, 2), (ROWS + 700, 3)] {
+        let world = World::new();
+        let db = world.open();
+        let tree = db.default_tree();
+        fill(&db, tree, rows);
+        let deleted = (0..rows).step_by(part).map(|i| tree.delete(key(i)).unwrap()).count();
+        world.pass(&db, 60);
+        let live = (u64::from(rows) - deleted as u64) * VALUE as u64;
+        let left = table_bytes(&db);
+        assert!(left <= live * 5 / 4 + (1 << 20), "{rows}, one in {part}: {left} for {live}");
+        assert_eq!(tree.count(ScanRange::all()).unwrap(), u64::from(rows) - deleted as u64);
+    }
+}
+
+/// Keys are `row u32 | 1 | cell u32` for a cell, and `row u32 | 0` for a marker that masks all cells of its row.
+struct RowMarkers;
+
+#[derive(Default)]
+struct RowMarkersRun {
+    masked: Option<[u8; 4]>,
+}
+
+impl CompactionRule for RowMarkers {
+    fn name(&self) -> &str {
+        "row markers"
+    }
+
+    fn begin(&self, _: &str) -> Box<dyn RuleRun + '_> {
+        Box::<RowMarkersRun>::default()
+    }
+
+    fn prefixes(&self, _: &[u8]) -> Vec<usize> {
+        vec![4]
+    }
+}
+
+impl RuleRun for RowMarkersRun {
+    fn entry(&mut self, context: &RuleContext<'_>, entry: &RuleEntry<'_>) -> RuleDecision {
+        let (row, rest) = entry.key.split_first_chunk::<4>().unwrap();
+        if rest[0] == 0 {
+            self.masked = Some(*row);
+            let behind = (u32::from_be_bytes(*row) + 1).to_be_bytes();
+            return if context.alone(row, Some(&behind)) { RuleDecision::Drop } else { RuleDecision::Keep };
+        }
+        if self.masked == Some(*row) { RuleDecision::Drop } else { RuleDecision::Keep }
+    }
+}
+
+/// Some short entries hide many others, in rows of one cell and in a row that is longer than what an estimate reads.
+#[test]
+fn what_a_rule_has_masked_gives_its_space_back() {
+    let cases = [(1_u32, 16_000_u32), (20, 800), (1000, 16), (8000, 2), (16_000, 1)];
+    // How many rows of a hundred are masked.
+    let parts = [100_u32, 50, 30, 10];
+    let all = cases.iter().flat_map(|&(rows, cells)| parts.iter().map(move |&part| (rows, cells, part)));
+    let all: Vec<_> = all.filter(|(rows, _, percent)| rows * percent >= 100).collect();
+    for &(rows, cells, percent) in test_kit::some_of(&all) {
+        for is_compacted in [false, true] {
+            let world = World::new();
+            let options = world.options.clone().compaction_rule(RowMarkers);
+            let db = Db::open(STORE, options).unwrap();
+            let tree = db.create_tree("rows", TreeOptions::default().rule("row markers")).unwrap();
+            let mut rng = Rng::new(u64::from(rows));
+            for row in 0..rows {
+                for cell in 0..cells {
+                    let key = [&row.to_be_bytes()[..], &[1], &cell.to_be_bytes()].concat();
+                    tree.put(key, rng.bytes(VALUE)).unwrap();
+                    if cell % 500 == 0 {
+                        settle(&db);
+                    }
+                }
+            }
+            world.pass(&db, 10);
+            if is_compacted {
+                db.compact().unwrap();
+            }
+            let (before, stats) = (table_bytes(&db), db.stats().unwrap());
+            let masked: Vec<u32> = (0..rows).filter(|row| row * 7 % rows * 100 < percent * rows).collect();
+            for row in &masked {
+                tree.put([&row.to_be_bytes()[..], &[0]].concat(), "").unwrap();
+            }
+            world.pass(&db, 60);
+            let name = format!("{rows} rows of {cells}, {} masked, compacted {is_compacted}", masked.len());
+            let live = (u64::from(rows) - masked.len() as u64) * u64::from(cells) * VALUE as u64;
+            let left = table_bytes(&db);
+            assert!(left <= live * 5 / 4 + (1 << 20), "{name}: {left} of {before} for {live}");
+            if is_compacted {
+                let now = db.stats().unwrap();
+                let (read, written) = (
+                    now.merged_bytes_in - stats.merged_bytes_in,
+                    now.merged_bytes_out - stats.merged_bytes_out,
+                );
+                assert!((read - written) * 5 >= read, "{name}: {written} of {read}");
+            }
+            assert!(db.scrub().unwrap().findings.is_empty());
+        }
+    }
+}
+
+/// Ordinary merges remove what was replaced by as much. But if nothing more is written, there are none.
+#[test]
+fn what_was_replaced_goes_after_a_while() {
+    for is_whole in [false, true] {
+        let world = World::new();
+        let db = world.open();
+        let (tree, mut rng) = (db.default_tree(), Rng::new(8));
+        fill(&db, tree, ROWS);
+        db.compact().unwrap();
+        (0..ROWS).filter(|i| is_whole || i % 3 == 0).for_each(|i| put(tree, &mut rng, i, VALUE));
+        world.pass(&db, 150);
+        let (left, live) = (table_bytes(&db), u64::from(ROWS) * VALUE as u64);
+        assert!(left <= live * 5 / 4 + (1 << 20), "{is_whole}: {left} for {live}");
+        let before = merged(&db.stats().unwrap());
+        world.pass(&db, 1000);
+        assert_eq!(merged(&db.stats().unwrap()), before);
     }
 }
 

@@ -265,3 +265,26 @@ fn what_is_beside_an_entry_that_never_expires_is_looked_at_again() {
         assert_eq!(again, Some(6_001_000), "{with_removed}");
     }
 }
+
+#[test]
+fn prefixes_are_where_the_deletes_begin() {
+    let version = Version { timestamp: 5, sequence: 9 };
+    for row in [&b""[..], b"r", b"a\0b", b"\0\0", &[0xff; 300]] {
+        for qualifier in [&b""[..], b"q", b"\0", b"q\0\xff"] {
+            let row = cell::row_prefix(row);
+            let column = cell::column_prefix(&row, 1, qualifier);
+            let put = cell::entry_key(column.clone(), cell::Kind::Put, version);
+            let rule = TableRule::default();
+            assert_eq!(rule.prefixes(&put), [row.len(), column.len()], "{put:?}");
+            let head = cell::head_key(&row, 1, version);
+            assert_eq!(rule.prefixes(&head), [row.len()], "{head:?}");
+            // What makes the put garbage comes before it, and begins with one of these.
+            for delete in [head, cell::entry_key(column, cell::Kind::DeleteColumn, version)] {
+                assert!(
+                    delete < put && rule.prefixes(&put).iter().any(|&len| delete.starts_with(&put[..len]))
+                );
+            }
+        }
+    }
+    assert!(TableRule::default().prefixes(b"no cell").is_empty());
+}

@@ -4,6 +4,8 @@
 //! a reader could still see it: whether one of the tables, a range tombstone or a memtable has something newer that
 //! hides it from every read point. Only entries that are certainly hidden count, so a merge gives back at least about
 //! what is estimated. With n samples the standard error is at most 0.5 / sqrt(n) of what the merge reads.
+//!
+//! What a compaction rule drops is not known here: see `store/compactor/rehearsal.rs`.
 
 use std::sync::Arc;
 
@@ -17,7 +19,7 @@ use crate::table::ScanHint;
 use crate::version::levels::Table;
 
 /// Samples are taken from the first entries of a block in turn, so that a pattern in the keys counts as what it is.
-const IN_TURN: u64 = 5;
+const IN_TURN: usize = 5;
 
 /// What a merge would give back, in bytes of tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub(crate) struct Gain {
     pub(crate) dead: u64,
     /// What it would leave out after a flush of the memtables.
     pub(crate) dead_if_flushed: u64,
-    /// What it keeps of the tables above the lowest ones.
+    /// What it keeps of tables that lie above others.
     pub(crate) kept_above: u64,
     /// The same after a flush, with what the flush brings.
     pub(crate) kept_above_if_flushed: u64,
@@ -43,7 +45,7 @@ pub(crate) enum Samples<'a> {
 }
 
 impl Samples<'_> {
-    fn include(self, table: &Arc<Table>) -> bool {
+    pub(crate) fn include(self, table: &Arc<Table>) -> bool {
         match self {
             Samples::OfAll => true,
             Samples::Without(others) => !others.iter().any(|(_, other)| Arc::ptr_eq(other, table)),
@@ -80,30 +82,21 @@ pub(crate) fn measure(
     which: Samples<'_>,
     count: u64,
 ) -> Result<Gain> {
-    let mut inputs = compaction.inputs.clone();
-    // Where tables of level 0 overlap, one has newer entries only.
-    inputs
-        .sort_by_key(|(level, table)| (*level, if *level == 0 { u64::MAX - table.info.max_seq } else { 0 }));
-    let lowest = lowest_of(&inputs);
+    let inputs = newest_first(compaction);
+    let is_above = above(&inputs);
     let sampled: Vec<usize> = (0..inputs.len()).filter(|&at| which.include(&inputs[at].1)).collect();
-    let read = sampled.iter().map(|&at| inputs[at].1.info.size).sum();
+    let sizes: Vec<u64> = sampled.iter().map(|&at| inputs[at].1.info.size).collect();
+    let read = sizes.iter().sum();
     let reaches_bottom = compaction.target == BOTTOM;
     let mut gain = Gain { read, ..Gain::default() };
     // In memtables: entries that hide a sample, those of them with a value, and the bytes of these.
     let (mut hits, mut values, mut value_bytes) = (0_u64, 0_u64, 0_u64);
-    let part = |of: u64| (u128::from(read) * u128::from(of) / u128::from(count.max(1))) as u64;
-    let (mut place, mut begin) = (0, 0);
+    let part = |of: u64| part_of(read, of, count);
     let (mut dead, mut dead_in_memory, mut kept, mut kept_in_memory) = (0, 0, 0, 0);
-    for number in 0..count {
-        let offset = part(number) + part(1) / 2;
-        while place + 1 < sampled.len() && offset >= begin + inputs[sampled[place]].1.info.size {
-            begin += inputs[sampled[place]].1.info.size;
-            place += 1;
-        }
-        let Some(&at) = sampled.get(place) else { break };
-        let is_above = at < lowest;
+    for (number, (place, offset)) in places(&sizes, count).enumerate() {
+        let at = sampled[place];
         let table = &inputs[at].1;
-        let sample = sample_at(table, offset - begin, number % IN_TURN, points.time_us)?;
+        let sample = sample_at(table, offset, number % IN_TURN, points.time_us)?;
         let by = match &sample {
             Some(sample) => why_dead(state, &inputs[..=at], points, flushed, reaches_bottom, sample)?,
             None => None,
@@ -112,7 +105,7 @@ pub(crate) fn measure(
             Some(By::Tables) => dead += 1,
             Some(by) => {
                 dead_in_memory += 1;
-                kept += u64::from(is_above);
+                kept += u64::from(is_above[at]);
                 if let (By::Memtable(value), Some(sample)) = (by, &sample) {
                     hits += 1;
                     values += u64::from(value.is_some());
@@ -120,8 +113,8 @@ pub(crate) fn measure(
                 }
             }
             None => {
-                kept += u64::from(is_above);
-                kept_in_memory += u64::from(is_above);
+                kept += u64::from(is_above[at]);
+                kept_in_memory += u64::from(is_above[at]);
             }
         }
     }
@@ -134,13 +127,45 @@ pub(crate) fn measure(
     Ok(gain)
 }
 
-/// Where the lowest run begins among `inputs`, newest first: what lies before it hides other inputs.
-fn lowest_of(inputs: &[(usize, Arc<Table>)]) -> usize {
-    let deepest = inputs.last().map_or(0, |(level, _)| *level);
-    if deepest == 0 {
-        return inputs.len().saturating_sub(1);
-    }
-    inputs.partition_point(|(level, _)| *level < deepest)
+/// `of` parts in `all` of `bytes`.
+pub(crate) fn part_of(bytes: u64, of: u64, all: u64) -> u64 {
+    (u128::from(bytes) * u128::from(of) / u128::from(all.max(1))) as u64
+}
+
+/// `count` places at equal distances in tables of these `sizes`: for each the number of its table, and an offset in that.
+pub(crate) fn places(sizes: &[u64], count: u64) -> impl Iterator<Item = (usize, u64)> + '_ {
+    let all: u64 = sizes.iter().sum();
+    let (mut table, mut begin) = (0, 0);
+    (0..if sizes.is_empty() { 0 } else { count }).map(move |number| {
+        let offset = part_of(all, number, count) + part_of(all, 1, count) / 2;
+        while table + 1 < sizes.len() && offset >= begin + sizes[table] {
+            begin += sizes[table];
+            table += 1;
+        }
+        (table, offset - begin)
+    })
+}
+
+/// The inputs of a merge, newest first. Where tables of level 0 overlap, one has newer entries only.
+pub(crate) fn newest_first(compaction: &Compaction) -> Vec<(usize, Arc<Table>)> {
+    let mut inputs = compaction.inputs.clone();
+    inputs
+        .sort_by_key(|(level, table)| (*level, if *level == 0 { u64::MAX - table.info.max_seq } else { 0 }));
+    inputs
+}
+
+/// Which of `inputs`, newest first, overlap an older one.
+pub(crate) fn above(inputs: &[(usize, Arc<Table>)]) -> Vec<bool> {
+    let overlaps = |(level, table): &(usize, Arc<Table>), (below, other): &(usize, Arc<Table>)| {
+        // The tables of another level are disjoint.
+        (*level == 0 || below > level) && other.overlaps(&table.info.smallest, &table.info.largest)
+    };
+    let older = |at: usize| inputs.get(at + 1..).unwrap_or_default();
+    inputs
+        .iter()
+        .enumerate()
+        .map(|(at, input)| older(at).iter().any(|other| overlaps(input, other)))
+        .collect()
 }
 
 /// The memtables of a tree, newest first.
@@ -150,7 +175,7 @@ fn mems(state: &TreeState) -> impl Iterator<Item = &Arc<Mem>> {
 
 /// The entry `steps` after one that lies about `offset` bytes within the tree's part of the table; `None` if there is
 /// none.
-fn sample_at(table: &Arc<Table>, offset: u64, steps: u64, time_us: u64) -> Result<Option<Sample>> {
+fn sample_at(table: &Arc<Table>, offset: u64, steps: usize, time_us: u64) -> Result<Option<Sample>> {
     let mut cursor = table.cursor(ScanHint::Scan)?;
     cursor.seek(&table.key_near(offset)?, MAX_SEQ)?;
     for _ in 0..steps {

@@ -85,6 +85,17 @@ impl<'a> BegunRule<'a> {
     }
 }
 
+/// [`CompactionRule::prefixes`](crate::rules::CompactionRule::prefixes) of the rule `name`, as far as `key` has such; none
+/// if it panics.
+pub(crate) fn prefixes(rules: &CompactionRules, name: &str, key: &[u8]) -> Vec<usize> {
+    let Some(rule) = rules.get(name) else { return Vec::new() };
+    let mut lens = catch_unwind(AssertUnwindSafe(|| rule.prefixes(key))).unwrap_or_default();
+    lens.retain(|len| *len <= key.len());
+    lens.sort_unstable();
+    lens.dedup();
+    lens
+}
+
 /// What a rule's run is about, besides its [`RuleContext`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope {

@@ -30,7 +30,7 @@
 //! reading and writing. While a tree is written to, half has to go: more may soon follow. If newer versions hide older
 //! ones, ordinary merges remove these as more is written, and doing it earlier would rewrite the tree more often. So the
 //! upper tables may keep at most a third of what goes: then they are tombstones, or much smaller than what they replace.
-//! That does not matter where ordinary merges find no room.
+//! That does not matter where ordinary merges find no room, nor once nothing was written for a minute.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -85,6 +85,8 @@ pub(crate) enum Pressure {
     Busy,
     /// Little or nothing is written to it.
     Calm,
+    /// Nothing was written to it for a minute, so no ordinary merge will soon remove what newer versions hide.
+    Idle,
     /// An ordinary merge has found no room, so nothing else removes what newer versions hide.
     Cramped,
     /// The disk is full, so any gain counts.
@@ -99,7 +101,7 @@ impl Pressure {
         match self {
             Pressure::Busy => at_least(GAIN_MIN, PART_GIVEN_BACK_IF_BUSY) && is_best_done_now,
             Pressure::Calm => at_least(GAIN_MIN, PART_GIVEN_BACK) && is_best_done_now,
-            Pressure::Cramped => at_least(GAIN_MIN, PART_GIVEN_BACK),
+            Pressure::Idle | Pressure::Cramped => at_least(GAIN_MIN, PART_GIVEN_BACK),
             Pressure::Full => dead >= GAIN_MIN_IF_FULL,
         }
     }
@@ -273,12 +275,20 @@ fn clusters(level_0: &[Arc<Table>]) -> Vec<Vec<(usize, Arc<Table>)>> {
     clusters
 }
 
+/// If the tree has a compaction rule, what finds the first key of a group, and one after its last: those among which an entry with a key may
+/// hide any number of others.
+pub(crate) type Groups<'a> = Option<&'a dyn Fn(&[u8]) -> (Vec<u8>, Vec<u8>)>;
+
 /// Adds to `chosen`, tables with their levels, what has to go down with them: the older tables that they overlap.
-fn with_older(levels: &Levels, chosen: Vec<(usize, Arc<Table>)>) -> Vec<(usize, Arc<Table>)> {
+fn with_older(
+    levels: &Levels,
+    chosen: Vec<(usize, Arc<Table>)>,
+    groups: Groups<'_>,
+) -> Vec<(usize, Arc<Table>)> {
     let files: HashSet<_> = chosen.iter().map(|(level, table)| (*level, table.info.file)).collect();
     let mut rest: Vec<_> = levels.level(0).iter().collect();
     rest.retain(|table| !files.contains(&(0, table.info.file)));
-    with_lower(levels, chosen, rest)
+    with_lower(levels, chosen, rest, groups)
 }
 
 /// [`with_older`], with `rest` as the only tables of level 0 that may join.
@@ -286,12 +296,15 @@ fn with_lower(
     levels: &Levels,
     mut chosen: Vec<(usize, Arc<Table>)>,
     mut rest: Vec<&Arc<Table>>,
+    groups: Groups<'_>,
 ) -> Vec<(usize, Arc<Table>)> {
     let mut files: HashSet<_> = chosen.iter().map(|(level, table)| (*level, table.info.file)).collect();
     let mut at = 0;
     while let Some((level, table)) = chosen.get(at).cloned() {
         at += 1;
         let (smallest, largest) = (&table.info.smallest, &table.info.largest);
+        let hidden = groups.filter(|_| level < BOTTOM).map(|group_of| group_of(largest).1);
+        let largest = hidden.as_ref().unwrap_or(largest);
         if level == 0 {
             rest.retain(|other| {
                 let joins = other.info.min_seq < table.info.max_seq && other.overlaps(smallest, largest);
@@ -322,15 +335,22 @@ fn merge_down(inputs: Vec<(usize, Arc<Table>)>) -> Option<Compaction> {
 }
 
 /// The merge into the bottom level of everything that has keys in `smallest..=largest`, and what goes with that.
-pub(crate) fn below(levels: &Levels, smallest: &[u8], largest: &[u8]) -> Option<Compaction> {
+pub(crate) fn below(
+    levels: &Levels,
+    smallest: &[u8],
+    largest: &[u8],
+    groups: Groups<'_>,
+) -> Option<Compaction> {
+    let hidden = groups.map(|group_of| group_of(largest).1);
+    let largest = hidden.as_deref().unwrap_or(largest);
     let of_level =
         |level| levels.overlapping(level, smallest, largest).into_iter().map(move |table| (level, table));
-    merge_down(with_older(levels, (0..LEVELS).flat_map(of_level).collect()))
+    merge_down(with_older(levels, (0..LEVELS).flat_map(of_level).collect(), groups))
 }
 
 /// The most bytes that `compaction` could leave out because of point deletions and newer versions, when `more` entries
-/// join it. Each entry hides one, about.
-pub(crate) fn most_hidden(compaction: &Compaction, more: u64) -> u64 {
+/// join it. Each entry hides one, about; `by_rule`: any number.
+pub(crate) fn most_hidden(compaction: &Compaction, more: u64, by_rule: bool) -> u64 {
     let infos = || compaction.inputs.iter().map(|(_, table)| &table.info);
     let deepest = compaction.inputs.iter().map(|(level, _)| *level).max().unwrap_or(0);
     let lowest = compaction.inputs.iter().filter(|(level, _)| deepest > 0 && *level == deepest);
@@ -338,7 +358,9 @@ pub(crate) fn most_hidden(compaction: &Compaction, more: u64) -> u64 {
     let upper = infos().map(|info| info.entries).sum::<u64>().saturating_sub(lowest);
     let tombstones: u64 = infos().map(|info| info.tombstones).sum();
     let largest = infos().map(|info| info.size / info.entries.max(1)).max().unwrap_or(0);
-    upper.saturating_add(tombstones).saturating_add(more).saturating_mul(largest).min(compaction.bytes())
+    let hiding = upper.saturating_add(tombstones).saturating_add(more);
+    let each = if by_rule { compaction.bytes() } else { largest };
+    hiding.saturating_mul(each).min(compaction.bytes())
 }
 
 /// Whether `compaction` reads one table without tombstones, so that nothing in it hides another entry, unless a snapshot held
@@ -350,6 +372,13 @@ fn hides_nothing(compaction: &Compaction) -> bool {
     }
 }
 
+/// The tables that a merge reads, with their levels.
+fn files_of(merge: &Compaction) -> Vec<(usize, u64)> {
+    let mut files: Vec<_> = merge.inputs.iter().map(|(level, table)| (*level, table.info.file)).collect();
+    files.sort_unstable();
+    files
+}
+
 /// The merges that could give space back, the most promising first. `oldest`: the oldest read point, if snapshots that
 /// held back older versions may have gone since the tables were written.
 pub(crate) fn candidates(
@@ -357,26 +386,39 @@ pub(crate) fn candidates(
     ranges: &RangeTombstones,
     pressure: Pressure,
     oldest: Option<SeqNo>,
+    groups: Groups<'_>,
 ) -> Vec<Compaction> {
     // What a merge could leave out at most, and how much of that its own inputs may hide.
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
+    // What hides entries of a group of many tables may lie in a table of the bottom level, and be above none of the others.
+    if let Some(group_of) = groups {
+        for (_, table) in levels.tables() {
+            let group = group_of(&table.info.smallest);
+            if group.0 < group.1
+                && group == group_of(&table.info.largest)
+                && let Some(merge) = below(levels, &group.0, &group.1, None)
+                && seen.insert(files_of(&merge))
+            {
+                found.push((merge.bytes(), 0, merge));
+            }
+        }
+    }
     let tables = || levels.tables().map(|(level, table)| (level, Arc::clone(table)));
     let each_of =
         |of: Range<usize>| tables().filter(move |(level, _)| of.contains(level)).map(|table| vec![table]);
     let of_level_0: Vec<_> = match levels.level(0) {
-        many if many.len() > LEVEL_0_MAX => {
-            clusters(many).into_iter().map(|cluster| with_lower(levels, cluster, Vec::new())).collect()
-        }
-        _ => each_of(0..1).map(|chosen| with_older(levels, chosen)).collect(),
+        many if many.len() > LEVEL_0_MAX => clusters(many)
+            .into_iter()
+            .map(|cluster| with_lower(levels, cluster, Vec::new(), groups))
+            .collect(),
+        _ => each_of(0..1).map(|chosen| with_older(levels, chosen, groups)).collect(),
     };
-    let of_others = each_of(1..BOTTOM).map(|chosen| with_lower(levels, chosen, Vec::new()));
+    let of_others = each_of(1..BOTTOM).map(|chosen| with_lower(levels, chosen, Vec::new(), groups));
     // What hides entries may lie in several tables that do not overlap: then no merge of one of them leaves out enough.
     for inputs in of_level_0.into_iter().chain(of_others).chain([tables().collect()]) {
         let Some(merge) = merge_down(inputs) else { continue };
-        let mut files: Vec<_> = merge.inputs.iter().map(|(level, table)| (*level, table.info.file)).collect();
-        files.sort_unstable();
-        if seen.insert(files) {
-            let most = most_hidden(&merge, 0);
+        if seen.insert(files_of(&merge)) {
+            let most = most_hidden(&merge, 0, groups.is_some());
             found.push((most, if hides_nothing(&merge) { 0 } else { most }, merge));
         }
     }
@@ -391,7 +433,7 @@ pub(crate) fn candidates(
         if is_hidden || was_held_back {
             found.push((info.size, info.size, merge));
         } else if level == BOTTOM && info.tombstones > 0 {
-            let most = most_hidden(&merge, 0);
+            let most = most_hidden(&merge, 0, false);
             found.push((most, most, merge));
         }
     }
@@ -471,8 +513,8 @@ mod tests {
         let mut tables: Vec<_> = (0..50).map(|key| (0, table(u64::from(key) + 100, key, 0))).collect();
         tables.extend([(0, table(200, 60, 300)), (BOTTOM, table(1, 60, 0))]);
         let levels = Levels::default().with(&[], tables);
-        for pressure in [Pressure::Busy, Pressure::Calm, Pressure::Cramped, Pressure::Full] {
-            let all = candidates(&levels, &RangeTombstones::default(), pressure, None);
+        for pressure in [Pressure::Busy, Pressure::Calm, Pressure::Idle, Pressure::Cramped, Pressure::Full] {
+            let all = candidates(&levels, &RangeTombstones::default(), pressure, None, None);
             let of_tombstones =
                 |merge: &Compaction| merge.inputs.iter().any(|(_, table)| table.info.file == 200);
             assert!(of_tombstones(&all[0]), "{pressure:?}: {:?}", all[0]);
@@ -516,7 +558,7 @@ mod tests {
                     files.sort_unstable();
                     files
                 };
-                let found = with_older(&levels, vec![first.clone()]);
+                let found = with_older(&levels, vec![first.clone()], None);
                 assert_eq!(files(&found), files(&expected), "ESKER_SEED={seed}: {first:?} of {spans:?}");
             }
         }
@@ -535,7 +577,7 @@ mod tests {
                 spans.insert(0, (0, (begin, begin.saturating_add(rng.index(3) as u8))));
             }
             let levels = levels_of(&db, &spans);
-            let merges = candidates(&levels, &RangeTombstones::default(), Pressure::Full, None);
+            let merges = candidates(&levels, &RangeTombstones::default(), Pressure::Full, None, None);
             for (level, table) in levels.tables() {
                 let is_in = |merge: &&Compaction| merge.inputs.iter().any(|(_, one)| Arc::ptr_eq(one, table));
                 assert!(

@@ -262,6 +262,12 @@ impl MergeCursor {
         matches!(self.sources[self.order[0]], Source::Mem(_))
     }
 
+    /// The place of the source that has the current entry.
+    #[inline]
+    pub(crate) fn source(&self) -> usize {
+        self.order[0]
+    }
+
     #[inline]
     pub(crate) fn valid(&self) -> bool {
         !self.order.is_empty()

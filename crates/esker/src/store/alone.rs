@@ -19,33 +19,42 @@ pub(super) enum Inputs<'a> {
     Memtables(&'a [Arc<Mem>]),
     /// Tables with their levels.
     Tables(&'a [(usize, Arc<Table>)]),
+    /// The same, and what all memtables would become.
+    WithMemtables(&'a [(usize, Arc<Table>)]),
 }
 
 impl Inputs<'_> {
     pub(super) fn has_mem(self, mem: &Arc<Mem>) -> bool {
-        matches!(self, Inputs::Memtables(mems) if mems.iter().any(|other| Arc::ptr_eq(other, mem)))
+        match self {
+            Inputs::Memtables(mems) => mems.iter().any(|other| Arc::ptr_eq(other, mem)),
+            Inputs::Tables(_) => false,
+            Inputs::WithMemtables(_) => true,
+        }
     }
 
     /// Whether it is one of these tables.
     pub(super) fn reads(self, table: &Arc<Table>) -> bool {
-        matches!(self, Inputs::Tables(tables) if tables.iter().any(|(_, input)| Arc::ptr_eq(input, table)))
+        self.tables().iter().any(|(_, input)| Arc::ptr_eq(input, table))
+    }
+
+    fn tables(&self) -> &[(usize, Arc<Table>)] {
+        match self {
+            Inputs::Memtables(_) => &[],
+            Inputs::Tables(tables) | Inputs::WithMemtables(tables) => tables,
+        }
     }
 
     fn has_table(self, level: usize, table: &Table) -> bool {
-        let Inputs::Tables(tables) = self else { return false };
-        tables.iter().any(|(of, input)| *of == level && input.info.file == table.info.file)
+        self.tables().iter().any(|(of, input)| *of == level && input.info.file == table.info.file)
     }
 
     /// Whether the snapshot may see an entry from `lower` on and below `upper` in them.
     fn are_seen(self, tree: &TreeInner, lower: &[u8], upper: Option<&[u8]>, snapshot: SeqNo) -> bool {
-        match self {
-            // What memtables hold was written after all that tables hold.
-            Inputs::Memtables(_) => snapshot > tree.flushed_up_to(),
-            Inputs::Tables(tables) => {
-                let mut tables = tables.iter().map(|(_, table)| table);
-                tables.any(|table| reaches(table, lower, upper) && table.info.min_seq <= snapshot)
-            }
-        }
+        // What memtables hold was written after all that tables hold.
+        let has_memtables = !matches!(self, Inputs::Tables(_));
+        let mut tables = self.tables().iter().map(|(_, table)| table);
+        (has_memtables && snapshot > tree.flushed_up_to())
+            || tables.any(|table| reaches(table, lower, upper) && table.info.min_seq <= snapshot)
     }
 }
 

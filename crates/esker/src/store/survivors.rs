@@ -62,12 +62,12 @@ enum Newest {
 }
 
 impl Survivors<'_, '_> {
-    /// Passes all surviving entries of `merge`, which is at its beginning, to `sink`, in order. Calls `goes_on` at each
-    /// new key.
+    /// Passes all surviving entries of `merge`, which is at its beginning, to `sink`, in order. Asks `goes_on` at each
+    /// new key, and ends before one with which it does not go on.
     pub(super) fn write_all(
         mut self,
         merge: &mut MergeCursor,
-        goes_on: &dyn Fn() -> Result<()>,
+        goes_on: &dyn Fn(&[u8]) -> Result<bool>,
         sink: &mut impl Sink,
     ) -> Result<()> {
         let (mut gathered, mut newest) = (Gathered::default(), Newest::Ahead);
@@ -78,8 +78,10 @@ impl Survivors<'_, '_> {
             let verdict = self.retention.judge(key, seq, kind, stored, self.nothing_below);
             if self.retention.is_new_key() {
                 self.end_key(&mut gathered, newest, sink)?;
-                goes_on()?;
                 (newest, has_operands) = (Newest::Ahead, false);
+                if !goes_on(key)? {
+                    return Ok(());
+                }
                 if let Some(rule) = &mut self.rule
                     && sink.ends_before(key)
                 {

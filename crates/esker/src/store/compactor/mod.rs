@@ -44,6 +44,7 @@ mod cuts;
 mod expiry;
 mod passed;
 mod ranges;
+mod rehearsal;
 mod space;
 
 use passed::{Passed, Walked};
@@ -124,7 +125,7 @@ fn removals<'a>(tree: &'a TreeInner, compaction: &'a Compaction) -> impl Iterato
 }
 
 /// One source per run.
-fn sources(inputs: &[(usize, Arc<Table>)]) -> Result<Vec<Source>> {
+fn sources(inputs: &[(usize, Arc<Table>)], hint: ScanHint) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     for level in 0..LEVELS {
         let of_level = inputs.iter().filter(|(of, _)| *of == level).map(|(_, table)| Arc::clone(table));
@@ -137,7 +138,7 @@ fn sources(inputs: &[(usize, Arc<Table>)]) -> Result<Vec<Source>> {
         };
         let tables = Arc::new(tables);
         for place in places.into_iter().filter(|place| !place.is_empty()) {
-            sources.push(Source::of_run(Arc::clone(&tables), place, ScanHint::Compaction)?);
+            sources.push(Source::of_run(Arc::clone(&tables), place, hint)?);
         }
     }
     Ok(sources)
@@ -796,13 +797,13 @@ impl Compactor {
         let fences = not_read.map(|table| table.info.smallest.as_slice()).collect();
         let output =
             Output::new(&self.core.tables, self.output_options(tree, levels, compaction, &retention));
-        let mut merge = MergeCursor::new(sources(inputs)?, Direction::Forward);
+        let mut merge = MergeCursor::new(sources(inputs, ScanHint::Compaction)?, Direction::Forward);
         merge.seek_to_start()?;
         // On an error, dropping the output removes its files, and the inputs stay as they were.
         let is_paced = self.core.options.background_io.is_some();
         let (keys, unpaid, paid, unlooked) = (Cell::new(0_u64), Cell::new(0), Cell::new(0), Cell::new(0));
         let mut sink = MergeSink { output, fences, unpaid: &unpaid, unlooked: &unlooked };
-        let goes_on = || {
+        let goes_on = |_: &[u8]| {
             if self.core.health.is_closing() {
                 return Err(self.core.health.closed_error());
             }
@@ -824,7 +825,10 @@ impl Compactor {
                     self.disk.remove_obsolete()?;
                 }
             }
-            if is_turn || is_held_up { self.merge_meanwhile(under_way) } else { Ok(()) }
+            if is_turn || is_held_up {
+                self.merge_meanwhile(under_way)?;
+            }
+            Ok(true)
         };
         let operators = &self.core.options.merge_operators;
         let mut written = Survivors {

@@ -97,7 +97,7 @@ impl Walked {
         }
         let state = tree.state.load_full();
         let levels = Arc::clone(&state.levels);
-        let Some(compaction) = below(&levels, &due.smallest, &due.largest) else {
+        let Some(compaction) = below(&levels, &due.smallest, &due.largest, None) else {
             tree.passed_in_tables.note_merged(u64::MAX, oldest);
             return Ok(None);
         };

@@ -3,7 +3,7 @@
 //!
 //! A look compares each tree with what it was like when it was measured last. It is measured again if that has changed
 //! enough to matter. A write wakes the merge job once; after that the job looks every [`LOOK_US`] until every tree has
-//! been measured while it was calm. Later looks, which come with the job's own wake-ups, read nothing until something is
+//! been measured while it was idle. Later looks, which come with the job's own wake-ups, read nothing until something is
 //! written or a snapshot goes.
 
 use std::collections::BTreeMap;
@@ -16,9 +16,10 @@ use parking_lot::Mutex;
 use super::super::{CommitLog, Core, Flusher};
 use super::cuts::{Cuts, Pieces};
 use super::passed::written_by_flush;
+use super::rehearsal::Rehearsal;
 use crate::compact::dead::{Gain, Samples, measure};
 use crate::compact::pick::{BOTTOM, Compaction};
-use crate::compact::space::{GAIN_MIN, Pressure, below, candidates, most_hidden, parts, room_for};
+use crate::compact::space::{GAIN_MIN, Groups, Pressure, below, candidates, most_hidden, parts, room_for};
 use crate::cursor::{Cursor, SeqNo};
 use crate::error::Result;
 use crate::space::is_full;
@@ -32,6 +33,9 @@ const LOOK_US: u64 = 2_000_000;
 
 /// How often they are looked at on a full disk.
 const LOOK_IF_FULL: Duration = Duration::from_secs(1);
+
+/// A tree is idle if nothing was written to it for so long, in microseconds.
+const IDLE_US: u64 = 60_000_000;
 
 /// A tree is calm if it got at most this many entries since the last look, or one in [`CALM_PART`] of what it has.
 const CALM_ENTRIES: u64 = 100;
@@ -82,8 +86,9 @@ impl Shape {
 /// What was seen of a tree.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
-    /// Entries written to its memtable by the last look.
+    /// Entries written to its memtable by the last look, and when one found that this had changed, by the monotonic clock.
     entries: u64,
+    changed_us: u64,
     measured: Option<Measured>,
 }
 
@@ -244,14 +249,19 @@ impl SpaceWatch {
             }
             let entries = state.mem.written();
             let seen = looks.trees.get(&tree.id).copied();
+            let is_new = seen.is_none_or(|seen| seen.entries != entries);
+            let changed_us = seen.filter(|_| !is_new).map_or(now, |seen| seen.changed_us);
+            let is_idle = now.saturating_sub(changed_us) >= IDLE_US;
             // What was cut for lack of room is merged, also if that leaves so few runs that no ordinary merge is wanted.
             let pressure = match (is_full, is_cramped(tree) || self.cuts.is_cutting(tree.id)) {
                 (true, _) => Pressure::Full,
                 (false, true) => Pressure::Cramped,
+                (false, false) if is_idle => Pressure::Idle,
                 (false, false) => pressure_of(&state, entries, seen),
             };
             let before = seen.and_then(|seen| seen.measured);
-            looks.trees.insert(tree.id, Seen { entries, measured: before });
+            let seen_now = |measured| Seen { entries, changed_us, measured };
+            looks.trees.insert(tree.id, seen_now(before));
             let measured = Measured {
                 shape: Shape::of(&state, held_by),
                 entries,
@@ -259,8 +269,8 @@ impl SpaceWatch {
                 lacking: None,
                 progress: Progress::default(),
             };
-            // Later the tree is calm, or its memtable is flushed.
-            looks_again |= pressure == Pressure::Busy || !state.immutable.is_empty();
+            // Later the tree is calm, and then idle, or its memtable is flushed.
+            looks_again |= pressure < Pressure::Idle || !state.immutable.is_empty();
             looks_again |= before.is_some_and(|before| before.lacking.is_some());
             // On a full disk the flush may have to wait for the room that a merge gives back.
             let waits_for_flush = !state.immutable.is_empty() && pressure != Pressure::Full;
@@ -268,14 +278,18 @@ impl SpaceWatch {
             if waits_for_flush {
                 continue;
             }
-            if covering.is_some_and(|before| before.progress.is_done) {
+            // Few new entries of a tree with a rule may hide much: at least it is found out whether a flush would show that.
+            let may_hide_much = is_new && self.core.has_rule_of(tree) && pressure != Pressure::Busy;
+            let is_done = covering.is_some_and(|before| before.progress.is_done);
+            if is_done && !may_hide_much {
                 self.end_cut(tree, &state.levels, room, true);
                 continue;
             }
+            let entries_then = covering.filter(|_| is_done).map_or(entries, |before| before.entries);
             // Other pressures have other candidates.
             let same = covering.filter(|before| before.pressure == pressure);
             let progress = same.map_or(Progress::default(), |before| before.progress);
-            let measured = Measured { progress, ..measured };
+            let measured = Measured { progress, entries: entries_then, ..measured };
             let (wanted, progress) =
                 self.measured(tree, &state, &measured, before, room, |merge| has_room(tree, merge))?;
             // What is left is measured by the next look.
@@ -301,12 +315,12 @@ impl SpaceWatch {
                 Some(Wanted::Room) => {
                     let measured = Measured { lacking: Some(room), ..measured };
                     let measured = (!is_hindered).then_some(measured);
-                    looks.trees.insert(tree.id, Seen { entries, measured });
+                    looks.trees.insert(tree.id, seen_now(measured));
                     looks_again = true;
                 }
                 None => {
                     let measured = (!is_hindered).then_some(measured);
-                    looks.trees.insert(tree.id, Seen { entries, measured });
+                    looks.trees.insert(tree.id, seen_now(measured));
                 }
             }
         }
@@ -333,17 +347,31 @@ impl SpaceWatch {
         let points = self.log.read_points().of(tree);
         let flushed = tree.flushed_up_to();
         let by_flush = written_by_flush(state, flushed);
+        let rule = tree.options().rule.filter(|_| self.core.has_rule_of(tree));
+        let by_rule = rule.as_ref().map(|rule| {
+            let (core, points) = (&*self.core, &points);
+            Rehearsal { core, tree, state, rule, points, flushed }
+        });
         // Where a table cannot be read, nothing is to be gained: a merge would fail, and end all writes. Reads and checks report
         // the damage.
         let gain_of = |merge: &Compaction, which: Samples<'_>, count| {
-            measure(state, merge, &points, flushed, which, count).unwrap_or_default()
+            let gain = match &by_rule {
+                Some(rehearsal) => rehearsal.gain(merge, which, count),
+                None => measure(state, merge, &points, flushed, which, count),
+            };
+            gain.unwrap_or_default()
         };
+        // While much is written, ordinary merges meet what one entry may hide.
+        let may_hide_many = pressure != Pressure::Busy;
+        let group_of =
+            by_rule.as_ref().filter(|_| may_hide_many).map(|by_rule| |key: &[u8]| by_rule.group_of(key));
+        let groups: Groups<'_> = group_of.as_ref().map(|group_of| group_of as _);
         let gain = |merge: &Compaction, count| gain_of(merge, Samples::OfAll, count);
         let oldest = points.seqs.first().copied();
         // Snapshots may also have gone before the store was opened.
         let oldest = oldest.filter(|_| before.is_none_or(|before| before.shape.oldest_snapshot.is_some()));
         let mut needs_flush = false;
-        let candidates = candidates(&state.levels, &state.ranges, pressure, oldest);
+        let candidates = candidates(&state.levels, &state.ranges, pressure, oldest, groups);
         let count = candidates.len();
         let left = candidates.into_iter().skip(progress.candidates);
         progress.candidates += CANDIDATES_MAX;
@@ -375,7 +403,9 @@ impl SpaceWatch {
         if pressure == Pressure::Full && step.is_some() {
             return Ok((step, progress));
         }
-        if state.immutable.is_empty() && (needs_flush || wants_flush(state, pressure, by_flush, gain)?) {
+        if state.immutable.is_empty()
+            && (needs_flush || wants_flush(state, pressure, by_flush, groups, gain)?)
+        {
             return Ok((Some(Wanted::Flush), progress));
         }
         let wanted = if progress.needs_parts { Some(step.unwrap_or(Wanted::Room)) } else { None };
@@ -388,7 +418,9 @@ impl Measured {
     fn covers(&self, state: &TreeState, now: &Measured, room: u64) -> bool {
         let least = match now.pressure {
             Pressure::Busy => (now.shape.table_bytes / PART_IF_BUSY).max(GAIN_MIN),
-            Pressure::Calm | Pressure::Cramped => (now.shape.table_bytes / PART_TO_MEASURE).max(GAIN_MIN),
+            Pressure::Calm | Pressure::Idle | Pressure::Cramped => {
+                (now.shape.table_bytes / PART_TO_MEASURE).max(GAIN_MIN)
+            }
             Pressure::Full => 1,
         };
         let largest = state.levels.tables().map(|(_, table)| table.info.size / table.info.entries.max(1));
@@ -403,12 +435,13 @@ fn wants_flush(
     state: &TreeState,
     pressure: Pressure,
     by_flush: u64,
+    groups: Groups<'_>,
     gain: impl Fn(&Compaction, u64) -> Gain,
 ) -> Result<bool> {
     let Some((smallest, largest)) = bounds_of(&state.mem)? else { return Ok(false) };
-    let Some(merge) = below(&state.levels, &smallest, &largest) else { return Ok(false) };
+    let Some(merge) = below(&state.levels, &smallest, &largest, groups) else { return Ok(false) };
     let read = merge.bytes().saturating_add(by_flush);
-    if !pressure.may_allow(read, most_hidden(&merge, state.mem.table.len() as u64)) {
+    if !pressure.may_allow(read, most_hidden(&merge, state.mem.table.len() as u64, groups.is_some())) {
         return Ok(false);
     }
     let first = gain(&merge, FIRST_SAMPLES);

@@ -115,7 +115,7 @@ impl Flusher {
         let survivors =
             Survivors { operators, retention, nothing_below, around, keeps_pointers, left_out, rule };
         let mut merge = merged(std::slice::from_ref(mem)).ok()?;
-        survivors.write_all(&mut merge, &|| Ok(()), &mut sink).ok()?;
+        survivors.write_all(&mut merge, &|_| Ok(true), &mut sink).ok()?;
         sink.end_key().ok()?;
         for _ in 0..RECENT_ROUNDS {
             if mem.table.copy_recent(&sink.copy)? <= RECENT_FEW {

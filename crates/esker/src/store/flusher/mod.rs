@@ -421,7 +421,7 @@ impl Flusher {
         let look_again = self.ask_rule(tree, mems, rule, &snapshots, left_out, |rule, left_out| {
             let (nothing_below, keeps_pointers, around) = (bottom, false, &around);
             Survivors { operators, retention, nothing_below, around, keeps_pointers, left_out, rule }
-                .write_all(&mut merge, &|| Ok(()), &mut sink)
+                .write_all(&mut merge, &|_| Ok(true), &mut sink)
         })?;
         sink.output.look_again_at(look_again);
         let tables = sink.output.finish()?;
@@ -510,7 +510,7 @@ impl Flusher {
                 let mut sink = SharedSink { tree: tree.id, part: &mut part, output: &mut output };
                 let (nothing_below, keeps_pointers, around) = (false, false, &around);
                 Survivors { operators, retention, nothing_below, around, keeps_pointers, left_out, rule }
-                    .write_all(&mut merge, &|| Ok(()), &mut sink)
+                    .write_all(&mut merge, &|_| Ok(true), &mut sink)
             })?;
             part.look_again_at(look_again);
             parts.push(part);
