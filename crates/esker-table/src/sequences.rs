@@ -48,6 +48,8 @@ impl Sequences {
             if end > self.bound.load(Ordering::Acquire) {
                 let bound = end.saturating_add(AHEAD);
                 let mut batch = Batch::new();
+                // Deletes need numbers, on a full disk too.
+                batch.mark_as_deleting();
                 batch.put(catalog, BOUND_KEY, keys::u64(bound))?;
                 db.write_with(&batch, Durability::Power)?;
                 self.bound.store(bound, Ordering::Release);

@@ -1390,6 +1390,9 @@ impl Table {
         let first = sequences.take(db, catalog, steps)?;
         let (mut stamp, mut times) = (Stamp { now_ms, sequence: first }, puts.times(now_ms));
         let (mut batch, mut cells) = (Batch::new(), Vec::new());
+        if mutations.iter().all(RowMutation::only_deletes) {
+            batch.mark_as_deleting();
+        }
         let is_alone =
             shape.index.is_some() && (find_twice(mutations).is_none() || canary::broken("index-twice"));
         for mutation in mutations {
@@ -1443,7 +1446,11 @@ impl Table {
         self.check_there(&shape)?;
         let schema = Arc::new(shape.schema.with_deleted_versions(families));
         let text = schema.to_xml()?;
-        self.tables.write_catalog(|catalog, batch| batch.put(catalog, table_key(&shape.name), &text))?;
+        self.tables.write_catalog(|catalog, batch| {
+            // A delete needs it, on a full disk too.
+            batch.mark_as_deleting();
+            batch.put(catalog, table_key(&shape.name), &text)
+        })?;
         let (name, groups, index) = (shape.name.clone(), shape.groups.clone(), shape.index.clone());
         let shape = Arc::new(Shape { name, schema, groups, index });
         shape.tell(&self.tables.rule, shape.now_ms().saturating_add(1));

@@ -238,6 +238,17 @@ impl RowMutation {
         self.steps.iter().any(|step| matches!(step, Step::Increment { .. } | Step::Append { .. }))
     }
 
+    /// Whether all of its steps delete.
+    pub(crate) fn only_deletes(&self) -> bool {
+        self.steps.iter().all(|step| match step {
+            Step::Put { .. } | Step::Increment { .. } | Step::Append { .. } => false,
+            Step::DeleteRow { .. }
+            | Step::DeleteFamily { .. }
+            | Step::DeleteColumn { .. }
+            | Step::DeleteVersion { .. } => true,
+        })
+    }
+
     /// Whether all of its steps are puts.
     pub(crate) fn is_puts(&self) -> bool {
         self.steps.iter().all(|step| matches!(step, Step::Put { .. }))

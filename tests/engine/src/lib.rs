@@ -25,6 +25,7 @@ use esker::{
 pub mod cells;
 pub mod export_import;
 pub mod image;
+pub mod row_markers;
 
 pub use test_kit::{Rng, cases, is_full_run, is_quick, seed, seeds, variable};
 

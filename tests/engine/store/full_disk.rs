@@ -11,6 +11,7 @@ use esker::fs::FileSystem;
 use esker::fs::sim::{Fault, FaultError, Op, SimFs};
 use esker::{Batch, Db, ErrorKind, Options, ScanRange, TreeOptions};
 
+use crate::common::row_markers::{RowMarkers, cell, marker};
 use crate::common::{Rng, contents, settle, world};
 
 #[test]
@@ -686,6 +687,54 @@ fn long_batches_of_deletes_are_taken_on_a_full_disk() {
     disk.set_capacity(None);
     db.put("room", "again").unwrap();
     db.close().unwrap();
+}
+
+/// The deletes of tables are puts of markers, which a rule goes by. They are taken as deletes are, and what they mask goes.
+#[test]
+fn markers_are_taken_on_a_full_disk_and_free_it() {
+    let cases = [(20_u64, 1_u32), (60, 1), (20, 10), (60, 400)];
+    for &(capacity, cells) in test_kit::some_of(&cases) {
+        for part in [1, 2] {
+            let seed = test_kit::seed(3);
+            let (disk, mut rng) = (SimFs::new(5), Rng::new(seed));
+            let env = world(Arc::new(disk.clone()), 5, Some(Arc::new(StepExecutor)));
+            let options = Options::default().memory_budget(8 << 20).separate_at(usize::MAX).env(env.clone());
+            let db = Db::open("/store", options.compaction_rule(RowMarkers)).unwrap();
+            let tree = db.create_tree("rows", TreeOptions::default().rule("row markers")).unwrap();
+            disk.set_capacity(Some(capacity << 20));
+            let (mut rows, mut refused) = (0, None);
+            while refused.is_none() {
+                refused = (0..cells).find_map(|number| tree.put(cell(rows, number), rng.bytes(1000)).err());
+                rows += 1;
+                if rows.is_multiple_of(200) {
+                    settle(&db);
+                }
+            }
+            assert_eq!(refused.unwrap().kind(), ErrorKind::OutOfSpace);
+            disk.set_capacity(Some(disk.used()));
+            let name = format!("ESKER_SEED={seed}: {capacity} MiB, {rows} rows of {cells}, one in {part}");
+            let mut batch = Batch::new();
+            let masked: Vec<u32> = (0..rows).filter(|row| row % part == 0).collect();
+            for (at, row) in masked.iter().enumerate() {
+                batch.clear();
+                batch.put(&tree, marker(*row), "").unwrap();
+                batch.mark_as_deleting();
+                db.write(&batch).unwrap_or_else(|error| panic!("{name}, marker {at}: {error}"));
+            }
+            for _ in 0..90 {
+                env.clock.sleep(Duration::from_secs(1));
+                settle(&db);
+            }
+            let tables: u64 = db.stats().unwrap().trees.iter().map(|tree| tree.table_bytes).sum();
+            let live = u64::from(rows) * u64::from(cells) * 1100 / u64::from(part) * u64::from(part - 1);
+            assert!(tables <= live + live / 4 + (1 << 20), "{name}: {tables} bytes for {live}");
+            for number in 0..3000 {
+                let put = tree.put(cell(rows + 1, number), rng.bytes(1000));
+                put.unwrap_or_else(|error| panic!("{name}: {error}"));
+            }
+            db.close().unwrap();
+        }
+    }
 }
 
 /// The flush has had the reserve and has made a log segment needless. That counts, though it is not removed yet.

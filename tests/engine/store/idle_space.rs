@@ -8,9 +8,9 @@ use std::time::Duration;
 use esker::env::{Env, Executor, JobKind, StepExecutor, Worker};
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
-use esker::rules::{RuleContext, RuleDecision, RuleEntry, RuleRun};
-use esker::{CompactionRule, CompactionStyle, Db, Options, ScanRange, Stats, Tree, TreeOptions};
+use esker::{CompactionStyle, Db, Options, ScanRange, Stats, Tree, TreeOptions};
 
+use crate::common::row_markers::{RowMarkers, cell, marker};
 use crate::common::{Rng, settle, world};
 
 const STORE: &str = "/store";
@@ -179,40 +179,6 @@ fn a_part_of_what_was_written_in_order_gives_its_space_back() {
     }
 }
 
-/// Keys are `row u32 | 1 | cell u32` for a cell, and `row u32 | 0` for a marker that masks all cells of its row.
-struct RowMarkers;
-
-#[derive(Default)]
-struct RowMarkersRun {
-    masked: Option<[u8; 4]>,
-}
-
-impl CompactionRule for RowMarkers {
-    fn name(&self) -> &str {
-        "row markers"
-    }
-
-    fn begin(&self, _: &str) -> Box<dyn RuleRun + '_> {
-        Box::<RowMarkersRun>::default()
-    }
-
-    fn prefixes(&self, _: &[u8]) -> Vec<usize> {
-        vec![4]
-    }
-}
-
-impl RuleRun for RowMarkersRun {
-    fn entry(&mut self, context: &RuleContext<'_>, entry: &RuleEntry<'_>) -> RuleDecision {
-        let (row, rest) = entry.key.split_first_chunk::<4>().unwrap();
-        if rest[0] == 0 {
-            self.masked = Some(*row);
-            let behind = (u32::from_be_bytes(*row) + 1).to_be_bytes();
-            return if context.alone(row, Some(&behind)) { RuleDecision::Drop } else { RuleDecision::Keep };
-        }
-        if self.masked == Some(*row) { RuleDecision::Drop } else { RuleDecision::Keep }
-    }
-}
-
 /// Some short entries hide many others, in rows of one cell and in a row that is longer than what an estimate reads.
 #[test]
 fn what_a_rule_has_masked_gives_its_space_back() {
@@ -229,10 +195,9 @@ fn what_a_rule_has_masked_gives_its_space_back() {
             let tree = db.create_tree("rows", TreeOptions::default().rule("row markers")).unwrap();
             let mut rng = Rng::new(u64::from(rows));
             for row in 0..rows {
-                for cell in 0..cells {
-                    let key = [&row.to_be_bytes()[..], &[1], &cell.to_be_bytes()].concat();
-                    tree.put(key, rng.bytes(VALUE)).unwrap();
-                    if cell % 500 == 0 {
+                for number in 0..cells {
+                    tree.put(cell(row, number), rng.bytes(VALUE)).unwrap();
+                    if number % 500 == 0 {
                         settle(&db);
                     }
                 }
@@ -244,7 +209,7 @@ fn what_a_rule_has_masked_gives_its_space_back() {
             let (before, stats) = (table_bytes(&db), db.stats().unwrap());
             let masked: Vec<u32> = (0..rows).filter(|row| row * 7 % rows * 100 < percent * rows).collect();
             for row in &masked {
-                tree.put([&row.to_be_bytes()[..], &[0]].concat(), "").unwrap();
+                tree.put(marker(*row), "").unwrap();
             }
             world.pass(&db, 60);
             let name = format!("{rows} rows of {cells}, {} masked, compacted {is_compacted}", masked.len());

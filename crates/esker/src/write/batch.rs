@@ -103,8 +103,18 @@ pub struct Batch {
     has_ranges: bool,
     /// Whether it has operands, or values that expire.
     may_need_times: bool,
+    mark: Mark,
+}
+
+/// What a batch was marked as.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Mark {
+    #[default]
+    Nothing,
     /// See [`Batch::mark_as_freeing`].
-    is_freeing: bool,
+    Freeing,
+    /// See [`Batch::mark_as_deleting`].
+    Deleting,
 }
 
 /// What an op needs in its tree's memtable.
@@ -326,7 +336,27 @@ impl Batch {
     /// # }
     /// ```
     pub fn mark_as_freeing(&mut self) {
-        self.is_freeing = true;
+        self.mark = Mark::Freeing;
+    }
+
+    /// Marks the batch as one that deletes by what it puts: markers, by which the tree's
+    /// [compaction rule](crate::rules::CompactionRule) drops other entries. Like [`Batch::mark_as_freeing`], but if earlier
+    /// deletes have used up their part of the reserve, merges first give back what they can, as for a batch of deletes.
+    /// Markers that hide nothing take the space of entries all the same.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// let db = esker::Db::open_in_memory(esker::Options::default())?;
+    /// let mut batch = esker::Batch::new();
+    /// batch.put(db.default_tree(), "row 7: deleted", "")?;
+    /// batch.mark_as_deleting();
+    /// db.write(&batch)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn mark_as_deleting(&mut self) {
+        self.mark = Mark::Deleting;
     }
 
     /// Whether it has operands, or values that expire: the operands may have to be given times before it is written.
@@ -335,9 +365,9 @@ impl Batch {
         self.may_need_times
     }
 
-    /// Whether [`Batch::mark_as_freeing`] was called.
+    /// Whether it was marked as one that gives space back.
     pub(crate) fn is_freeing(&self) -> bool {
-        self.is_freeing
+        self.mark != Mark::Nothing
     }
 
     /// Empties the batch and keeps its memory for the next use.
@@ -346,7 +376,7 @@ impl Batch {
         self.ops.clear();
         self.huge.clear();
         self.reserved = 0;
-        (self.has_ranges, self.may_need_times, self.is_freeing) = (false, false, false);
+        (self.has_ranges, self.may_need_times, self.mark) = (false, false, Mark::Nothing);
         // The handle of one tree is kept, so a batch that is reused for one tree clones none.
         if self.parts.len() > 1 {
             self.parts.clear();
@@ -539,7 +569,7 @@ impl Batch {
     /// their staging areas.
     pub(crate) fn separated<'a>(&self, values: impl IntoIterator<Item = Separated<'a>>) -> Result<Batch> {
         let payload = Vec::with_capacity(self.payload.len());
-        let mut separated = Batch { payload, is_freeing: self.is_freeing, ..Batch::default() };
+        let mut separated = Batch { payload, mark: self.mark, ..Batch::default() };
         let mut huge = self.huge.iter().zip(values).peekable();
         for (place, (plan, op)) in self.planned_ops().enumerate() {
             let tree = &self.parts[plan.part()].tree;
@@ -573,7 +603,7 @@ impl Batch {
     /// operands get one.
     pub(crate) fn timed(&self, times: &[Option<u64>]) -> Result<Batch> {
         let payload = Vec::with_capacity(self.payload.len());
-        let mut timed = Batch { payload, is_freeing: self.is_freeing, ..Batch::default() };
+        let mut timed = Batch { payload, mark: self.mark, ..Batch::default() };
         for (plan, op) in self.planned_ops() {
             let tree = &self.parts[plan.part()].tree;
             match times.get(plan.part()).copied().flatten().filter(|_| op.kind == Kind::Merge) {
@@ -687,9 +717,10 @@ impl Batch {
         Ops::of(&self.payload).all(|op| op.deletes())
     }
 
-    /// Whether the batch deletes anything.
+    /// Whether the batch deletes anything, or was marked so.
     pub(crate) fn has_deletes(&self) -> bool {
-        Ops::of(&self.payload).any(|op| matches!(op.kind, Kind::Delete | Kind::DeleteRange))
+        self.mark == Mark::Deleting
+            || Ops::of(&self.payload).any(|op| matches!(op.kind, Kind::Delete | Kind::DeleteRange))
     }
 
     /// Bytes of the keys and values that the batch puts.
