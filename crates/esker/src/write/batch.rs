@@ -340,9 +340,8 @@ impl Batch {
     }
 
     /// Marks the batch as one that deletes by what it puts: markers, by which the tree's
-    /// [compaction rule](crate::rules::CompactionRule) drops other entries. Like [`Batch::mark_as_freeing`], but if earlier
-    /// deletes have used up their part of the reserve, merges first give back what they can, as for a batch of deletes.
-    /// Markers that hide nothing take the space of entries all the same.
+    /// [compaction rule](crate::rules::CompactionRule) drops other entries. On a full disk the store takes such a batch as it
+    /// takes deletes. [`Batch::clear`] removes the mark.
     ///
     /// # Example
     /// ```
@@ -712,15 +711,14 @@ impl Batch {
         self.parts.iter().any(|part| part.tree.is_paused())
     }
 
-    /// Whether the batch holds deletes only, and perhaps the time of its writes.
+    /// Whether the batch holds deletes only, and perhaps the time of its writes, or was marked so.
     pub(crate) fn only_deletes(&self) -> bool {
-        Ops::of(&self.payload).all(|op| op.deletes())
+        self.mark == Mark::Deleting || Ops::of(&self.payload).all(|op| op.deletes())
     }
 
-    /// Whether the batch deletes anything, or was marked so.
+    /// Whether the batch deletes anything.
     pub(crate) fn has_deletes(&self) -> bool {
-        self.mark == Mark::Deleting
-            || Ops::of(&self.payload).any(|op| matches!(op.kind, Kind::Delete | Kind::DeleteRange))
+        Ops::of(&self.payload).any(|op| matches!(op.kind, Kind::Delete | Kind::DeleteRange))
     }
 
     /// Bytes of the keys and values that the batch puts.
