@@ -8,6 +8,8 @@
 
 use std::fmt;
 
+use esker_thrift::{CallError, Thrown};
+
 /// The result of reading or executing a statement.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -48,7 +50,7 @@ pub enum Error {
     /// What the tables say.
     Table(esker_table::Error),
     /// What the server with the tables says, or its connection.
-    Remote(esker_thrift::CallError),
+    Remote(CallError),
 }
 
 /// An error about something that the statement says at a place of the text.
@@ -64,6 +66,16 @@ pub struct Named {
 }
 
 impl Error {
+    /// Whether the store may lack room on its disk. A server says only that it has failed.
+    pub(crate) fn may_lack_room(&self) -> bool {
+        match self {
+            Error::Table(error) => error.lacks_room(),
+            Error::Remote(CallError::Thrown { kind, .. }) => *kind == Thrown::Io,
+            Error::Named(named) => named.error.may_lack_room(),
+            Error::Syntax { .. } | Error::Impossible(_) | Error::Remote(_) => false,
+        }
+    }
+
     /// The error, which is about what the text has behind `at` bytes. `None`, or if it has a place already: as it is.
     pub(crate) fn at(self, at: Option<usize>) -> Error {
         self.with_hint(at, String::new())

@@ -413,7 +413,7 @@ impl Session {
             DeleteTime::UpTo(timestamp) => Interval { low: None, high: bound(timestamp) },
             DeleteTime::Version(timestamp) => Interval { low: bound(timestamp), high: bound(timestamp) },
         };
-        let select = Select {
+        let mut select = Select {
             is_of_cells: true,
             columns: delete.columns.clone(),
             table: delete.table.clone(),
@@ -421,6 +421,7 @@ impl Session {
             options: SelectOptions { max_versions: Some(1), keys_only: true, ..SelectOptions::default() },
         };
         let table = self.whole(&delete.table);
+        let of_statement = select.terms.len();
         let mut cells = self.tables.select(&table, &select).map_err(failed)?;
         let mut count = 0;
         while cells.advance()? {
@@ -428,7 +429,18 @@ impl Session {
                 continue;
             }
             delete.row = cells.row().to_vec().into();
-            self.tables.delete(&table, &delete)?;
+            match self.tables.delete(&table, &delete) {
+                // The query still sees what was deleted, which keeps its space. Without the query it comes back.
+                Err(error) if error.may_lack_room() => {
+                    drop(cells);
+                    self.tables.delete(&table, &delete)?;
+                    let low = Some(Bound { at: delete.row.to_vec(), is_included: false });
+                    select.terms.truncate(of_statement);
+                    select.terms.push(Term::Rows(vec![Rows::Within(Interval { low, high: None })]));
+                    cells = self.tables.select(&table, &select).map_err(failed)?;
+                }
+                deleted => deleted?,
+            }
             count += 1;
         }
         Ok(Answer::Number(count))

@@ -58,6 +58,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the store has no room on its disk.
+    pub fn lacks_room(&self) -> bool {
+        matches!(self, Error::Store(error) if error.kind() == esker::ErrorKind::OutOfSpace)
+    }
+
     pub(crate) fn invalid(message: impl Into<String>) -> Error {
         Error::Invalid(message.into())
     }
