@@ -143,3 +143,35 @@ fn a_server_sends_little_if_queries_show_little() {
         running.join().unwrap().unwrap();
     });
 }
+
+/// `DELETE` asks anew after so many rows. It passes none, and none twice.
+#[test]
+fn deletes_of_many_rows_find_each_once() {
+    let tables = esker_table::Tables::open_in_memory(esker::Options::default()).unwrap();
+    let session = &mut Session::new(tables);
+    let rows: Vec<String> =
+        (0..25_000).map(|row| format!("('r{row:05}', f:a, 'x'), ('r{row:05}', g:b, 'y')")).collect();
+    let mut text =
+        String::from("CREATE TABLE t (f, g); INSERT INTO t VALUES ('a', f:a, 'x'), ('z', g:b, 'y');");
+    for some in rows.chunks(5000) {
+        text += &format!("INSERT INTO t VALUES {};", some.join(", "));
+    }
+    let run = |session: &mut Session, text: &str| {
+        let answers =
+            statements(text.as_bytes()).map(|statement| session.execute(statement.unwrap().statement));
+        answers.map(Result::unwrap).last().unwrap()
+    };
+    run(session, &text);
+    let cases = [
+        ("DELETE f:a FROM t WHERE ROW =^ 'r'", 25_000),
+        ("DELETE f:a FROM t WHERE ROW =^ 'r'", 0),
+        ("DELETE * FROM t WHERE ROW >= 'r1' AND ROW < 'r23'", 13_000),
+        ("DELETE * FROM t WHERE ROW REGEXP '^r.*[0-4]$'", 6000),
+        ("DELETE * FROM t WHERE ROW >= 'a'", 6002),
+    ];
+    for (text, count) in cases {
+        let Answer::Number(deleted) = run(session, text) else { panic!("{text}") };
+        assert_eq!(deleted, count, "{text}");
+    }
+    assert_eq!(shown_and_read(session, "SELECT * FROM t").0, 0);
+}
