@@ -7,7 +7,8 @@
 //! only what stays garbage whatever else there is:
 //! - **A put or delete that has outlived its family's time to live**, by the time of the oldest reader. A delete has no effect
 //!   on puts that are later than it, and those that are not have expired too.
-//! - **A put or delete that a delete up to a timestamp removes.** The run has that delete too, so the delete goes no earlier.
+//! - **A put or delete that a delete up to a timestamp removes.** The run has that delete too, so the delete goes no earlier. If
+//!   all open snapshots see that delete, it is garbage for them too: scanners may always be open.
 //! - **A put that is surplus because of newer ones**: of the same column, with later timestamps *and* higher sequence numbers,
 //!   and as many as the family keeps. When the last of these was written, all of them were there, or a delete up to a timestamp
 //!   had removed some; but that delete has a higher sequence number than the put that it removed, and so removes this put too.
@@ -132,6 +133,8 @@ struct Run {
     /// The beginning of the keys of the row that is shown, and the deletes at its head, by families.
     row: Vec<u8>,
     heads: Heads,
+    /// Those of them that all readers see.
+    heads_of_all: Heads,
     /// The beginning of the keys of the column that is shown.
     column: Vec<u8>,
     state: Column,
@@ -145,6 +148,8 @@ struct Run {
 #[derive(Default)]
 struct Column {
     deletes: Deletes,
+    /// Those of them that all readers see.
+    deletes_of_all: Deletes,
     deleted_versions: Vec<Version>,
     /// The last put that no delete up to a timestamp removes.
     last: Option<Version>,
@@ -157,8 +162,9 @@ struct Column {
 impl Column {
     /// Begins a column. The memory of the one before is used again.
     fn clear(&mut self) {
-        let Column { deletes, deleted_versions, last, highest, is_whole } = self;
+        let Column { deletes, deletes_of_all, deleted_versions, last, highest, is_whole } = self;
         deletes.clear();
+        deletes_of_all.clear();
         deleted_versions.clear();
         highest.clear();
         (*last, *is_whole) = (None, None);
@@ -167,7 +173,7 @@ impl Column {
 
 impl RuleRun for Run {
     fn entry(&mut self, context: &RuleContext<'_>, entry: &RuleEntry<'_>) -> RuleDecision {
-        self.judge(context, entry.key)
+        self.judge(context, entry.key, entry.seen_by_all)
     }
 
     fn look_again_us(&mut self) -> Option<u64> {
@@ -180,18 +186,24 @@ impl RuleRun for Run {
 }
 
 impl Run {
-    /// What becomes of the entry with this key.
-    fn judge(&mut self, context: &impl Surroundings, key: &[u8]) -> RuleDecision {
+    /// What becomes of the entry with this key; `of_all`: all readers see it.
+    fn judge(&mut self, context: &impl Surroundings, key: &[u8], of_all: bool) -> RuleDecision {
         let Some(families) = self.families.take() else {
             self.unknown_us = Some(context.now_us());
             return RuleDecision::Keep;
         };
-        let decision = self.judge_by(&families, context, key);
+        let decision = self.judge_by(&families, context, key, of_all);
         self.families = Some(families);
         decision
     }
 
-    fn judge_by(&mut self, families: &Families, context: &impl Surroundings, key: &[u8]) -> RuleDecision {
+    fn judge_by(
+        &mut self,
+        families: &Families,
+        context: &impl Surroundings,
+        key: &[u8],
+        of_all: bool,
+    ) -> RuleDecision {
         let now_ms = i64::try_from(context.now_us() / 1000).unwrap_or(i64::MAX);
         let now_ms = now_ms.min(families.until_ms.load(Ordering::SeqCst));
         // A key that is no cell's is not garbage, but damage: a reader has to see it.
@@ -202,6 +214,7 @@ impl Run {
             self.row.clear();
             self.row.extend_from_slice(row);
             self.heads.clear();
+            self.heads_of_all.clear();
             self.column.clear();
         }
         let (of, version) = match what {
@@ -219,8 +232,13 @@ impl Run {
             self.state.clear();
         }
         // Also if the family is unknown: the delete may go, and then the put must not stay.
-        if self.covers(of, version) {
-            return RuleDecision::Drop;
+        let is_of_column = !self.column.is_empty();
+        let covered = |heads: &Heads, deletes: &Deletes| {
+            heads.above(of).any(|deletes| deletes.cover(version)) || (is_of_column && deletes.cover(version))
+        };
+        if covered(&self.heads, &self.state.deletes) {
+            let for_all = covered(&self.heads_of_all, &self.state.deletes_of_all);
+            return if for_all { RuleDecision::DropPinned } else { RuleDecision::Drop };
         }
         let ttl_ms = match of {
             NO_FAMILY => families.longest_ttl_ms,
@@ -234,16 +252,22 @@ impl Run {
             return RuleDecision::Drop;
         }
         let is_garbage = match what {
-            Entry::Head { family: NO_FAMILY, .. } => {
-                self.head(context, NO_FAMILY, version, row, &cell::behind(row))
-            }
             Entry::Head { family, .. } => {
-                let (lower, upper) = (cell::family_prefix(row, family), cell::behind_family(row, family));
-                self.head(context, family, version, &lower, &upper)
+                self.heads.add(family, version);
+                if of_all {
+                    self.heads_of_all.add(family, version);
+                }
+                match family {
+                    NO_FAMILY => context.alone(row, &cell::behind(row)),
+                    _ => context.alone(&cell::family_prefix(row, family), &cell::behind_family(row, family)),
+                }
             }
             Entry::Column { kind, .. } => rules.is_some_and(|rules| match kind {
                 Kind::DeleteColumn => {
                     self.state.deletes.add(version);
+                    if of_all {
+                        self.state.deletes_of_all.add(version);
+                    }
                     context.alone(&self.column, &cell::behind(&self.column))
                 }
                 Kind::DeleteVersion => {
@@ -254,12 +278,6 @@ impl Run {
             }),
         };
         if is_garbage { RuleDecision::Drop } else { RuleDecision::Keep }
-    }
-
-    /// Whether one of the deletes that were shown removes what was written to the family, or to the column that is shown.
-    fn covers(&self, family: FamilyId, version: Version) -> bool {
-        self.heads.above(family).any(|deletes| deletes.cover(version))
-            || (!self.column.is_empty() && self.state.deletes.cover(version))
     }
 
     /// Whether an entry that lives so long has outlived its time. Otherwise it is noted when it will have.
@@ -278,19 +296,6 @@ impl Run {
         let (first, last) = self.expire_ms.unwrap_or((expires_ms, expires_ms));
         self.expire_ms = Some((first.min(expires_ms), last.max(expires_ms)));
         false
-    }
-
-    /// Notes a delete in the head of the row. Returns whether it may go.
-    fn head(
-        &mut self,
-        context: &impl Surroundings,
-        family: FamilyId,
-        version: Version,
-        lower: &[u8],
-        upper: &[u8],
-    ) -> bool {
-        self.heads.add(family, version);
-        context.alone(lower, upper)
     }
 
     /// Notes a put that no delete up to a timestamp removes. Returns whether it is garbage.
@@ -350,7 +355,7 @@ impl TableRule {
         }
         let families = self.families.read().unwrap().get(tree).cloned();
         let mut run = Run { families, ..Run::default() };
-        move |now_ms, key| run.judge(&At(now_ms), key)
+        move |now_ms, key| run.judge(&At(now_ms), key, false)
     }
 }
 

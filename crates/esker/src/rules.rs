@@ -196,6 +196,9 @@ pub struct RuleEntry<'a> {
     /// table's entries are such garbage, or a huge value is, the store looks at the table again once no open snapshot
     /// or transaction sees any of it.
     pub pinned: bool,
+    /// Whether all open snapshots and transactions see this version, or a newer one, and so does every later reader. What such
+    /// a marker masks is garbage for all of them: [`RuleDecision::DropPinned`].
+    pub seen_by_all: bool,
 }
 
 /// The value of a [`RuleEntry`].

@@ -193,11 +193,13 @@ fn no_run_changes_what_a_reader_finds() {
                     let oldest_ms = snapshots.iter().map(|snapshot| snapshot.1).min().unwrap_or(now_ms);
                     let context = Part { now_ms: oldest_ms, entries: &entries, input: &input, pinned };
                     let mut run = Run { families: Some(Arc::new(families.clone())), ..Run::default() };
-                    let is_gone = |key: &&Vec<u8>| match run.judge(&context, key) {
-                        RuleDecision::Keep => false,
-                        RuleDecision::Drop => version_of(key).sequence > pinned,
-                        RuleDecision::DropPinned => true,
-                    };
+                    let oldest = snapshots.iter().map(|snapshot| snapshot.0).min().unwrap_or(sequence);
+                    let is_gone =
+                        |key: &&Vec<u8>| match run.judge(&context, key, version_of(key).sequence <= oldest) {
+                            RuleDecision::Keep => false,
+                            RuleDecision::Drop => version_of(key).sequence > pinned,
+                            RuleDecision::DropPinned => true,
+                        };
                     let gone: Entries = input.iter().filter(is_gone).cloned().collect();
                     let shown = |keys: &Entries| {
                         format!("{:?}", keys.iter().map(|key| parsed(key)).collect::<Vec<_>>())
@@ -231,7 +233,7 @@ fn times_that_cannot_be_reckoned_end_no_run() {
     let key = cell::entry_key(cell::column_prefix(&cell::row_prefix(b"r"), 1, b"q"), Kind::Put, version);
     let (entries, none) = (Entries::from([key.clone()]), Entries::new());
     let context = Part { now_ms: 0, entries: &entries, input: &none, pinned: 0 };
-    assert_eq!(run.judge(&context, &key), RuleDecision::Keep);
+    assert_eq!(run.judge(&context, &key, false), RuleDecision::Keep);
     assert_eq!(run.look_again_us(), None);
 }
 
@@ -241,7 +243,7 @@ fn what_a_run_was_told_nothing_of_is_looked_at_again_soon() {
     let (entries, none) = (Entries::from([key.clone()]), Entries::new());
     let context = Part { now_ms: 7, entries: &entries, input: &none, pinned: 0 };
     let mut run = Run::default();
-    assert_eq!((run.judge(&context, &key), run.look_again_us()), (RuleDecision::Keep, Some(7000)));
+    assert_eq!((run.judge(&context, &key, false), run.look_again_us()), (RuleDecision::Keep, Some(7000)));
 }
 
 #[test]
@@ -260,7 +262,7 @@ fn what_is_beside_an_entry_that_never_expires_is_looked_at_again() {
             entries.insert(cell::entry_key(other, Kind::DeleteColumn, last));
         }
         let part = Part { now_ms: 5500, entries: &entries, input: &entries, pinned: 0 };
-        entries.iter().for_each(|key| _ = run.judge(&part, key));
+        entries.iter().for_each(|key| _ = run.judge(&part, key, false));
         let again = run.look_again_us();
         assert_eq!(again, Some(6_001_000), "{with_removed}");
     }

@@ -101,6 +101,8 @@ pub(crate) fn prefixes(rules: &CompactionRules, name: &str, key: &[u8]) -> Vec<u
 pub(crate) struct Scope {
     /// The newest registered snapshot. It keeps what it sees.
     pub(crate) newest_snapshot: Option<SeqNo>,
+    /// The oldest read point: every reader sees what is up to it.
+    pub(crate) oldest: SeqNo,
     /// The newest visible number when the run began.
     pub(crate) visible: SeqNo,
     /// The time when the run began, by the clock of the tree and by that of the store.
@@ -181,7 +183,8 @@ impl<'a> RunningRule<'a> {
         };
         let pinned = self.scope.newest_snapshot.is_some_and(|snapshot| seq <= snapshot);
         let (context, expires_us, attributes) = (self.context, content.expiry, content.attributes);
-        let entry = RuleEntry { key, value, expires_us, attributes, pinned };
+        let seen_by_all = seq <= self.scope.oldest;
+        let entry = RuleEntry { key, value, expires_us, attributes, pinned, seen_by_all };
         self.shown.entries += 1;
         match self.ask(|run| run.entry(context, &entry))?.unwrap_or(RuleDecision::Keep) {
             RuleDecision::Keep => Ok(keep),
@@ -288,8 +291,14 @@ mod tests {
         }
     }
 
-    const SCOPE: Scope =
-        Scope { newest_snapshot: Some(5), visible: 10, tree_us: 1000, clock_us: 5000, inherited_us: Some(7) };
+    const SCOPE: Scope = Scope {
+        newest_snapshot: Some(5),
+        oldest: 3,
+        visible: 10,
+        tree_us: 1000,
+        clock_us: 5000,
+        inherited_us: Some(7),
+    };
 
     /// Judges values with numbers, and tells when to look again.
     fn judged(rule: Option<Simple>, entries: &[(SeqNo, SeqNo, &[u8])]) -> Result<(Vec<Verdict>, LookAgain)> {

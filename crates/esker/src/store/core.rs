@@ -155,6 +155,7 @@ impl Core {
     ) -> Scope {
         Scope {
             newest_snapshot: self.snapshots.newest_registered(),
+            oldest: points.seqs.first().copied().unwrap_or(0),
             visible: points.newest(),
             tree_us: self.time_of(tree),
             clock_us: self.clock.now_us(),
