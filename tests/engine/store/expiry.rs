@@ -418,3 +418,31 @@ fn a_key_that_was_written_over_in_time_is_never_missing() {
         }
     }
 }
+
+/// Between two notes of the clock in the manifest, the machine's clock may go on by so much that it could have been set right. The
+/// store knows better, and so do its copies.
+#[test]
+fn copies_of_a_store_that_is_ahead_go_on_from_now() {
+    let disk = SimFs::new(1);
+    let ahead = open(&disk, &HourClock::new(9));
+    ahead.put("begun", "").unwrap();
+    ahead.close().unwrap();
+    let clock = HourClock::new(0);
+    let db = open(&disk, &clock);
+    db.default_tree().put_for("a", "x", ttl(5)).unwrap();
+    db.flush().unwrap();
+    clock.pass(5);
+    assert_eq!(db.get_vec("a").unwrap(), None);
+    let env = world(Arc::new(disk.clone()), 1, Some(Arc::new(StepExecutor)));
+    let options = Options::default().env(Env { clock, ..env });
+    db.checkpoint("/copy").unwrap();
+    let backup = db.backup("/shelf").unwrap();
+    esker::restore("/shelf", Some(backup.id), "/restored", &options).unwrap();
+    for copy in ["/copy", "/restored"] {
+        let copied = Db::open(copy, options.clone()).unwrap();
+        assert_eq!(copied.get_vec("a").unwrap(), None, "{copy}");
+        assert!(copied.contains("begun").unwrap());
+        copied.close().unwrap();
+    }
+    db.close().unwrap();
+}

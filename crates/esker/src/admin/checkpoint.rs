@@ -58,6 +58,8 @@ pub(super) fn fill(store: &Store, target: &NewDir<'_>) -> Result<ManifestState> 
         fs.hard_link_to(&table_path(store.dir(), file), &**target_fs, &table_path(dir, file))?;
     }
     let mut state = known.clone();
+    // The manifest may have noted the clock long ago. The copy goes on from now.
+    state.clock = store.reached_from(state.clock.us);
     let parts = {
         let commit = store.commit().lock_quiet();
         state.log_synced = commit.tail.position();

@@ -284,7 +284,7 @@ impl Core {
     }
 
     /// What the store's clock shows now, and at least `us`.
-    pub(super) fn reached_from(&self, us: u64) -> Reached {
+    pub(crate) fn reached_from(&self, us: u64) -> Reached {
         let mut reached = self.clock.reached().raised(us);
         if self.clock.has_leapt() {
             event!(WARN, "clock leapt", { ahead_us: self.clock.offset_us() });
