@@ -275,8 +275,8 @@ fn clusters(level_0: &[Arc<Table>]) -> Vec<Vec<(usize, Arc<Table>)>> {
     clusters
 }
 
-/// If the tree has a compaction rule, what finds the first key of a group, and one after its last: those among which an entry with a key may
-/// hide any number of others.
+/// If the tree has a compaction rule, what finds the group of a key, as its first key and one after its last. An entry of a group
+/// may hide any number of others in it.
 pub(crate) type Groups<'a> = Option<&'a dyn Fn(&[u8]) -> (Vec<u8>, Vec<u8>)>;
 
 /// Adds to `chosen`, tables with their levels, what has to go down with them: the older tables that they overlap.

@@ -168,7 +168,7 @@ impl Rehearsal<'_> {
         })
     }
 
-    /// The first key, and one after the last, of what belongs together, to which `key` belongs: by the shortest prefix that the rule names.
+    /// The group of `key`, by the shortest prefix that the rule names: its first key, and one after its last.
     pub(super) fn group_of(&self, key: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let len = prefixes(&self.core.options.compaction_rules, self.rule, key).first().copied();
         let group = len.and_then(|len| Some((key[..len].to_vec(), prefix_end(&key[..len])?)));
