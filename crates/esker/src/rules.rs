@@ -134,7 +134,8 @@ pub trait CompactionRule: Send + Sync + 'static {
     /// must not hold a lock. The rule and its runs must not call the store.
     ///
     /// If one of them panics, the flush or merge is done again without the rule, and
-    /// [`Stats::rule_panics`](crate::Stats::rule_panics) counts it. The tables are looked at again after an hour.
+    /// [`Stats::rule_panics`](crate::Stats::rule_panics) counts it. The tables are looked at again after an hour. An estimate is
+    /// made without the rule then, and not counted.
     fn begin(&self, tree: &str) -> Box<dyn RuleRun + '_>;
 
     /// The lengths of those prefixes of `key` at which entries begin that may make it garbage, ascending. None, the default: an
@@ -197,7 +198,8 @@ pub struct RuleEntry<'a> {
     /// or transaction sees any of it.
     pub pinned: bool,
     /// Whether all open snapshots and transactions see this version, or a newer one, and so does every later reader. What such
-    /// a marker masks is garbage for all of them: [`RuleDecision::DropPinned`].
+    /// a marker masks is garbage for all of them ([`RuleDecision::DropPinned`]), unless something can take the marker away again:
+    /// a deletion, a newer version that masks less, or its expiry.
     pub seen_by_all: bool,
 }
 

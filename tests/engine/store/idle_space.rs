@@ -238,8 +238,8 @@ fn what_was_replaced_goes_after_a_while() {
         let (tree, mut rng) = (db.default_tree(), Rng::new(8));
         fill(&db, tree, ROWS);
         db.compact().unwrap();
-        (0..ROWS).filter(|i| is_whole || i % 3 == 0).for_each(|i| put(tree, &mut rng, i, VALUE));
-        world.pass(&db, 150);
+        (0..ROWS).filter(|i| is_whole || i % 2 == 0).for_each(|i| put(tree, &mut rng, i, VALUE));
+        world.pass(&db, 80);
         let (left, live) = (table_bytes(&db), u64::from(ROWS) * VALUE as u64);
         assert!(left <= live * 5 / 4 + (1 << 20), "{is_whole}: {left} for {live}");
         let before = merged(&db.stats().unwrap());

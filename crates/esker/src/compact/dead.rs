@@ -156,16 +156,13 @@ pub(crate) fn newest_first(compaction: &Compaction) -> Vec<(usize, Arc<Table>)> 
 
 /// Which of `inputs`, newest first, overlap an older one.
 pub(crate) fn above(inputs: &[(usize, Arc<Table>)]) -> Vec<bool> {
-    let overlaps = |(level, table): &(usize, Arc<Table>), (below, other): &(usize, Arc<Table>)| {
+    let is_above = |at: usize, (level, table): &(usize, Arc<Table>)| {
         // The tables of another level are disjoint.
-        (*level == 0 || below > level) && other.overlaps(&table.info.smallest, &table.info.largest)
+        let older = if *level == 0 { at + 1 } else { inputs.partition_point(|(other, _)| other <= level) };
+        let mut older = inputs.get(older..).unwrap_or_default().iter();
+        older.any(|(_, other)| other.overlaps(&table.info.smallest, &table.info.largest))
     };
-    let older = |at: usize| inputs.get(at + 1..).unwrap_or_default();
-    inputs
-        .iter()
-        .enumerate()
-        .map(|(at, input)| older(at).iter().any(|other| overlaps(input, other)))
-        .collect()
+    inputs.iter().enumerate().map(|(at, input)| is_above(at, input)).collect()
 }
 
 /// The memtables of a tree, newest first.

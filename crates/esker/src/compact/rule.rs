@@ -334,6 +334,40 @@ mod tests {
         assert_eq!((verdicts, again), (vec![Verdict::Bury(5), Verdict::Bury(6)], LookAgain::default()));
     }
 
+    /// Drops what all readers see, whoever sees it.
+    struct OfAll;
+
+    impl CompactionRule for OfAll {
+        fn name(&self) -> &str {
+            "simple"
+        }
+
+        fn begin(&self, _: &str) -> Box<dyn RuleRun + '_> {
+            Box::new(OfAllRun)
+        }
+    }
+
+    struct OfAllRun;
+
+    impl RuleRun for OfAllRun {
+        fn entry(&mut self, _: &RuleContext<'_>, entry: &RuleEntry<'_>) -> RuleDecision {
+            if entry.seen_by_all { RuleDecision::DropPinned } else { RuleDecision::Keep }
+        }
+    }
+
+    #[test]
+    fn what_the_oldest_reader_sees_is_seen_by_all() {
+        let context = RuleContext::new("t", 900, false, &|_, _| false);
+        let mut rules = CompactionRules::default();
+        rules.add(Arc::new(OfAll));
+        let mut running = RunningRule::new(BegunRule::begin(&rules, "simple", "t"), &context, SCOPE);
+        let content = Content { kind: Kind::Put, expiry: None, attributes: &[], value: b"x" };
+        let mut judged = |seq| running.judge(b"k", seq, seq, &content).unwrap();
+        // The oldest read point is 3, the newest snapshot 5.
+        assert_eq!([1, 3].map(&mut judged), [Verdict::Bury(1), Verdict::Bury(3)]);
+        assert_eq!([4, 5, 6].map(&mut judged), [Verdict::Keep(4), Verdict::Keep(5), Verdict::Keep(6)]);
+    }
+
     #[test]
     fn a_table_is_looked_at_again_when_the_rule_says_but_not_at_once() {
         let again = |rule| judged(rule, &[(8, 8, b"y")]).unwrap().1;

@@ -392,10 +392,12 @@ pub(crate) fn candidates(
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
     // What hides entries of a group of many tables may lie in a table of the bottom level, and be above none of the others.
     if let Some(group_of) = groups {
+        let mut last = None;
         for (_, table) in levels.tables() {
             let group = group_of(&table.info.smallest);
             if group.0 < group.1
                 && group == group_of(&table.info.largest)
+                && last.replace(group.clone()) != Some(group.clone())
                 && let Some(merge) = below(levels, &group.0, &group.1, None)
                 && seen.insert(files_of(&merge))
             {

@@ -92,6 +92,6 @@ pub(super) fn is_alone(
     if mems.any(|mem| holds(mem, lower, upper).unwrap_or(true)) && !broken("rule-alone") {
         return false;
     }
-    let mut tables = state.levels.tables().filter(|(level, table)| !inputs.has_table(*level, table));
-    !tables.any(|(_, table)| reaches(table, lower, upper))
+    let mut reaching = state.levels.tables().filter(|(_, table)| reaches(table, lower, upper));
+    reaching.all(|(level, table)| inputs.has_table(level, table))
 }

@@ -341,7 +341,8 @@ impl Batch {
 
     /// Marks the batch as one that deletes by what it puts: markers, by which the tree's
     /// [compaction rule](crate::rules::CompactionRule) drops other entries. On a full disk the store takes such a batch as it
-    /// takes deletes. [`Batch::clear`] removes the mark.
+    /// takes deletes, whatever it puts, so mark nothing else: what does not mask more than it takes uses up the reserve. The last of
+    /// this mark and [`Batch::mark_as_freeing`] counts, and [`Batch::clear`] removes it.
     ///
     /// # Example
     /// ```
@@ -711,7 +712,7 @@ impl Batch {
         self.parts.iter().any(|part| part.tree.is_paused())
     }
 
-    /// Whether the batch holds deletes only, and perhaps the time of its writes, or was marked so.
+    /// Whether the batch holds deletes only, and perhaps the time of its writes, or was marked as deleting.
     pub(crate) fn only_deletes(&self) -> bool {
         self.mark == Mark::Deleting || Ops::of(&self.payload).all(|op| op.deletes())
     }

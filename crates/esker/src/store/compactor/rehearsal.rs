@@ -38,8 +38,14 @@ use crate::version::table_info::LookAgain;
 const WINDOW: u64 = 16 << 10;
 const MEMORY_TIMES: u64 = 4;
 
+/// A window in which one key has more entries is passed over.
+const ENTRIES_MAX: usize = 1 << 13;
+
 /// There is one window for so many samples of an estimate without a rule: about as much is read.
 const SAMPLES_PER_WINDOW: u64 = 4;
+
+/// All of a window.
+const WHOLE: u64 = 1 << 16;
 
 /// A run is shown at most so many entries of each prefix before a window.
 const SHOWN_BEFORE: usize = 16;
@@ -70,7 +76,29 @@ enum From {
 struct Window {
     begin: Vec<u8>,
     end: Option<Vec<u8>>,
+    /// How many bytes of sampled tables it has; not 0.
+    had: u64,
     entries: Vec<Entry>,
+}
+
+impl Window {
+    /// Adds to `parts` what of the window the merge has kept, that was `with_memory`.
+    fn count(&self, with_memory: bool, parts: &mut Parts) {
+        let (mut all, mut above) = (0, 0);
+        for entry in &self.entries {
+            let kept = entry.kept.unwrap_or(0);
+            match entry.from {
+                From::Memory if with_memory => above += kept,
+                From::Table { counts: true, is_above } => {
+                    all += kept;
+                    above += if is_above { kept } else { 0 };
+                }
+                From::Memory | From::Table { .. } => {}
+            }
+        }
+        parts.all += part_of(WHOLE, all, self.had);
+        parts.above += part_of(WHOLE, above, self.had);
+    }
 }
 
 struct Entry {
@@ -80,10 +108,10 @@ struct Entry {
     kept: Option<u64>,
 }
 
-/// Bytes of keys and values.
+/// What merges keep of windows, in parts of [`WHOLE`] of the bytes of sampled tables in each.
 #[derive(Debug, Default, Clone, Copy)]
-struct Bytes {
-    /// Of tables that are sampled.
+struct Parts {
+    /// Of those tables.
     all: u64,
     /// Of those that lie above others, and of memtables.
     above: u64,
@@ -144,25 +172,31 @@ impl Rehearsal<'_> {
             MergeCursor::new(sources.into_iter().map(|(_, source)| source).collect(), Direction::Forward)
         };
         let (mut of_tables, mut of_all) = (cursor(of_tables), cursor(of_all));
-        let (mut had, mut kept, mut kept_if_flushed) = (0, Bytes::default(), Bytes::default());
+        // Places were chosen by bytes, so each window counts the same, however long its last entry is.
+        let (mut windows, mut kept, mut kept_if_flushed) = (0, Parts::default(), Parts::default());
         for (table, offset) in places(&sizes, count.div_ceil(SAMPLES_PER_WINDOW)) {
+            if self.core.health.is_closing() {
+                return Err(self.core.health.closed_error());
+            }
             let begin = sampled[table].key_near(offset)?;
-            let mut window = self.window(&mut of_all, &from_all, begin, &mut had)?;
+            let Some(mut window) = self.window(&mut of_all, &from_all, begin)? else { continue };
+            windows += 1;
             if has_memory {
                 self.merge(compaction, &mut window, &mut of_all, true)?;
-                Self::count(&window, true, &mut kept_if_flushed);
+                window.count(true, &mut kept_if_flushed);
             }
             self.merge(compaction, &mut window, &mut of_tables, false)?;
-            Self::count(&window, false, &mut kept);
+            window.count(false, &mut kept);
         }
         if !has_memory {
             kept_if_flushed = kept;
         }
-        let scaled = |bytes: u64| part_of(read, bytes, had);
+        let scaled = |parts: u64| part_of(read, parts, windows * WHOLE);
+        let all = windows * WHOLE;
         Ok(Gain {
             read,
-            dead: scaled(had.saturating_sub(kept.all)),
-            dead_if_flushed: scaled(had.saturating_sub(kept_if_flushed.all)),
+            dead: scaled(all.saturating_sub(kept.all)),
+            dead_if_flushed: scaled(all.saturating_sub(kept_if_flushed.all)),
             kept_above: scaled(kept.above),
             kept_above_if_flushed: scaled(kept_if_flushed.above),
         })
@@ -202,16 +236,10 @@ impl Rehearsal<'_> {
         Ok(found)
     }
 
-    /// The window of what `merge` walks, whose sources are of `from`, that begins at the key `begin`. Adds to `had` how many
-    /// bytes of sampled tables it has.
-    fn window(
-        &self,
-        merge: &mut MergeCursor,
-        from: &[From],
-        begin: Vec<u8>,
-        had: &mut u64,
-    ) -> Result<Window> {
-        let (mut of_tables, mut of_all) = (0, 0);
+    /// The window of what `merge` walks, whose sources are of `from`, that begins at the key `begin`. `None` if it has nothing of
+    /// sampled tables.
+    fn window(&self, merge: &mut MergeCursor, from: &[From], begin: Vec<u8>) -> Result<Option<Window>> {
+        let (mut of_tables, mut of_all, mut had) = (0, 0, 0);
         let mut entries: Vec<Entry> = Vec::new();
         merge.seek(&begin, MAX_SEQ)?;
         while merge.valid() {
@@ -220,30 +248,19 @@ impl Rehearsal<'_> {
             if is_enough && entries.last().is_some_and(|last| last.key != key) {
                 break;
             }
+            if entries.len() >= ENTRIES_MAX {
+                // A key with so many versions says nothing of others.
+                return Ok(None);
+            }
             let bytes = (key.len() + merge.value().len()) as u64;
             of_all += bytes;
             of_tables += if from == From::Memory { 0 } else { bytes };
-            *had += if matches!(from, From::Table { counts: true, .. }) { bytes } else { 0 };
+            had += if matches!(from, From::Table { counts: true, .. }) { bytes } else { 0 };
             entries.push(Entry { key: key.to_vec(), from, kept: None });
             merge.advance()?;
         }
         let end = merge.valid().then(|| merge.key().to_vec());
-        Ok(Window { begin, end, entries })
-    }
-
-    /// Adds to `bytes` what the merge of `window` has kept, that was `with_memory`.
-    fn count(window: &Window, with_memory: bool, bytes: &mut Bytes) {
-        for entry in &window.entries {
-            let kept = entry.kept.unwrap_or(0);
-            match entry.from {
-                From::Memory if with_memory => bytes.above += kept,
-                From::Table { counts: true, is_above } => {
-                    bytes.all += kept;
-                    bytes.above += if is_above { kept } else { 0 };
-                }
-                From::Memory | From::Table { .. } => {}
-            }
-        }
+        Ok((had > 0).then_some(Window { begin, end, had, entries }))
     }
 
     /// Merges what `cursor` walks in `window`: all that `compaction` reads, and all memtables if it is `with_memory`. Notes what
@@ -255,7 +272,7 @@ impl Rehearsal<'_> {
         cursor: &mut MergeCursor,
         with_memory: bool,
     ) -> Result<()> {
-        let Window { begin, end, entries } = window;
+        let Window { begin, end, entries, .. } = window;
         entries.iter_mut().for_each(|entry| entry.kept = None);
         let nothing_below = !compaction.has_older_below(&self.state.levels);
         let rules = &self.core.options.compaction_rules;

@@ -250,7 +250,9 @@ impl SpaceWatch {
             let entries = state.mem.written();
             let seen = looks.trees.get(&tree.id).copied();
             let is_new = seen.is_none_or(|seen| seen.entries != entries);
-            let changed_us = seen.filter(|_| !is_new).map_or(now, |seen| seen.changed_us);
+            // A flush leaves an empty memtable.
+            let is_written = is_new && (entries > 0 || seen.is_none());
+            let changed_us = seen.filter(|_| !is_written).map_or(now, |seen| seen.changed_us);
             let is_idle = now.saturating_sub(changed_us) >= IDLE_US;
             // What was cut for lack of room is merged, also if that leaves so few runs that no ordinary merge is wanted.
             let pressure = match (is_full, is_cramped(tree) || self.cuts.is_cutting(tree.id)) {
@@ -285,11 +287,12 @@ impl SpaceWatch {
                 self.end_cut(tree, &state.levels, room, true);
                 continue;
             }
-            let entries_then = covering.filter(|_| is_done).map_or(entries, |before| before.entries);
-            // Other pressures have other candidates.
-            let same = covering.filter(|before| before.pressure == pressure);
+            let done = covering.filter(|_| is_done);
+            // Other pressures have other candidates, of which nothing is left if all were measured at a higher one.
+            let same = covering.filter(|before| before.pressure == pressure).or(done);
             let progress = same.map_or(Progress::default(), |before| before.progress);
-            let measured = Measured { progress, entries: entries_then, ..measured };
+            let measured =
+                Measured { progress, entries: done.map_or(entries, |before| before.entries), ..measured };
             let (wanted, progress) =
                 self.measured(tree, &state, &measured, before, room, |merge| has_room(tree, merge))?;
             // What is left is measured by the next look.
@@ -355,11 +358,10 @@ impl SpaceWatch {
         // Where a table cannot be read, nothing is to be gained: a merge would fail, and end all writes. Reads and checks report
         // the damage.
         let gain_of = |merge: &Compaction, which: Samples<'_>, count| {
-            let gain = match &by_rule {
-                Some(rehearsal) => rehearsal.gain(merge, which, count),
-                None => measure(state, merge, &points, flushed, which, count),
-            };
-            gain.unwrap_or_default()
+            // The rule may panic: then it is done without.
+            let by_rule = by_rule.as_ref().and_then(|rehearsal| rehearsal.gain(merge, which, count).ok());
+            by_rule
+                .unwrap_or_else(|| measure(state, merge, &points, flushed, which, count).unwrap_or_default())
         };
         // While much is written, ordinary merges meet what one entry may hide.
         let may_hide_many = pressure != Pressure::Busy;
