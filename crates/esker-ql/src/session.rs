@@ -30,7 +30,7 @@ use crate::statement::{
 use crate::tables::{Cells, Tables, counters};
 use limits::Limited;
 
-/// How many rows a query finds that `DELETE` deletes, before it asks again from there on.
+/// After so many rows, `DELETE` ends its query and begins another one for the rows after them.
 const DELETED_AT_ONCE: i64 = 10_000;
 
 /// Statements of one user, one after the other, and the namespace that they use.
@@ -438,7 +438,7 @@ impl Session {
             if !is_short {
                 deleted?;
             }
-            // The query sees what was deleted, and a store keeps that as long: on a full disk, space comes back without it only.
+            // The query may still see what was deleted, so the store keeps that. On a full disk, the query has to end first.
             if is_short || count % DELETED_AT_ONCE == 0 {
                 drop(cells);
                 if is_short {

@@ -229,7 +229,7 @@ fn what_a_rule_has_masked_gives_its_space_back() {
     }
 }
 
-/// Ordinary merges remove what was replaced by as much. But if nothing more is written, there are none.
+/// Ordinary merges remove what was replaced by as much. If nothing more is written, no ordinary merge follows.
 #[test]
 fn what_was_replaced_goes_after_a_while() {
     for is_whole in [false, true] {

@@ -144,7 +144,7 @@ fn a_server_sends_little_if_queries_show_little() {
     });
 }
 
-/// `DELETE` asks anew after so many rows. It passes none, and none twice.
+/// `DELETE` begins a new query after 10,000 rows. It deletes each row once.
 #[test]
 fn deletes_of_many_rows_find_each_once() {
     let tables = esker_table::Tables::open_in_memory(esker::Options::default()).unwrap();

@@ -127,7 +127,7 @@ pub(crate) fn measure(
     Ok(gain)
 }
 
-/// `of` parts in `all` of `bytes`.
+/// `bytes`, multiplied by `of` and divided by `all`.
 pub(crate) fn part_of(bytes: u64, of: u64, all: u64) -> u64 {
     (u128::from(bytes) * u128::from(of) / u128::from(all.max(1))) as u64
 }

@@ -334,7 +334,7 @@ mod tests {
         assert_eq!((verdicts, again), (vec![Verdict::Bury(5), Verdict::Bury(6)], LookAgain::default()));
     }
 
-    /// Drops what all readers see, whoever sees it.
+    /// Drops what all readers see, also if it is pinned.
     struct OfAll;
 
     impl CompactionRule for OfAll {

@@ -50,7 +50,7 @@ const WHOLE: u64 = 1 << 16;
 /// A run is shown at most so many entries of each prefix before a window.
 const SHOWN_BEFORE: usize = 16;
 
-/// Estimates of merges of a tree in the state `state`, that has the rule with the name `rule`.
+/// Estimates merges of a tree that is in the state `state` and has the rule with the name `rule`.
 pub(super) struct Rehearsal<'a> {
     pub(super) core: &'a Core,
     pub(super) tree: &'a TreeInner,
@@ -82,7 +82,7 @@ struct Window {
 }
 
 impl Window {
-    /// Adds to `parts` what of the window the merge has kept, that was `with_memory`.
+    /// Adds to `parts` what the merge, which was `with_memory`, has kept of the window.
     fn count(&self, with_memory: bool, parts: &mut Parts) {
         let (mut all, mut above) = (0, 0);
         for entry in &self.entries {

@@ -86,7 +86,7 @@ impl Shape {
 /// What was seen of a tree.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
-    /// Entries written to its memtable by the last look, and when one found that this had changed, by the monotonic clock.
+    /// Entries written to its memtable by the last look, and when a look last found new ones, by the monotonic clock.
     entries: u64,
     changed_us: u64,
     measured: Option<Measured>,
@@ -280,7 +280,7 @@ impl SpaceWatch {
             if waits_for_flush {
                 continue;
             }
-            // Few new entries of a tree with a rule may hide much: at least it is found out whether a flush would show that.
+            // A few new entries of a tree with a rule may hide much. Whether a flush would show that is measured each time.
             let may_hide_much = is_new && self.core.has_rule_of(tree) && pressure != Pressure::Busy;
             let is_done = covering.is_some_and(|before| before.progress.is_done);
             if is_done && !may_hide_much {
