@@ -689,6 +689,42 @@ fn long_batches_of_deletes_are_taken_on_a_full_disk() {
     db.close().unwrap();
 }
 
+/// Members of a large set are removed in any order, each batch with a note of how many are left. Their tombstones are as long as
+/// what they delete, so room for the next ones comes only from merges, which other threads do too: what these have of the
+/// reserve for a moment counts as there.
+#[test]
+fn long_keys_are_deleted_in_any_order_on_a_full_disk() {
+    let disk = SimFs::new(3);
+    let env = Env { fs: Arc::new(disk.clone()), ..Env::system() };
+    let db = Db::open("store", Options::default().memory_budget(64 << 20).env(env)).unwrap();
+    let tree = db.default_tree();
+    disk.set_capacity(Some(160 << 20));
+    let seed = test_kit::seed(4);
+    let mut rng = Rng::new(seed);
+    let mut keys = Vec::new();
+    let refused = loop {
+        let key = rng.bytes(1000);
+        if let Err(error) = db.put(&key, "") {
+            break error;
+        }
+        keys.push(key);
+    };
+    assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
+    let deleted = keys.len() / if test_kit::is_full_run() { 4 } else { 16 };
+    let mut at = 0;
+    while at < deleted {
+        let mut batch = Batch::new();
+        let next = (at + [1, 100, 500][rng.index(3)]).min(deleted);
+        keys[at..next].iter().for_each(|key| batch.delete(tree, key).unwrap());
+        batch.put(tree, "left", (keys.len() - next).to_be_bytes()).unwrap();
+        batch.mark_as_freeing();
+        db.write(&batch).unwrap_or_else(|error| panic!("ESKER_SEED={seed}: {at} of {}: {error}", keys.len()));
+        at = next;
+    }
+    assert_eq!(tree.count(ScanRange::all()).unwrap(), (keys.len() - deleted) as u64 + 1);
+    db.close().unwrap();
+}
+
 /// The deletes of tables are puts of markers, which a rule goes by. They are taken as deletes are, and what they mask goes.
 #[test]
 fn markers_are_taken_on_a_full_disk_and_free_it() {

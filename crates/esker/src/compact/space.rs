@@ -152,6 +152,11 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    /// The place of its table in the bottom level.
+    pub(crate) fn place(&self) -> usize {
+        self.place
+    }
+
     /// What the merge gives back once the wide tables are cut.
     pub(crate) fn gain(&self, measure: impl FnOnce(&Compaction, Samples<'_>) -> Gain) -> Gain {
         if self.wide.is_empty() {

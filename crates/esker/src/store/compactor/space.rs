@@ -90,6 +90,9 @@ struct Seen {
     entries: u64,
     changed_us: u64,
     measured: Option<Measured>,
+    /// The part that the next look begins with on a full disk, if the last one has found a step for a part. Each step changes
+    /// the tree: a look that began anew would measure the same merges without gain before each step.
+    next_part: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -212,7 +215,7 @@ impl SpaceWatch {
 
     /// Looks at all trees, if it is time. Begins flushes that make dead entries known to merges. Returns a merge that
     /// gives space back, among those that `room` bytes suffice for and for which there is room by `has_room`, and whether
-    /// anything was begun. `is_cramped`: whether an ordinary merge of a tree has found no room.
+    /// anything was begun; on a full disk also if the next look goes on with what this one has not measured. `is_cramped`: whether an ordinary merge of a tree has found no room.
     pub(super) fn look(
         &self,
         room: u64,
@@ -240,7 +243,7 @@ impl SpaceWatch {
         looks.snapshot = snapshot;
         // What such a snapshot sees is taken for living, so what is measured now says nothing of the time after it.
         let is_hindered = snapshot != held_by;
-        let (mut looks_again, mut flushes) = (is_hindered, false);
+        let (mut looks_again, mut flushes, mut goes_on) = (is_hindered, false, false);
         for tree in trees.iter().filter(|tree| !tree.is_dropped()) {
             let state = tree.state.load_full();
             self.end_cut(tree, &state.levels, room, false);
@@ -262,8 +265,9 @@ impl SpaceWatch {
                 (false, false) => pressure_of(&state, entries, seen),
             };
             let before = seen.and_then(|seen| seen.measured);
-            let seen_now = |measured| Seen { entries, changed_us, measured };
-            looks.trees.insert(tree.id, seen_now(before));
+            let seen_now = |measured| Seen { entries, changed_us, measured, next_part: None };
+            let next_part = seen.and_then(|seen| seen.next_part).filter(|_| pressure == Pressure::Full);
+            looks.trees.insert(tree.id, Seen { next_part, ..seen_now(before) });
             let measured = Measured {
                 shape: Shape::of(&state, held_by),
                 entries,
@@ -294,9 +298,13 @@ impl SpaceWatch {
             let measured =
                 Measured { progress, entries: done.map_or(entries, |before| before.entries), ..measured };
             let (wanted, progress) =
-                self.measured(tree, &state, &measured, before, room, |merge| has_room(tree, merge))?;
+                self.measured(tree, &state, &measured, before, next_part, room, |merge| {
+                    has_room(tree, merge)
+                })?;
             // What is left is measured by the next look.
             looks_again |= !progress.is_done;
+            // A delete that waits for room may not take the store for idle before all is measured.
+            goes_on |= is_full && !progress.is_done && !is_hindered;
             let lacking = covering.and_then(|before| before.lacking);
             let measured = Measured { lacking, progress, ..measured };
             if progress.is_done && !matches!(wanted, Some(Wanted::Merge(..))) {
@@ -307,6 +315,8 @@ impl SpaceWatch {
                     // It is measured again when that is done, or could not begin.
                     self.looks_again.store(true, Ordering::Relaxed);
                     looks.found = Some(tree.id);
+                    let next_part = progress.needs_parts.then_some(progress.parts);
+                    looks.trees.insert(tree.id, Seen { next_part, ..seen_now(before) });
                     let (tree, levels) = (Arc::clone(tree), Arc::clone(&state.levels));
                     return Ok((Some(Found { tree, levels, compaction, room }), true));
                 }
@@ -328,7 +338,7 @@ impl SpaceWatch {
             }
         }
         self.looks_again.store(looks_again, Ordering::Relaxed);
-        Ok((None, flushes))
+        Ok((None, flushes || goes_on))
     }
 
     /// A merge has ended that a look has found: there may be more to give back.
@@ -336,13 +346,15 @@ impl SpaceWatch {
         self.looks.lock().next_us = 0;
     }
 
-    /// Finds out what would give back space in `tree`, among what the progress of `now` leaves.
+    /// Finds out what would give back space in `tree`: first among the parts from `next_part` on, if there is one, and then
+    /// among what the progress of `now` leaves.
     fn measured(
         &self,
         tree: &TreeInner,
         state: &TreeState,
         now: &Measured,
         before: Option<Measured>,
+        next_part: Option<usize>,
         room: u64,
         has_room: impl Fn(&Compaction) -> bool,
     ) -> Result<(Option<Wanted>, Progress)> {
@@ -363,6 +375,11 @@ impl SpaceWatch {
             by_rule
                 .unwrap_or_else(|| measure(state, merge, &points, flushed, which, count).unwrap_or_default())
         };
+        if let Some(mut parts) = next_part
+            && let Some(step) = step_of_part(state, pressure, &mut parts, room, gain_of)
+        {
+            return Ok((Some(step), Progress { needs_parts: true, parts, ..Progress::default() }));
+        }
         // While much is written, ordinary merges meet what one entry may hide.
         let may_hide_many = pressure != Pressure::Busy;
         let group_of =
@@ -454,7 +471,7 @@ fn wants_flush(
 }
 
 /// A merge of a part of the tree, or a cut for one, that is worth it and fits into `room` bytes. Measures the parts from
-/// number `at` on, and raises `at` by those.
+/// number `at` on, and raises `at` to the one from which to go on.
 fn step_of_part(
     state: &TreeState,
     pressure: Pressure,
@@ -472,8 +489,10 @@ fn step_of_part(
         let gain = gain(SAMPLES);
         if pressure.wants_merge(&gain)
             && room_for(&gain) <= room
+            && let place = part.place()
             && let Some((step, needed)) = part.next_step(&state.levels, room_for(&gain), room)
         {
+            *at = if step.cut.is_some() { place } else { place + 1 };
             return Some(Wanted::Merge(step, needed));
         }
     }

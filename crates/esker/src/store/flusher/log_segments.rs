@@ -103,12 +103,24 @@ impl Flusher {
     }
 
     /// Gives the log's share of the reserve back, and half a reserve more, as far as flushes and merges can: with just the share,
-    /// each of the next deletes would wait for merges again. Does nothing on a thread that does the store's work.
-    pub(in crate::store) fn regain_share(&self) -> Result<()> {
-        if !AtWork::is_on(&self.core) && !self.disk.space().has_share() {
-            self.work_until(|| Ok(self.disk.space().has_plenty()))?;
+    /// each of the next deletes would wait for merges again. Returns whether the share is there while no merge runs, which may
+    /// have taken it for a moment. Does no work on a thread that does the store's work.
+    pub(in crate::store) fn regain_share(&self) -> Result<bool> {
+        if AtWork::is_on(&self.core) {
+            return Ok(self.disk.has_share());
         }
-        Ok(())
+        if !self.work_until(|| Ok(self.disk.space().has_plenty()))? {
+            let _no_merge = self.end_merges();
+            return Ok(self.disk.has_share());
+        }
+        Ok(true)
+    }
+
+    /// Waits until no merge runs, and keeps merges from beginning until the result is dropped.
+    fn end_merges(&self) -> impl Sized + use<'_> {
+        let _at_work = AtWork::on(&self.core);
+        let _hurry = self.core.io_budget.hurry();
+        self.installer.end_merges()
     }
 
     /// Merges and flushes until `done`, or until nothing is left to do. Returns whether it is done. Merges come first: deletes of
@@ -149,10 +161,7 @@ impl Flusher {
     /// Flushes until `done`, or until nothing is left to flush. Returns whether it is done. No merge is under way then: one may
     /// have taken what was free, and the reserve, and gives back more at its end. None begins meanwhile, which could take that again.
     fn flush_alone(&self, mut done: impl FnMut() -> Result<bool>) -> Result<bool> {
-        let at_work = AtWork::on(&self.core);
-        let hurry = self.core.io_budget.hurry();
-        let _no_merge = self.installer.end_merges();
-        drop((hurry, at_work));
+        let _no_merge = self.end_merges();
         let mut is_switched = false;
         loop {
             // What waits for it is turned into tables, which gives its log back.

@@ -309,7 +309,10 @@ impl WritePath {
                     });
                 }
                 Ok(Committed::NeedsSegment(len)) => {
-                    let prepare = || self.flusher.prepare_segment(len, self.gives_back(batch));
+                    let prepare = || {
+                        let urgent = self.gives_back_in_time(batch)?;
+                        self.flusher.prepare_segment(len, urgent)
+                    };
                     perf_context::waiting(&*self.core.env().clock, Cause::Segment, prepare)?;
                 }
                 Err(_) if self.core.health.is_closing() => return Err(self.core.health.closed_error()),
@@ -347,18 +350,20 @@ impl WritePath {
         match self.disk.ensure_writable() {
             // Another thread has met the full disk since.
             Err(error) if is_full(&error) && self.gives_back(batch) => self.log.check_changeable(),
-            // Removals have taken the log's share of the reserve, and get it back.
-            Err(error)
-                if is_full(&error)
-                    && waits == Waits::Yes
-                    && batch.has_deletes()
-                    && self.may_give_back(batch) =>
-            {
-                self.flusher.regain_share()?;
-                if self.gives_back(batch) { self.log.check_changeable() } else { Err(error) }
+            Err(error) if is_full(&error) && waits == Waits::Yes && self.gives_back_in_time(batch)? => {
+                self.log.check_changeable()
             }
             admitted => admitted,
         }
+    }
+
+    /// [`WritePath::gives_back`]. If removals have taken the log's share of the reserve, or a merge has it for now, a batch that
+    /// deletes something first waits until it is there again.
+    fn gives_back_in_time(&self, batch: &Batch) -> Result<bool> {
+        if self.gives_back(batch) {
+            return Ok(true);
+        }
+        Ok(batch.has_deletes() && self.may_give_back(batch) && self.flusher.regain_share()?)
     }
 
     /// Whether a full disk takes the batch, because it frees space.
@@ -421,7 +426,7 @@ impl WritePath {
             self.disk.wait_until(|| !full())
         }) {
             // The background may have given up. A delete tries whether a flush is possible.
-            Err(error) if is_full(&error) && self.gives_back(batch) => {
+            Err(error) if is_full(&error) && self.gives_back_in_time(batch)? => {
                 while full() && self.flusher.flush_some()? {}
                 Ok(())
             }
