@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use esker::env::{JobKind, StepExecutor};
-use esker::fs::sim::SimFs;
+use esker::fs::FileSystem;
+use esker::fs::sim::{Fault, Op, SimFs};
 use esker::{Db, ErrorKind, Options};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -188,6 +190,35 @@ fn a_full_disk_is_told_once_and_so_is_its_end() {
         db.put("more", "room again").unwrap();
         assert_eq!(collector.take_one("disk has room again").level, Level::INFO);
         db.close().unwrap();
+    });
+}
+
+/// The end of all writes is told where it happens, with its cause.
+#[test]
+fn a_store_that_fails_says_why() {
+    subscribed("a_store_that_fails_says_why", |collector| {
+        let disk = SimFs::new(1);
+        let db = open(&disk);
+        db.put("a", "1").unwrap();
+        let is_manifest = |path: &PathBuf| path.to_string_lossy().contains("manifest-");
+        disk.paths().into_iter().filter(is_manifest).for_each(|path| disk.remove_file(&path).unwrap());
+        assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(db.put("b", "2").unwrap_err().kind(), ErrorKind::Poisoned);
+        // The background work, which ends too, may be told next.
+        let told = collector.take("failed");
+        assert_eq!(told[0].level, Level::ERROR);
+        assert!(told[0].fields["error"].contains("has removed or renamed the manifest"), "{told:?}");
+        drop(db.close());
+
+        let disk = SimFs::new(2);
+        let db = open(&disk);
+        db.put("a", "1").unwrap();
+        disk.inject(Fault::new(Op::Sync, ".log"));
+        assert!(db.sync().is_err());
+        let told = collector.take("failed");
+        assert!(told[0].fields["error"].contains("a sync of the log failed"), "{told:?}");
+        drop(db.close());
+        assert_eq!(collector.take("failed").len(), 0, "a close is no failure");
     });
 }
 

@@ -145,7 +145,7 @@ impl Store {
         let end = state.tail.position();
         // A writer that got past the first check must not be acknowledged once the directory may belong to another
         // opening.
-        self.log.commit().poison();
+        self.log.commit().refuse();
         drop(state);
         self.log.sync_when_closing(end)?;
         let mut versions = self.versions.lock();

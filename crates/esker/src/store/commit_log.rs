@@ -41,8 +41,10 @@ impl CommitLog {
     pub(super) fn sync_to(&self, end: u64) -> Result<()> {
         self.commit.check()?;
         let synced = self.sync_when_closing(end);
-        if synced.is_err() && !broken("rule-8") {
-            self.commit.poison();
+        if let Err(error) = &synced
+            && !broken("rule-8")
+        {
+            self.commit.poison(error);
         }
         synced
     }
@@ -101,7 +103,7 @@ impl CommitLog {
     pub(crate) fn seal_blobs(&self, all: bool) -> Result<bool> {
         self.core.blobs.seal_files(all && !broken("rule-14-roll")).inspect_err(|error| {
             if error.kind() != ErrorKind::OutOfSpace {
-                self.commit.poison();
+                self.commit.poison(error);
             }
         })
     }

@@ -30,6 +30,7 @@ use crate::canary::broken;
 use crate::cursor::{MAX_SEQ, SeqNo};
 use crate::env::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::event;
 use crate::log::record;
 use crate::log::replay::LogFloor;
 use crate::log::segment::Segment;
@@ -253,8 +254,15 @@ impl Commit {
         if self.failed.load(Ordering::Acquire) { Err(poisoned()) } else { Ok(()) }
     }
 
-    /// Refuses all further writes.
-    pub(crate) fn poison(&self) {
+    /// Refuses all further writes, because of `cause`, which goes to the log of events.
+    pub(crate) fn poison(&self, cause: &Error) {
+        if !self.failed.swap(true, Ordering::AcqRel) {
+            event!(ERROR, "failed", { error: cause.to_string() });
+        }
+    }
+
+    /// Refuses all further writes, because the store is closing.
+    pub(crate) fn refuse(&self) {
         self.failed.store(true, Ordering::Release);
     }
 
@@ -285,7 +293,7 @@ impl Commit {
             let log_seq = state.log_seq;
             let len = GAP_RECORD_LEN + len;
             // A segment whose first use failed carries the number that the next one would get.
-            if !wal.rotate(&mut state.tail, log_seq, len).inspect_err(|_| self.poison())? {
+            if !wal.rotate(&mut state.tail, log_seq, len).inspect_err(|error| self.poison(error))? {
                 return Ok(Committed::NeedsSegment(len));
             }
         }
@@ -307,10 +315,10 @@ impl Commit {
             }
             _ => Ok(()),
         };
-        if logged.is_err() {
+        if let Err(error) = &logged {
             // This happens only on file systems whose files cannot be mapped. The write is lost, and so is the log
             // behind it. Nothing from here on is acknowledged or flushed, but writers that wait for their turn go on.
-            self.poison();
+            self.poison(error);
         }
         insert(batch, reservation.first_seq, &mut reservation.mems, ahead);
         let (end, last_seq) = (reservation.end, reservation.first_seq + batch.len() as u64 - 1);
@@ -373,9 +381,9 @@ impl Commit {
                 // A writer that failed has poisoned the store before it came here.
                 let whole = !self.failed.load(Ordering::Acquire);
                 if let Some((segment, offset)) = last_record.filter(|_| whole && !unmarked)
-                    && segment.mark_published(offset).is_err()
+                    && let Err(error) = segment.mark_published(offset)
                 {
-                    self.poison();
+                    self.poison(&error);
                 }
                 // In this order, a sync of what is published covers everything that was visible when the sync was asked
                 // for.

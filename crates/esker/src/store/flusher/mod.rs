@@ -178,8 +178,8 @@ impl Flusher {
             // The flush has to sync the log up to here. That is easier if nobody stores into that segment. Without a
             // spare segment the log stays in the old one, which works too.
             let log_seq = state.log_seq;
-            if self.log.wal().rotate(&mut state.tail, log_seq, 0).is_err() {
-                self.log.commit().poison();
+            if let Err(error) = self.log.wal().rotate(&mut state.tail, log_seq, 0) {
+                self.log.commit().poison(&error);
             }
         }
         switched.iter().for_each(|(tree, _)| tree.switch_mem());

@@ -71,8 +71,8 @@ impl Flusher {
         }
         let mut state = self.log.commit().lock();
         let log_seq = state.log_seq;
-        if self.log.wal().rotate(&mut state.tail, log_seq, 0).is_err() {
-            self.log.commit().poison();
+        if let Err(error) = self.log.wal().rotate(&mut state.tail, log_seq, 0) {
+            self.log.commit().poison(&error);
         }
         drop(state);
         self.log.wal().unmap_left();

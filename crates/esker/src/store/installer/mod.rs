@@ -124,14 +124,14 @@ impl Installer {
     /// Writes `edits` to the manifest and notes in the log how far it is synced.
     fn commit_edits(&self, manifest: &mut Manifest, edits: &[Edit]) -> Result<()> {
         let result = self.disk.space().with_reserve(|| manifest.commit(edits));
-        if manifest.failure().is_some() {
-            self.log.commit().poison();
+        if let Some(failure) = manifest.failure() {
+            self.log.commit().poison(&failure);
         }
         result?;
         let (number, len) = manifest.synced();
-        if self.log.wal().mark_manifest(number, len).is_err() {
+        if let Err(error) = self.log.wal().mark_manifest(number, len) {
             // The edits count all the same, so they are shown.
-            self.log.commit().poison();
+            self.log.commit().poison(&error);
         }
         Ok(())
     }
