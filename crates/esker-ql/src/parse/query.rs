@@ -244,7 +244,9 @@ impl Parser<'_> {
             return self.key_first(key);
         }
         if self.eat("VALUE")? {
-            self.need(&["REGEXP"])?;
+            if !self.eat_sign("=~")? {
+                self.need(&["REGEXP"])?;
+            }
             return self.regexp().map(Term::ValueRegexp);
         }
         if let Some(test) = self.call()? {

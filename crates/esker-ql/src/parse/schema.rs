@@ -249,7 +249,7 @@ impl Parser<'_> {
                 match operand {
                     Operand::Truth => drop(self.truth()?),
                     Operand::Number => drop(self.number("a number")?),
-                    Operand::Text => drop(self.bytes("the option's value")?),
+                    Operand::Text => drop(self.name("the option's value")?),
                 }
                 return Ok(true);
             }

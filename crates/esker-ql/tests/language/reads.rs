@@ -4,9 +4,16 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use esker::env::Env;
+use esker::fs::sim::SimFs;
 use esker_ql::{Answer, Remote, Session, statements};
 use esker_thrift::{Config, Server};
+use test_kit::Rng;
+
+/// Long enough for any machine.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How many cells the wide row has in the family `f`.
 const WIDE: usize = 10_000;
@@ -142,6 +149,57 @@ fn a_server_sends_little_if_queries_show_little() {
         drop(end);
         running.join().unwrap().unwrap();
     });
+}
+
+/// On a full disk an `INSERT` is refused. Each form of `DELETE` is taken, and its space comes back without a write.
+#[test]
+fn deletes_free_a_full_disk() {
+    let deletes = [
+        "DELETE * FROM t WHERE ROW >= ''",
+        "DELETE * FROM t WHERE ROW =^ 'r'",
+        "DELETE f FROM t WHERE ROW REGEXP '^r'",
+        "DELETE f:a FROM t WHERE ROW =^ 'r'",
+        "DELETE f:a FROM t WHERE ROW =^ 'r' TIMESTAMP '2100-01-01'",
+        "DELETE f:a FROM t WHERE ROW =^ 'r' VERSION 7",
+        "TRUNCATE TABLE t",
+    ];
+    for &delete in test_kit::some_of(&deletes) {
+        let (disk, seed) = (SimFs::new(1), test_kit::seed(1));
+        let mut rng = Rng::new(seed);
+        let env = Env { fs: Arc::new(disk.clone()), ..Env::system() };
+        let options = esker::Options::default().memory_budget(8 << 20).env(env);
+        let session = &mut Session::new(esker_table::Tables::open("store", options).unwrap());
+        let run = |session: &mut Session, text: &str| {
+            let mut answers =
+                statements(text.as_bytes()).map(|statement| session.execute(statement.unwrap().statement));
+            answers.next().unwrap()
+        };
+        let mut insert = |session: &mut Session, row: u32| {
+            let value: String = rng.bytes(500).iter().map(|byte| format!("{byte:02x}")).collect();
+            let text = format!("INSERT INTO t VALUES (7, 'r{row:06}', f:a, '{value}')");
+            run(session, &text)
+        };
+        // A limited family keeps a deleted version.
+        run(session, "CREATE TABLE t (f MAX_VERSIONS ALL)").unwrap();
+        disk.set_capacity(Some(24 << 20));
+        let mut rows = 0;
+        let refused = loop {
+            match insert(session, rows) {
+                Ok(_) => rows += 1,
+                Err(error) => break error,
+            }
+            assert!(rows < 100_000, "the disk never became full");
+        };
+        assert!(refused.to_string().contains("the disk is full"), "{refused}");
+        let name = format!("ESKER_SEED={seed}: {delete}, {rows} rows");
+        run(session, delete).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(shown_and_read(session, "SELECT * FROM t").0, 0, "{name}");
+        let until = Instant::now() + PATIENCE;
+        while let Err(error) = insert(session, rows) {
+            assert!(Instant::now() < until, "{name}: {error}");
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// `DELETE` begins a new query after 10,000 rows. It deletes each row once.
