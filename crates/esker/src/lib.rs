@@ -66,7 +66,8 @@
 //! The events, each with figures as fields: `opened` with what was recovered, `flushed`, `merged`, `writers are slowed`
 //! and `writers are no longer slowed`, `stalled` (a write that waited, at the level `DEBUG`), `a compaction rule has
 //! panicked`, `disk full` and `disk has room again`, `clock ahead` (at an opening) and `clock leapt`, `failed` (the store
-//! takes no more writes), and `damage`. A subscriber must not call the store: it may be called while the store holds a lock.
+//! takes no more writes; once more if its background work ends too), and `damage`. A subscriber must not call the store: it
+//! may be called while the store holds a lock.
 
 mod admin;
 mod blob;

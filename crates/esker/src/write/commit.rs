@@ -254,11 +254,17 @@ impl Commit {
         if self.failed.load(Ordering::Acquire) { Err(poisoned()) } else { Ok(()) }
     }
 
-    /// Refuses all further writes, because of `cause`, which goes to the log of events.
+    /// Refuses all further writes, and tells why.
     pub(crate) fn poison(&self, cause: &Error) {
-        if !self.failed.swap(true, Ordering::AcqRel) {
-            event!(ERROR, "failed", { error: cause.to_string() });
+        if self.fail() {
+            tell_failed(cause);
         }
+    }
+
+    /// Refuses all further writes. Returns whether the caller has to tell why, by [`tell_failed`], and does so once it holds no
+    /// lock and no writer waits for it: what is told may be slow, or panic.
+    pub(crate) fn fail(&self) -> bool {
+        !self.failed.swap(true, Ordering::AcqRel)
     }
 
     /// Refuses all further writes, because the store is closing.
@@ -293,8 +299,17 @@ impl Commit {
             let log_seq = state.log_seq;
             let len = GAP_RECORD_LEN + len;
             // A segment whose first use failed carries the number that the next one would get.
-            if !wal.rotate(&mut state.tail, log_seq, len).inspect_err(|error| self.poison(error))? {
-                return Ok(Committed::NeedsSegment(len));
+            match wal.rotate(&mut state.tail, log_seq, len) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Committed::NeedsSegment(len)),
+                Err(error) => {
+                    let is_first = self.fail();
+                    drop(state);
+                    if is_first {
+                        tell_failed(&error);
+                    }
+                    return Err(error);
+                }
             }
         }
         let room = self.lookups.reserve(lookups);
@@ -315,11 +330,9 @@ impl Commit {
             }
             _ => Ok(()),
         };
-        if let Err(error) = &logged {
-            // This happens only on file systems whose files cannot be mapped. The write is lost, and so is the log
-            // behind it. Nothing from here on is acknowledged or flushed, but writers that wait for their turn go on.
-            self.poison(error);
-        }
+        // This happens only on file systems whose files cannot be mapped. The write is lost, and so is the log
+        // behind it. Nothing from here on is acknowledged or flushed, but writers that wait for their turn go on.
+        let is_first_failure = logged.is_err() && self.fail();
         insert(batch, reservation.first_seq, &mut reservation.mems, ahead);
         let (end, last_seq) = (reservation.end, reservation.first_seq + batch.len() as u64 - 1);
         // This comes before anything can flush the batch: a flush must know its huge values as committed. A batch that
@@ -329,6 +342,9 @@ impl Commit {
         self.publish(reservation.ticket, unmarked);
         // Readers load the time first: whoever sees it also sees the write.
         batch.parts().iter().for_each(TreePart::carry);
+        if is_first_failure && let Err(error) = &logged {
+            tell_failed(error);
+        }
         logged?;
         // If an earlier record is not in the log, this one is lost too.
         self.check()?;
@@ -370,6 +386,7 @@ impl Commit {
             self.state.try_lock().or_else(|| self.try_for_a_moment()).unwrap_or_else(|| self.state.lock());
         let index = (ticket - state.front) as usize;
         state.queue[index].done = true;
+        let mut untold = None;
         if index == 0 {
             let (mut last, mut last_record) = (None, None);
             while state.queue.front().is_some_and(|front| front.done) {
@@ -382,8 +399,9 @@ impl Commit {
                 let whole = !self.failed.load(Ordering::Acquire);
                 if let Some((segment, offset)) = last_record.filter(|_| whole && !unmarked)
                     && let Err(error) = segment.mark_published(offset)
+                    && self.fail()
                 {
-                    self.poison(&error);
+                    untold = Some(error);
                 }
                 // In this order, a sync of what is published covers everything that was visible when the sync was asked
                 // for.
@@ -397,7 +415,14 @@ impl Commit {
         while state.front <= ticket && !broken("rule-1") {
             self.advanced.wait(&mut state);
         }
+        drop(state);
+        untold.iter().for_each(tell_failed);
     }
+}
+
+/// Tells why the store takes no more writes.
+pub(crate) fn tell_failed(cause: &Error) {
+    event!(ERROR, "failed", { error: cause.to_string() });
 }
 
 /// The error of a poisoned store.

@@ -48,7 +48,7 @@ mod rehearsal;
 mod space;
 
 use passed::{Passed, Walked};
-use space::{Found, SpaceWatch};
+use space::{Found, Look, SpaceWatch};
 
 /// A merge yields to any merge of at most a quarter of its size.
 const MUCH_SHORTER: u64 = 4;
@@ -106,6 +106,23 @@ impl Begun {
     /// Drops all but the merge itself.
     fn release(self) -> RunningMerge {
         self.running
+    }
+}
+
+/// What was done to give space back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ForSpace {
+    /// A merge was done, or a flush has begun.
+    Begun,
+    /// Nothing yet. The next look goes on with what this one has not measured.
+    GoesOn,
+    Nothing,
+}
+
+impl ForSpace {
+    /// Whether there may be more to do.
+    fn has_worked(self) -> bool {
+        self != ForSpace::Nothing
     }
 }
 
@@ -221,15 +238,20 @@ impl Compactor {
     /// Does one merge, if there is room for it.
     pub(super) fn merge_some(&self) -> Result<bool> {
         // What gives space back comes first: another merge may find no room, and join what that has cut.
-        let space_first =
-            || Ok(self.merge_for_space()? || self.merge_most_urgent()? || self.merge_passed()?);
+        let space_first = || {
+            let done = self.merge_for_space()?;
+            Ok(done == ForSpace::Begun
+                || self.merge_most_urgent()?
+                || self.merge_passed()?
+                || done == ForSpace::GoesOn)
+        };
         let merged = if self.core.health.has_failed() {
             self.disk.space().with_reserve(space_first)
         } else if self.space.is_cutting_any() {
             space_first()
         } else {
             self.merge_most_urgent()
-                .and_then(|merged| Ok(merged || self.merge_passed()? || self.merge_for_space()?))
+                .and_then(|merged| Ok(merged || self.merge_passed()? || self.merge_for_space()?.has_worked()))
         };
         match merged {
             Err(error) if is_full(&error) => {
@@ -301,18 +323,23 @@ impl Compactor {
         }
     }
 
-    /// Does a merge that gives space back, or begins a flush that shows what is dead, if nothing else asks for a merge.
-    fn merge_for_space(&self) -> Result<bool> {
+    /// Does a merge that gives space back, or begins a flush that shows what is dead.
+    fn merge_for_space(&self) -> Result<ForSpace> {
         let _merging = self.installer.begin_merge();
-        let (found, is_begun) = self.space.look(
+        let look = self.space.look(
             self.room(true),
             |tree| self.is_cramped(tree, &tree.merging.running()),
             |tree, compaction| !self.has_no_room(tree, compaction, true),
         )?;
-        let Some(found) = found else { return Ok(is_begun) };
+        let found = match look {
+            Look::Found(found) => found,
+            Look::Begun => return Ok(ForSpace::Begun),
+            Look::GoesOn => return Ok(ForSpace::GoesOn),
+            Look::Nothing => return Ok(ForSpace::Nothing),
+        };
         let mark = self.disk.lend_mark();
         if mark.is_none() && found.room > self.room(false) {
-            return Ok(false);
+            return Ok(ForSpace::Nothing);
         }
         let has_mark = mark.is_some();
         let merged = self.merge_found(found, has_mark);
@@ -322,7 +349,7 @@ impl Compactor {
             self.core.notify(JobKind::Log);
             self.core.notify(JobKind::Blobs);
         }
-        merged
+        Ok(if merged? { ForSpace::Begun } else { ForSpace::Nothing })
     }
 
     /// Does a merge for space, which may be one that `has_mark`. `false` if others are in its way.

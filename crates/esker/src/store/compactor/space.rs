@@ -139,10 +139,20 @@ pub(super) struct Found {
     pub(super) room: u64,
 }
 
+/// What a look has led to.
+pub(super) enum Look {
+    Found(Found),
+    /// A flush has begun.
+    Begun,
+    /// Nothing yet. The next look goes on with what this one has not measured.
+    GoesOn,
+    Nothing,
+}
+
 /// What to do about a tree.
 enum Wanted {
-    /// This merge, which needs so much room.
-    Merge(Compaction, u64),
+    /// This merge, which needs so much room. If it is a step for a part, the next look begins with the part of this number.
+    Merge(Compaction, u64, Option<usize>),
     Flush,
     /// A merge, when there is more room.
     Room,
@@ -213,21 +223,21 @@ impl SpaceWatch {
         self.core.health.failure().is_some_and(|error| is_full(&error))
     }
 
-    /// Looks at all trees, if it is time. Begins flushes that make dead entries known to merges. Returns a merge that
-    /// gives space back, among those that `room` bytes suffice for and for which there is room by `has_room`, and whether
-    /// anything was begun; on a full disk also if the next look goes on with what this one has not measured. `is_cramped`: whether an ordinary merge of a tree has found no room.
+    /// Looks at all trees, if it is time. Begins flushes that make dead entries known to merges. Finds a merge that
+    /// gives space back, among those that `room` bytes suffice for and for which there is room by `has_room`.
+    /// `is_cramped`: whether an ordinary merge of a tree has found no room.
     pub(super) fn look(
         &self,
         room: u64,
         is_cramped: impl Fn(&TreeInner) -> bool,
         has_room: impl Fn(&TreeInner, &Compaction) -> bool,
-    ) -> Result<(Option<Found>, bool)> {
-        let Some(mut looks) = self.looks.try_lock() else { return Ok((None, false)) };
+    ) -> Result<Look> {
+        let Some(mut looks) = self.looks.try_lock() else { return Ok(Look::Nothing) };
         let (now, is_full) = (self.core.env().clock.monotonic_us(), self.is_disk_full());
         if now < looks.next_us && !is_full {
             // A write may have woken the job, which it does once.
             self.looks_again.store(true, Ordering::Relaxed);
-            return Ok((None, false));
+            return Ok(Look::Nothing);
         }
         looks.next_us = now.saturating_add(LOOK_US);
         // Before the trees are read: a write that this look does not see wakes the job.
@@ -298,27 +308,25 @@ impl SpaceWatch {
             let measured =
                 Measured { progress, entries: done.map_or(entries, |before| before.entries), ..measured };
             let (wanted, progress) =
-                self.measured(tree, &state, &measured, before, next_part, room, |merge| {
-                    has_room(tree, merge)
-                })?;
+                self.measured(tree, &state, &measured, seen, room, |merge| has_room(tree, merge))?;
             // What is left is measured by the next look.
             looks_again |= !progress.is_done;
-            // A delete that waits for room may not take the store for idle before all is measured.
-            goes_on |= is_full && !progress.is_done && !is_hindered;
+            // A delete that waits for room may not take the store for idle before all is measured. What is measured while
+            // somebody writes, or takes snapshots, does not count for the next look.
+            goes_on |= is_full && !progress.is_done && !is_hindered && !is_new;
             let lacking = covering.and_then(|before| before.lacking);
             let measured = Measured { lacking, progress, ..measured };
             if progress.is_done && !matches!(wanted, Some(Wanted::Merge(..))) {
                 self.end_cut(tree, &state.levels, room, true);
             }
             match wanted {
-                Some(Wanted::Merge(compaction, room)) => {
+                Some(Wanted::Merge(compaction, room, next_part)) => {
                     // It is measured again when that is done, or could not begin.
                     self.looks_again.store(true, Ordering::Relaxed);
                     looks.found = Some(tree.id);
-                    let next_part = progress.needs_parts.then_some(progress.parts);
                     looks.trees.insert(tree.id, Seen { next_part, ..seen_now(before) });
                     let (tree, levels) = (Arc::clone(tree), Arc::clone(&state.levels));
-                    return Ok((Some(Found { tree, levels, compaction, room }), true));
+                    return Ok(Look::Found(Found { tree, levels, compaction, room }));
                 }
                 Some(Wanted::Flush) => {
                     self.flusher.switch_memtable(tree, 0);
@@ -338,7 +346,11 @@ impl SpaceWatch {
             }
         }
         self.looks_again.store(looks_again, Ordering::Relaxed);
-        Ok((None, flushes || goes_on))
+        Ok(match (flushes, goes_on) {
+            (true, _) => Look::Begun,
+            (false, true) => Look::GoesOn,
+            (false, false) => Look::Nothing,
+        })
     }
 
     /// A merge has ended that a look has found: there may be more to give back.
@@ -346,15 +358,14 @@ impl SpaceWatch {
         self.looks.lock().next_us = 0;
     }
 
-    /// Finds out what would give back space in `tree`: first among the parts from `next_part` on, if there is one, and then
-    /// among what the progress of `now` leaves.
+    /// Finds out what would give back space in `tree`: first among the parts from the next one on that was `seen` on a full
+    /// disk, and then among what the progress of `now` leaves.
     fn measured(
         &self,
         tree: &TreeInner,
         state: &TreeState,
         now: &Measured,
-        before: Option<Measured>,
-        next_part: Option<usize>,
+        seen: Option<Seen>,
         room: u64,
         has_room: impl Fn(&Compaction) -> bool,
     ) -> Result<(Option<Wanted>, Progress)> {
@@ -375,10 +386,12 @@ impl SpaceWatch {
             by_rule
                 .unwrap_or_else(|| measure(state, merge, &points, flushed, which, count).unwrap_or_default())
         };
-        if let Some(mut parts) = next_part
+        let before = seen.and_then(|seen| seen.measured);
+        if pressure == Pressure::Full
+            && let Some(mut parts) = seen.and_then(|seen| seen.next_part)
             && let Some(step) = step_of_part(state, pressure, &mut parts, room, gain_of)
         {
-            return Ok((Some(step), Progress { needs_parts: true, parts, ..Progress::default() }));
+            return Ok((Some(step), Progress::default()));
         }
         // While much is written, ordinary merges meet what one entry may hide.
         let may_hide_many = pressure != Pressure::Busy;
@@ -406,7 +419,7 @@ impl SpaceWatch {
             let gain = gain(&merge, SAMPLES);
             if pressure.wants_merge(&gain) {
                 if room_for(&gain) <= room {
-                    return Ok((Some(Wanted::Merge(merge, room_for(&gain))), progress));
+                    return Ok((Some(Wanted::Merge(merge, room_for(&gain), None)), progress));
                 }
                 progress.needs_parts = true;
             }
@@ -493,7 +506,7 @@ fn step_of_part(
             && let Some((step, needed)) = part.next_step(&state.levels, room_for(&gain), room)
         {
             *at = if step.cut.is_some() { place } else { place + 1 };
-            return Some(Wanted::Merge(step, needed));
+            return Some(Wanted::Merge(step, needed, Some(*at)));
         }
     }
     None

@@ -103,14 +103,15 @@ impl Flusher {
     }
 
     /// Gives the log's share of the reserve back, and half a reserve more, as far as flushes and merges can: with just the share,
-    /// each of the next deletes would wait for merges again. Returns whether the share is there while no merge runs, which may
-    /// have taken it for a moment. Does no work on a thread that does the store's work.
+    /// each of the next deletes would wait for merges again. Returns whether the share is there; what a flush or a merge has
+    /// taken of it for a moment counts as there. Does no work on a thread that does the store's work.
     pub(in crate::store) fn regain_share(&self) -> Result<bool> {
         if AtWork::is_on(&self.core) {
             return Ok(self.disk.has_share());
         }
         if !self.work_until(|| Ok(self.disk.space().has_plenty()))? {
             let _no_merge = self.end_merges();
+            let _no_flush = self.flushing.lock();
             return Ok(self.disk.has_share());
         }
         Ok(true)

@@ -40,6 +40,7 @@ use crate::state::{Mem, TreeInner};
 use crate::version::edit::{Edit, TableInfo, TreeId};
 use crate::version::levels::{LEVELS, shared_key};
 use crate::version::table_info::LookAgain;
+use crate::write::commit::tell_failed;
 
 mod apart;
 mod clean;
@@ -174,17 +175,18 @@ impl Flusher {
         if switched.is_empty() || memory < bytes {
             return;
         }
+        let mut failure = None;
         if memory >= ROTATE_WITH && switched.iter().any(|(_, mem)| mem.floor().is_some()) {
             // The flush has to sync the log up to here. That is easier if nobody stores into that segment. Without a
             // spare segment the log stays in the old one, which works too.
             let log_seq = state.log_seq;
-            if let Err(error) = self.log.wal().rotate(&mut state.tail, log_seq, 0) {
-                self.log.commit().poison(&error);
-            }
+            let rotated = self.log.wal().rotate(&mut state.tail, log_seq, 0);
+            failure = rotated.err().filter(|_| self.log.commit().fail());
         }
         switched.iter().for_each(|(tree, _)| tree.switch_mem());
         self.immutable.push(switched);
         drop(state);
+        failure.iter().for_each(tell_failed);
         self.core.notify(JobKind::Flush);
     }
 

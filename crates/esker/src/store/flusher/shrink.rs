@@ -13,6 +13,7 @@ use super::Flusher;
 use crate::blob::gc::BlobChanges;
 use crate::error::Result;
 use crate::space::{is_full, size_for};
+use crate::write::commit::tell_failed;
 
 /// Segments up to this length are not worth it.
 const SHORT: u64 = 1 << 20;
@@ -71,10 +72,10 @@ impl Flusher {
         }
         let mut state = self.log.commit().lock();
         let log_seq = state.log_seq;
-        if let Err(error) = self.log.wal().rotate(&mut state.tail, log_seq, 0) {
-            self.log.commit().poison(&error);
-        }
+        let rotated = self.log.wal().rotate(&mut state.tail, log_seq, 0);
+        let failure = rotated.err().filter(|_| self.log.commit().fail());
         drop(state);
+        failure.iter().for_each(tell_failed);
         self.log.wal().unmap_left();
         self.move_floor()?;
         self.disk.remove_surplus(0)?;

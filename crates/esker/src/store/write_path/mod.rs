@@ -422,16 +422,16 @@ impl WritePath {
             return Ok(());
         }
         self.core.notify(JobKind::Flush);
-        match perf_context::waiting(&*self.core.env().clock, Cause::Memtables, || {
-            self.disk.wait_until(|| !full())
-        }) {
-            // The background may have given up. A delete tries whether a flush is possible.
-            Err(error) if is_full(&error) && self.gives_back_in_time(batch)? => {
-                while full() && self.flusher.flush_some()? {}
-                Ok(())
+        perf_context::waiting(&*self.core.env().clock, Cause::Memtables, || {
+            match self.disk.wait_until(|| !full()) {
+                // The background may have given up. A delete tries whether a flush is possible.
+                Err(error) if is_full(&error) && self.gives_back_in_time(batch)? => {
+                    while full() && self.flusher.flush_some()? {}
+                    Ok(())
+                }
+                waited => waited,
             }
-            waited => waited,
-        }
+        })
     }
 
     /// Waits until no tree of the batch is paused.
