@@ -224,7 +224,7 @@ fn a_store_that_fails_says_why() {
         db.put("a", "1").unwrap();
         collector.take("");
         db.close().unwrap();
-        assert_eq!(collector.take("failed").len(), 0, "a close is no failure");
+        assert_eq!(collector.take("failed").len(), 0, "a close is not a failure");
     });
 }
 

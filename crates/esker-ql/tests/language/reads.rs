@@ -12,7 +12,7 @@ use esker_ql::{Answer, Remote, Session, statements};
 use esker_thrift::{Config, Server};
 use test_kit::Rng;
 
-/// How often a test looks, every 10 ms, whether other threads are done.
+/// How many times a test looks, every 10 ms, whether other threads are done.
 const LOOKS_MAX: u32 = 12_000;
 
 /// How many cells the wide row has in the family `f`.

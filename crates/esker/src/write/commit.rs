@@ -330,8 +330,8 @@ impl Commit {
             }
             _ => Ok(()),
         };
-        // This happens only on file systems whose files cannot be mapped. The write is lost, and so is the log
-        // behind it. Nothing from here on is acknowledged or flushed, but writers that wait for their turn go on.
+        // This fails only on file systems whose files cannot be mapped. The write is lost, and so is the log after it.
+        // Nothing from here on is acknowledged or flushed, but writers that wait for their turn go on.
         let is_first_failure = logged.is_err() && self.fail();
         insert(batch, reservation.first_seq, &mut reservation.mems, ahead);
         let (end, last_seq) = (reservation.end, reservation.first_seq + batch.len() as u64 - 1);

@@ -48,7 +48,7 @@ mod rehearsal;
 mod space;
 
 use passed::{Passed, Walked};
-use space::{Found, Look, SpaceWatch};
+use space::{Done, Found, Look, SpaceWatch};
 
 /// A merge yields to any merge of at most a quarter of its size.
 const MUCH_SHORTER: u64 = 4;
@@ -106,23 +106,6 @@ impl Begun {
     /// Drops all but the merge itself.
     fn release(self) -> RunningMerge {
         self.running
-    }
-}
-
-/// What was done to give space back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ForSpace {
-    /// A merge was done, or a flush has begun.
-    Begun,
-    /// Nothing yet. The next look goes on with what this one has not measured.
-    GoesOn,
-    Nothing,
-}
-
-impl ForSpace {
-    /// Whether there may be more to do.
-    fn has_worked(self) -> bool {
-        self != ForSpace::Nothing
     }
 }
 
@@ -240,18 +223,19 @@ impl Compactor {
         // What gives space back comes first: another merge may find no room, and join what that has cut.
         let space_first = || {
             let done = self.merge_for_space()?;
-            Ok(done == ForSpace::Begun
+            Ok(done == Done::Begun
                 || self.merge_most_urgent()?
                 || self.merge_passed()?
-                || done == ForSpace::GoesOn)
+                || done == Done::GoesOn)
         };
         let merged = if self.core.health.has_failed() {
             self.disk.space().with_reserve(space_first)
         } else if self.space.is_cutting_any() {
             space_first()
         } else {
-            self.merge_most_urgent()
-                .and_then(|merged| Ok(merged || self.merge_passed()? || self.merge_for_space()?.has_worked()))
+            self.merge_most_urgent().and_then(|merged| {
+                Ok(merged || self.merge_passed()? || self.merge_for_space()? != Done::Nothing)
+            })
         };
         match merged {
             Err(error) if is_full(&error) => {
@@ -324,7 +308,7 @@ impl Compactor {
     }
 
     /// Does a merge that gives space back, or begins a flush that shows what is dead.
-    fn merge_for_space(&self) -> Result<ForSpace> {
+    fn merge_for_space(&self) -> Result<Done> {
         let _merging = self.installer.begin_merge();
         let look = self.space.look(
             self.room(true),
@@ -333,13 +317,11 @@ impl Compactor {
         )?;
         let found = match look {
             Look::Found(found) => found,
-            Look::Begun => return Ok(ForSpace::Begun),
-            Look::GoesOn => return Ok(ForSpace::GoesOn),
-            Look::Nothing => return Ok(ForSpace::Nothing),
+            Look::Done(done) => return Ok(done),
         };
         let mark = self.disk.lend_mark();
         if mark.is_none() && found.room > self.room(false) {
-            return Ok(ForSpace::Nothing);
+            return Ok(Done::Nothing);
         }
         let has_mark = mark.is_some();
         let merged = self.merge_found(found, has_mark);
@@ -349,7 +331,7 @@ impl Compactor {
             self.core.notify(JobKind::Log);
             self.core.notify(JobKind::Blobs);
         }
-        Ok(if merged? { ForSpace::Begun } else { ForSpace::Nothing })
+        Ok(if merged? { Done::Begun } else { Done::Nothing })
     }
 
     /// Does a merge for space, which may be one that `has_mark`. `false` if others are in its way.

@@ -139,14 +139,20 @@ pub(super) struct Found {
     pub(super) room: u64,
 }
 
-/// What a look has led to.
-pub(super) enum Look {
-    Found(Found),
-    /// A flush has begun.
+/// What was done to give space back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Done {
+    /// A merge was done, or a flush has begun.
     Begun,
     /// Nothing yet. The next look goes on with what this one has not measured.
     GoesOn,
     Nothing,
+}
+
+/// What a look has led to.
+pub(super) enum Look {
+    Found(Found),
+    Done(Done),
 }
 
 /// What to do about a tree.
@@ -232,12 +238,12 @@ impl SpaceWatch {
         is_cramped: impl Fn(&TreeInner) -> bool,
         has_room: impl Fn(&TreeInner, &Compaction) -> bool,
     ) -> Result<Look> {
-        let Some(mut looks) = self.looks.try_lock() else { return Ok(Look::Nothing) };
+        let Some(mut looks) = self.looks.try_lock() else { return Ok(Look::Done(Done::Nothing)) };
         let (now, is_full) = (self.core.env().clock.monotonic_us(), self.is_disk_full());
         if now < looks.next_us && !is_full {
             // A write may have woken the job, which it does once.
             self.looks_again.store(true, Ordering::Relaxed);
-            return Ok(Look::Nothing);
+            return Ok(Look::Done(Done::Nothing));
         }
         looks.next_us = now.saturating_add(LOOK_US);
         // Before the trees are read: a write that this look does not see wakes the job.
@@ -311,8 +317,8 @@ impl SpaceWatch {
                 self.measured(tree, &state, &measured, seen, room, |merge| has_room(tree, merge))?;
             // What is left is measured by the next look.
             looks_again |= !progress.is_done;
-            // A delete that waits for room may not take the store for idle before all is measured. What is measured while
-            // somebody writes, or takes snapshots, does not count for the next look.
+            // A delete that waits for room may not take the store for idle before all is measured. After a write to the tree,
+            // or with another snapshot, the next look measures all of it again.
             goes_on |= is_full && !progress.is_done && !is_hindered && !is_new;
             let lacking = covering.and_then(|before| before.lacking);
             let measured = Measured { lacking, progress, ..measured };
@@ -346,11 +352,11 @@ impl SpaceWatch {
             }
         }
         self.looks_again.store(looks_again, Ordering::Relaxed);
-        Ok(match (flushes, goes_on) {
-            (true, _) => Look::Begun,
-            (false, true) => Look::GoesOn,
-            (false, false) => Look::Nothing,
-        })
+        Ok(Look::Done(match (flushes, goes_on) {
+            (true, _) => Done::Begun,
+            (false, true) => Done::GoesOn,
+            (false, false) => Done::Nothing,
+        }))
     }
 
     /// A merge has ended that a look has found: there may be more to give back.
