@@ -1,6 +1,9 @@
 //! The databases of a store that is not served: data commands, one client at a time, without a connection.
 
+use std::sync::Arc;
+
 use esker::{Db, Error, ErrorKind, Tree};
+use esker_journal::{Journal, Local, Moment};
 use esker_redis::{
     Context, Cursors, EMPTY_KEY, Reply, Session, Slot, Space, Stamp, Wants, Writes, evaluate, spec,
 };
@@ -12,6 +15,7 @@ use crate::trees::{ELEMENTS_END, Trees, View, unreadable};
 /// See the module's comment.
 pub struct Offline {
     db: Db,
+    journal: Arc<dyn Journal>,
     trees: Trees,
     database: u16,
     cursors: Cursors,
@@ -33,8 +37,9 @@ impl Offline {
     /// If the trees cannot be opened, or the tree of the elements is not one.
     pub fn open(db: &Db, tree: &str, seed: u64) -> esker::Result<Option<Offline>> {
         let Some(database) = database_of(tree) else { return Ok(None) };
-        let trees = Trees::of_one(db, database)?;
-        Ok(Some(Offline { db: db.clone(), trees, database, cursors: Cursors::default(), seed }))
+        let journal: Arc<dyn Journal> = Arc::new(Local::new(db));
+        let trees = Trees::of_one(db, &journal, database)?;
+        Ok(Some(Offline { db: db.clone(), journal, trees, database, cursors: Cursors::default(), seed }))
     }
 
     /// Whether a server makes a tree with this name, in addition to the trees with the keys of its databases. If another program
@@ -81,9 +86,9 @@ impl Offline {
             let spec = arguments.first().and_then(|name| spec(name));
             let spec = spec.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "unknown command"))?;
             self.seed = self.seed.wrapping_add(1);
-            let clock = self.db.default_tree();
-            let ahead_ms = i64::try_from(clock.clock_ahead_us() / 1000).unwrap_or(i64::MAX);
-            let stamp = Stamp { now_us: clock.time_us(), ahead_ms, seed: mixed(self.seed) };
+            let Moment { now_us, ahead_us } = self.journal.moment();
+            let ahead_ms = i64::try_from(ahead_us / 1000).unwrap_or(i64::MAX);
+            let stamp = Stamp { now_us, ahead_ms, seed: mixed(self.seed) };
             let session = Session::new(&view, &mut writes, stamp.now_us);
             let mut ctx = Context::new(session, &self.cursors, stamp, self.database, self.trees.count());
             ctx.set_wants(Wants { events: false, new_keys: false, touched: false });
@@ -92,7 +97,7 @@ impl Offline {
             replies.push(reply.into_whole().map_err(unreadable)?);
         }
         if !writes.is_empty() {
-            self.db.write(&self.trees.batch(&writes, Some(&snapshot))?)?;
+            self.journal.propose(&self.trees.batch(&writes, Some(&snapshot))?)?;
         }
         Ok(replies)
     }

@@ -5,7 +5,10 @@
 //! ```
 //! A number never means another prefix, so a write of one is synced, and the newest one is never deleted.
 
-use esker::{Batch, Db, Durability, ErrorKind, ScanRange};
+use std::sync::Arc;
+
+use esker::{Batch, Db, ErrorKind, ScanRange};
+use esker_journal::Journal;
 use esker_redis::{Cursors, Keeper};
 
 pub(crate) const TREE: &str = "default.cursors";
@@ -13,18 +16,24 @@ pub(crate) const TREE: &str = "default.cursors";
 /// The tag of the tree: what lies in it, and in which version of the layout.
 const TAG: &str = "redis cursors 1";
 
-struct Kept(Db);
+struct Kept(Arc<dyn Journal>);
 
 impl Kept {
     fn try_keep(&self, number: u32, prefix: &[u8]) -> esker::Result<()> {
-        let tree = self.0.tree(TREE)?;
-        if tree.tag().is_none() && tree.is_empty()? {
-            tree.set_tag(TAG)?;
-        }
+        let tree = self.0.make_tree(TREE, Some(TAG))?;
         check(tree.tag().as_deref())?;
         let mut batch = Batch::new();
         batch.put(&tree, number.to_be_bytes(), prefix)?;
-        self.0.write_with(&batch, Durability::Power).map(drop)
+        self.0.propose_durably(&batch)?;
+        Ok(())
+    }
+
+    fn try_forget(&self, number: u32) -> esker::Result<()> {
+        let tree = self.0.make_tree(TREE, Some(TAG))?;
+        let mut batch = Batch::new();
+        batch.delete(&tree, number.to_be_bytes())?;
+        self.0.propose(&batch)?;
+        Ok(())
     }
 }
 
@@ -38,8 +47,7 @@ impl Keeper for Kept {
     }
 
     fn forget(&self, number: u32) {
-        let forgotten = self.0.tree(TREE).and_then(|tree| tree.delete(number.to_be_bytes()));
-        if let Err(error) = forgotten {
+        if let Err(error) = self.try_forget(number) {
             // The next server has it, and forgets it again.
             tracing::debug!(%error, "a prefix of cursors could not be deleted");
         }
@@ -63,7 +71,7 @@ fn check(tag: Option<&str>) -> esker::Result<()> {
 ///
 /// # Errors
 /// When their tree cannot be read, or is another one.
-pub(crate) fn cursors_of(db: &Db, seed: u64) -> esker::Result<Cursors> {
+pub(crate) fn cursors_of(db: &Db, journal: &Arc<dyn Journal>, seed: u64) -> esker::Result<Cursors> {
     let mut prefixes = Vec::new();
     if let Some(tree) = db.open_tree(TREE)?
         && !tree.is_empty()?
@@ -78,5 +86,5 @@ pub(crate) fn cursors_of(db: &Db, seed: u64) -> esker::Result<Cursors> {
             prefixes.push((number, scan.value()?.to_vec()));
         }
     }
-    Ok(Cursors::new(&prefixes, Box::new(Kept(db.clone())), seed))
+    Ok(Cursors::new(&prefixes, Box::new(Kept(Arc::clone(journal))), seed))
 }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use esker::{Batch, Db, ErrorKind, Snapshot};
+use esker_journal::{Journal, Local, Moment};
 use esker_redis::commands::blocking::reply_without_element;
 use esker_redis::model::{self, Kind as Type, Swept};
 use esker_redis::{
@@ -176,7 +177,10 @@ struct Done {
 
 /// What the event loop's thread owns.
 pub(crate) struct Server {
+    /// For reads, figures, syncs and backups.
     pub(crate) db: Db,
+    /// Through which all data changes.
+    pub(crate) journal: Arc<dyn Journal>,
     pub(crate) trees: Arc<Trees>,
     pub(crate) config: Config,
     pub(crate) settings: RefCell<Settings>,
@@ -234,17 +238,19 @@ impl Server {
         (users, logins): (Users, Logins),
         seed: u64,
     ) -> esker::Result<Rc<Server>> {
-        let trees = Arc::new(Trees::open(db, config.databases)?);
+        let journal: Arc<dyn Journal> = Arc::new(Local::new(db));
+        let trees = Arc::new(Trees::open(db, &journal, config.databases)?);
         let (settings, budget) = (Settings::new(&config), Rc::default());
         let keyspace = Keyspace::of(&trees);
         let backups = Backups::into(config.backup_dir.as_deref());
         settings.apply(&budget);
         Ok(Rc::new(Server {
             db: db.clone(),
+            journal: Arc::clone(&journal),
             trees,
             settings: RefCell::new(settings),
             config,
-            cursors: Arc::new(prefixes::cursors_of(db, seed)?),
+            cursors: Arc::new(prefixes::cursors_of(db, &journal, seed)?),
             latches: Rc::default(),
             turn: RefCell::default(),
             // The disk may be full already.
@@ -260,7 +266,7 @@ impl Server {
             sync_waits: SyncWaits::default(),
             expiries: Expiries::default(),
             keyspace,
-            figures: Figures::new(db.default_tree().time_us()),
+            figures: Figures::new(journal.moment().now_us),
             reports: Reports::default(),
             budget,
             buffers: Buffers::default(),
@@ -385,6 +391,7 @@ impl Server {
     /// gone.
     async fn sweep_some(&self, database: u16, from: Vec<u8>, held: HashSet<Vec<u8>>) -> esker::Result<Swept> {
         let (db, trees, now_us) = (self.db.clone(), Arc::clone(&self.trees), self.now_us());
+        let journal = Arc::clone(&self.journal);
         let swept = self.pool.run(move || {
             let snapshot = db.snapshot();
             let view = View::of_pool(&trees, &snapshot);
@@ -394,7 +401,7 @@ impl Server {
             let swept = model::sweep(&mut session, database, &from, SWEPT_AT_ONCE, may_delete);
             let swept = swept.map_err(unreadable)?;
             if !writes.is_empty() {
-                db.write(&trees.batch(&writes, Some(&snapshot))?)?;
+                journal.propose(&trees.batch(&writes, Some(&snapshot))?)?;
             }
             Ok(swept)
         });
@@ -403,17 +410,18 @@ impl Server {
 
     /// The time by which keys expire, in microseconds since 1970. It never goes back, and may be ahead of the machine's clock.
     pub(crate) fn now_us(&self) -> u64 {
-        self.db.default_tree().time_us()
+        self.journal.moment().now_us
     }
 
     /// The time by the machine's clock, in microseconds since 1970: the one that clients are told.
     pub(crate) fn wall_us(&self) -> u64 {
-        self.now_us().saturating_sub(self.db.default_tree().clock_ahead_us())
+        let Moment { now_us, ahead_us } = self.journal.moment();
+        now_us.saturating_sub(ahead_us)
     }
 
     /// By how many milliseconds the clock of [`Server::now_us`] is ahead of the machine's.
     pub(crate) fn ahead_ms(&self) -> i64 {
-        (self.db.default_tree().clock_ahead_us() / 1000) as i64
+        (self.journal.moment().ahead_us / 1000) as i64
     }
 
     /// What a command needs that is done at `now_us`, by the clock of [`Server::now_us`].
@@ -573,7 +581,7 @@ impl Server {
         }
         let mut batch = self.spare.borrow_mut();
         esker::without_io(|| self.trees.add_to(&mut batch, writes, None))?;
-        let written = self.db.try_write(&batch);
+        let written = self.journal.try_propose(&batch);
         if batch.size_bytes() > 2 * COMMIT_BYTES {
             *batch = Batch::new();
         } else {
@@ -587,9 +595,9 @@ impl Server {
 
     /// Has another thread commit `writes`, and returns them.
     async fn write_in_pool(&self, writes: Writes, client: Option<Rc<Client>>) -> esker::Result<Writes> {
-        let (db, trees, begun) = (self.db.clone(), Arc::clone(&self.trees), Instant::now());
+        let (journal, trees, begun) = (Arc::clone(&self.journal), Arc::clone(&self.trees), Instant::now());
         let written = self.pool.run(move || {
-            let written = trees.batch(&writes, None).and_then(|batch| db.write(&batch));
+            let written = trees.batch(&writes, None).and_then(|batch| Ok(journal.propose(&batch)?));
             (written, writes)
         });
         let written = written.await.and_then(|(written, writes)| written.map(|_| writes));
@@ -945,7 +953,7 @@ impl Server {
     /// Waits until everything that was written so far survives power loss, at most for `at_most`. Returns whether it does.
     pub(crate) async fn wait_durable(&self, at_most: Option<Duration>) -> esker::Result<bool> {
         // The place behind all writes, those of the pool too, which end in another order than they are noted.
-        let token = self.db.try_write(&Batch::new())?;
+        let token = self.journal.barrier()?;
         let wait = self.sync_waits.wait(&self.db, &token);
         match at_most {
             None => wait.await.map(|()| true),
@@ -1027,7 +1035,7 @@ impl Job {
     ) -> (esker::Result<Done>, Spent) {
         let begun = Instant::now();
         let mut spent = Spent::default();
-        let (done, trace) = db.trace(|| self.run(db, snapshot, trees, cursors, &mut spent.committed));
+        let (done, trace) = db.trace(|| self.run(snapshot, trees, cursors, &mut spent.committed));
         spent.evaluated = begun.elapsed().saturating_sub(spent.committed);
         (spent.file_reads, spent.file_bytes) = (trace.file_reads, trace.file_bytes);
         (done, spent)
@@ -1035,7 +1043,6 @@ impl Job {
 
     fn run(
         self,
-        db: &Db,
         snapshot: &Snapshot,
         trees: &Trees,
         cursors: &Cursors,
@@ -1074,7 +1081,8 @@ impl Job {
         }
         if !pending.writes.is_empty() {
             let begun = Instant::now();
-            let written = trees.batch(&pending.writes, Some(snapshot)).and_then(|batch| db.write(&batch));
+            let batch = trees.batch(&pending.writes, Some(snapshot));
+            let written = batch.and_then(|batch| Ok(trees.journal().propose(&batch)?));
             *committed = begun.elapsed();
             written?;
         }

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use esker::{Batch, Db, ErrorKind, PutOptions, Scan, ScanRange, Snapshot, StoredValue, Tree, ValueWriter};
+use esker_journal::Journal;
 use esker_redis::model::is_of_layout_2;
 use esker_redis::{
     Base, Bounds, EMPTY_KEY, Entry, Huge, Lending, Op, ReadError, Slot, Space, UseValue, Value, Writes,
@@ -59,9 +60,9 @@ impl Database {
     }
 
     /// Gives the tree of elements the tag of the second layout, durably.
-    fn set_tag_2(&self) -> esker::Result<()> {
+    fn set_tag_2(&self, journal: &dyn Journal) -> esker::Result<()> {
         if !self.has_tag_2() {
-            self.elements.set_tag(ELEMENTS_TAG_2)?;
+            journal.set_tag(&self.elements, ELEMENTS_TAG_2)?;
             self.has_tag_2.store(true, Ordering::Release);
         }
         Ok(())
@@ -75,7 +76,7 @@ fn needs_tag_2(slot: Slot, key: &[u8], op: &Op) -> bool {
 
 /// The trees of all databases.
 pub(crate) struct Trees {
-    db: Db,
+    journal: Arc<dyn Journal>,
     databases: Vec<OnceLock<Database>>,
 }
 
@@ -92,7 +93,7 @@ fn elements_of(name: &str) -> String {
 
 impl Trees {
     /// Finds the trees of those of `count` databases that have some.
-    pub(crate) fn open(db: &Db, count: u16) -> esker::Result<Trees> {
+    pub(crate) fn open(db: &Db, journal: &Arc<dyn Journal>, count: u16) -> esker::Result<Trees> {
         let mut databases = Vec::new();
         for number in 0..usize::from(count) {
             let found = OnceLock::new();
@@ -101,34 +102,35 @@ impl Trees {
                 let _ = found.set(Database::new(keys, elements)?);
             } else if db.open_tree(&name_of(number))?.is_some() {
                 // A tree that something else has made: with strings, as far as commands are concerned.
-                let _ = found.set(Trees::make(db, number)?);
+                let _ = found.set(Trees::make(&**journal, number)?);
             }
             databases.push(found);
         }
-        Ok(Trees { db: db.clone(), databases })
+        Ok(Trees { journal: Arc::clone(journal), databases })
     }
 
     /// Finds the trees of one database, if it has some. They are made at its first write.
     ///
     /// # Errors
     /// If the tree of its elements is something else.
-    pub(crate) fn of_one(db: &Db, number: u16) -> esker::Result<Trees> {
+    pub(crate) fn of_one(db: &Db, journal: &Arc<dyn Journal>, number: u16) -> esker::Result<Trees> {
         let databases: Vec<_> = (0..=number).map(|_| OnceLock::new()).collect();
         let name = name_of(usize::from(number));
         let found = (db.open_tree(&name)?, db.open_tree(&elements_of(&name))?);
         if let ((Some(keys), Some(elements)), Some(database)) = (found, databases.last()) {
             let _ = database.set(Database::new(keys, elements)?);
         }
-        Ok(Trees { db: db.clone(), databases })
+        Ok(Trees { journal: Arc::clone(journal), databases })
     }
 
-    fn make(db: &Db, number: usize) -> esker::Result<Database> {
-        let keys = db.tree(&name_of(number))?;
-        let elements = db.tree(&elements_of(&name_of(number)))?;
-        if elements.tag().is_none() && elements.is_empty()? {
-            elements.set_tag(ELEMENTS_TAG)?;
-        }
+    fn make(journal: &dyn Journal, number: usize) -> esker::Result<Database> {
+        let keys = journal.make_tree(&name_of(number), None)?;
+        let elements = journal.make_tree(&elements_of(&name_of(number)), Some(ELEMENTS_TAG))?;
         Database::new(keys, elements)
+    }
+
+    pub(crate) fn journal(&self) -> &dyn Journal {
+        &*self.journal
     }
 
     pub(crate) fn count(&self) -> u16 {
@@ -170,7 +172,7 @@ impl Trees {
     /// Makes the trees of a database if they are missing, and gives them the layout that has an empty key.
     pub(crate) fn take_empty_key(&self, database: u16) -> esker::Result<()> {
         self.made(Slot { database, space: Space::Elements })?;
-        self.database(database).map_or(Ok(()), Database::set_tag_2)
+        self.database(database).map_or(Ok(()), |database| database.set_tag_2(&*self.journal))
     }
 
     /// Whether [`Trees::batch`] waits for nothing: all trees are there that `writes` go to, with the tag that they need, and no
@@ -190,7 +192,7 @@ impl Trees {
             && database.get().is_none()
         {
             // Another thread may be faster: the trees are the same.
-            let _ = database.set(Trees::make(&self.db, number)?);
+            let _ = database.set(Trees::make(&*self.journal, number)?);
         }
         Ok(self.find(slot))
     }
@@ -200,7 +202,7 @@ impl Trees {
         let tree = self.made(Slot { database, space: Space::Keys })?;
         let tree =
             tree.ok_or_else(|| esker::Error::new(ErrorKind::InvalidInput, "there is no such database"))?;
-        tree.unnamed_writer()
+        self.journal.writer(tree)
     }
 
     /// The batch that `writes` come to. Makes trees that are missing. What `writes` have from reads was read from
@@ -237,7 +239,7 @@ impl Trees {
             if needs_tag_2(slot, key, op)
                 && let Some(database) = self.database(slot.database)
             {
-                database.set_tag_2()?;
+                database.set_tag_2(&*self.journal)?;
             }
             match op {
                 Op::Delete => batch.delete(tree, key)?,
@@ -250,7 +252,7 @@ impl Trees {
                     }
                 }
                 Op::Put(Entry { value: Value::Huge(value), attributes, expires_us }) => {
-                    let stored = stored_for(tree, value.as_ref(), snapshot)?;
+                    let stored = stored_for(&*self.journal, tree, value.as_ref(), snapshot)?;
                     let options = PutOptions::default().attributes(attributes).expires_us(*expires_us);
                     batch.put_stored(tree, key, &stored.with_options(options))?;
                 }
@@ -342,7 +344,12 @@ pub(crate) fn sent(tree: &Tree, stored: StoredValue) -> Arc<dyn Huge> {
 }
 
 /// `value` as a batch can give it to a key of `tree`. That of another tree is copied, which may wait for the disk.
-fn stored_for(tree: &Tree, value: &dyn Huge, snapshot: Option<&Snapshot>) -> esker::Result<StoredValue> {
+fn stored_for(
+    journal: &dyn Journal,
+    tree: &Tree,
+    value: &dyn Huge,
+    snapshot: Option<&Snapshot>,
+) -> esker::Result<StoredValue> {
     let lost = || esker::Error::new(ErrorKind::InvalidInput, "a huge value is not one of this server's");
     let huge = value.as_any().downcast_ref::<HugeValue>().ok_or_else(lost)?;
     if huge.tree.name() == tree.name() {
@@ -356,7 +363,7 @@ fn stored_for(tree: &Tree, value: &dyn Huge, snapshot: Option<&Snapshot>) -> esk
             _ => {}
         }
     }
-    let mut writer = tree.unnamed_writer()?;
+    let mut writer = journal.writer(tree)?;
     huge.value.copy_to(&mut writer)?;
     writer.finish()
 }
@@ -590,7 +597,8 @@ mod tests {
     #[test]
     fn deleted_entries_count_as_walked() {
         let db = Db::open_in_memory(esker::Options::default()).unwrap();
-        let trees = Trees::open(&db, 1).unwrap();
+        let journal: Arc<dyn Journal> = Arc::new(esker_journal::Local::new(&db));
+        let trees = Trees::open(&db, &journal, 1).unwrap();
         let slot = Slot { database: 0, space: Space::Elements };
         let tree = trees.made(slot).unwrap().unwrap();
         let fields = |numbers: std::ops::Range<u32>| numbers.map(|number| format!("field:{number:06}"));
