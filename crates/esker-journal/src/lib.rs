@@ -16,7 +16,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use esker::{Batch, Db, Durability, Error, ErrorKind, Tree, ValueWriter, WriteToken};
+use esker::{Batch, Db, Durability, Error, ErrorKind, Tree, TreeOptions, ValueWriter, WriteToken};
 
 /// The time by which commands are evaluated, and by which entries expire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +65,9 @@ impl From<Undone> for Error {
 
 /// Through which front ends change data. See the page's beginning.
 pub trait Journal: Send + Sync {
+    /// The store, for reads, figures and backups. Nobody writes to it but by the journal.
+    fn db(&self) -> &Db;
+
     /// The time by which the next command is evaluated.
     fn moment(&self) -> Moment;
 
@@ -97,6 +100,24 @@ pub trait Journal: Send + Sync {
     /// # Errors
     /// If the store fails.
     fn make_tree(&self, name: &str, tag: Option<&str>) -> esker::Result<Tree>;
+
+    /// Makes the tree `name`, durably.
+    ///
+    /// # Errors
+    /// If there is one, or the store fails.
+    fn create_tree(&self, name: &str, options: TreeOptions) -> esker::Result<Tree>;
+
+    /// Removes the tree `name`, durably.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn drop_tree(&self, name: &str) -> esker::Result<()>;
+
+    /// Makes of the keys of `tree` from `from` on a tree of their own, durably.
+    ///
+    /// # Errors
+    /// As [`Db::split`].
+    fn split_tree(&self, tree: &Tree, from: &[u8], name: &str) -> esker::Result<Tree>;
 
     /// Gives `tree` another tag, durably.
     ///
@@ -136,6 +157,10 @@ impl Local {
 }
 
 impl Journal for Local {
+    fn db(&self) -> &Db {
+        &self.db
+    }
+
     fn moment(&self) -> Moment {
         let tree = self.db.default_tree();
         let now_us = tree.time_us();
@@ -173,6 +198,18 @@ impl Journal for Local {
             tree.set_tag(tag)?;
         }
         Ok(tree)
+    }
+
+    fn create_tree(&self, name: &str, options: TreeOptions) -> esker::Result<Tree> {
+        self.db.create_tree(name, options)
+    }
+
+    fn drop_tree(&self, name: &str) -> esker::Result<()> {
+        self.db.drop_tree(name)
+    }
+
+    fn split_tree(&self, tree: &Tree, from: &[u8], name: &str) -> esker::Result<Tree> {
+        self.db.split(tree, from, name)
     }
 
     fn set_tag(&self, tree: &Tree, tag: &str) -> esker::Result<()> {

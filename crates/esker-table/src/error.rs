@@ -106,6 +106,12 @@ impl std::error::Error for Error {
     }
 }
 
+impl From<esker_journal::Undone> for Error {
+    fn from(undone: esker_journal::Undone) -> Error {
+        esker::Error::from(undone).into()
+    }
+}
+
 impl From<esker::Error> for Error {
     fn from(error: esker::Error) -> Self {
         Error::Store(error)

@@ -13,7 +13,8 @@
 
 use core::ops::Bound;
 
-use esker::{Db, ErrorKind, ScanRange, Snapshot, Tree, ValueRef};
+use esker::{ErrorKind, ScanRange, Snapshot, Tree, ValueRef};
+use esker_journal::Journal;
 
 use crate::cell;
 use crate::error::{Error, Result};
@@ -49,7 +50,8 @@ impl Parts {
     ///
     /// # Errors
     /// `Damaged` when a tree is gone, or was split by somebody else.
-    pub(crate) fn open(db: &Db, name: &str, divisions: &[Division]) -> Result<Parts> {
+    pub(crate) fn open(journal: &dyn Journal, name: &str, divisions: &[Division]) -> Result<Parts> {
+        let db = journal.db();
         let first =
             db.open_tree(name)?.ok_or_else(|| Error::Damaged(format!("the tree {name:?} is gone")))?;
         let mut trees = vec![(Vec::new(), first)];
@@ -66,7 +68,7 @@ impl Parts {
             return Err(Error::Damaged(part.not_whole()));
         }
         for (from, name) in missing {
-            parts = parts.split(db, &from, &name)?;
+            parts = parts.split(journal, &from, &name)?;
         }
         Ok(parts)
     }
@@ -107,8 +109,8 @@ impl Parts {
     }
 
     /// The parts when the keys from `from` on, up to the next part, have got a tree of their own.
-    pub(crate) fn split(&self, db: &Db, from: &[u8], name: &str) -> Result<Parts> {
-        let new = db.split(self.tree_of(from), from, name)?;
+    pub(crate) fn split(&self, journal: &dyn Journal, from: &[u8], name: &str) -> Result<Parts> {
+        let new = journal.split_tree(self.tree_of(from), from, name)?;
         let mut trees: Vec<(Vec<u8>, Tree)> =
             self.0.iter().map(|part| (part.from.clone(), part.tree.clone())).collect();
         trees.push((from.to_vec(), new));

@@ -6,7 +6,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use esker::{Batch, Db, Durability, Tree, keys};
+use esker::{Batch, Tree, keys};
+use esker_journal::Journal;
 
 use crate::error::{Error, Result};
 
@@ -40,7 +41,7 @@ impl Sequences {
     }
 
     /// The first of `count` numbers, which are higher than all that were given out before.
-    pub(crate) fn take(&self, db: &Db, catalog: &Tree, count: u64) -> Result<u64> {
+    pub(crate) fn take(&self, journal: &dyn Journal, catalog: &Tree, count: u64) -> Result<u64> {
         let first = self.next.fetch_add(count, Ordering::Relaxed);
         let end = first.saturating_add(count);
         if end > self.bound.load(Ordering::Acquire) {
@@ -51,7 +52,7 @@ impl Sequences {
                 // Deletes need numbers, on a full disk too.
                 batch.mark_as_deleting();
                 batch.put(catalog, BOUND_KEY, keys::u64(bound))?;
-                db.write_with(&batch, Durability::Power)?;
+                journal.propose_durably(&batch)?;
                 self.bound.store(bound, Ordering::Release);
             }
         }
@@ -61,6 +62,9 @@ impl Sequences {
 
 #[cfg(test)]
 mod tests {
+    use esker::Db;
+    use esker_journal::Local;
+
     use super::*;
 
     #[test]
@@ -72,7 +76,7 @@ mod tests {
             // As after a crash: nobody has said how far the opening before has come.
             let sequences = Sequences::open(&catalog).unwrap();
             for count in [count, 1, count] {
-                let first = sequences.take(&db, &catalog, count).unwrap();
+                let first = sequences.take(&Local::new(&db), &catalog, count).unwrap();
                 assert!(first >= behind);
                 behind = first + count;
             }

@@ -18,8 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use esker::{
-    Batch, Db, Durability, ErrorKind, Options, ScanRange, StoredValue, Tree, TreeOptions, Value, ValueWriter,
-    keys,
+    Batch, Db, ErrorKind, Options, ScanRange, StoredValue, Tree, TreeOptions, Value, ValueWriter, keys,
 };
 
 use crate::batch::CellBatch;
@@ -38,6 +37,7 @@ use crate::span::Span;
 use crate::write::{
     Check, Latest, PutValue, RowMutation, Stamp, View, WriteValue, check_row_deletes, mutate, put_cells,
 };
+use esker_journal::{Journal, Local};
 
 /// The catalog's tree, and its tag: which version of the layout it has.
 const CATALOG: &str = "tables";
@@ -106,7 +106,10 @@ pub struct Table {
 
 /// What the handles of one opening share.
 struct Inner {
+    /// For reads.
     db: Db,
+    /// Through which all data changes.
+    journal: Arc<dyn Journal>,
     rule: TableRule,
     catalog: Tree,
     sequences: Sequences,
@@ -176,18 +179,18 @@ fn tree_name(table: u64, group: u16) -> String {
 }
 
 /// Drops the tree `name`, which no table names, if it was made for one. What else has that name stays.
-fn drop_left(db: &Db, name: &str) -> Result<()> {
-    if is_for_tables(db, name) {
-        db.drop_tree(name)?;
+fn drop_left(journal: &dyn Journal, name: &str) -> Result<()> {
+    if is_for_tables(journal.db(), name) {
+        journal.drop_tree(name)?;
     }
     Ok(())
 }
 
 /// Makes a tree for a table, in place of what an attempt that has failed has left.
-fn create_tree(db: &Db, name: &str) -> Result<Parts> {
-    drop_left(db, name)?;
-    db.create_tree(name, TreeOptions::default().rule(RULE))?;
-    Parts::open(db, name, &[])
+fn create_tree(journal: &dyn Journal, name: &str) -> Result<Parts> {
+    drop_left(journal, name)?;
+    journal.create_tree(name, TreeOptions::default().rule(RULE))?;
+    Parts::open(journal, name, &[])
 }
 
 /// Whether there is a tree `name` that was made for a table.
@@ -324,17 +327,18 @@ impl Tables {
 
     /// The tables of `db`, which was opened with `rule`.
     fn over(db: Db, rule: TableRule, access: Access) -> Result<Tables> {
+        let journal: Arc<dyn Journal> = Arc::new(Local::new(&db));
         let catalog = match db.open_tree(CATALOG)? {
             Some(catalog) => catalog,
             None if access == Access::Read => {
                 let error = esker::Error::new(ErrorKind::NotFound, "the store has no tables");
                 return Err(error.at(db.path()).into());
             }
-            None => db.create_tree(CATALOG, TreeOptions::default())?,
+            None => journal.create_tree(CATALOG, TreeOptions::default())?,
         };
         match catalog.tag().as_deref() {
             Some(CATALOG_TAG) => {}
-            None if catalog.is_empty()? => catalog.set_tag(CATALOG_TAG)?,
+            None if catalog.is_empty()? => journal.set_tag(&catalog, CATALOG_TAG)?,
             tag => {
                 let tag = tag.unwrap_or_default();
                 let message = format!(
@@ -357,7 +361,7 @@ impl Tables {
             if !schema.is_numbered() || !numbers.insert(schema.table) {
                 return Err(of_table("its schema lacks numbers, or has those of another table".to_owned()));
             }
-            let shape = Shape::open(&db, &catalog, name, schema, BTreeMap::new())?;
+            let shape = Shape::open(&*journal, &catalog, name, schema, BTreeMap::new())?;
             shape.tell(&rule, i64::MIN);
             tables.insert(name.to_owned(), Arc::new(State::new(shape)));
         }
@@ -366,7 +370,7 @@ impl Tables {
         let named: BTreeSet<String> = names.collect();
         for name in db.tree_names() {
             if access == Access::Write && name.starts_with(TREES) && !named.contains(&name) {
-                drop_left(&db, &name)?;
+                drop_left(&*journal, &name)?;
             }
         }
         let inner = Inner {
@@ -374,6 +378,7 @@ impl Tables {
             query_cache: Arc::new(QueryCache::new()),
             is_power_safe: AtomicBool::new(false),
             db,
+            journal,
             rule,
             catalog,
             tables: RwLock::new(tables),
@@ -500,7 +505,7 @@ impl Tables {
     /// `TableExists`, `NoNamespace`; `Invalid` or `Schema` when no table can have this name or schema.
     pub fn create(&self, name: &str, schema: Schema) -> Result<Table> {
         let name = &*full_name(name)?;
-        let Inner { db, rule, catalog, .. } = &*self.inner;
+        let Inner { db, journal, rule, catalog, .. } = &*self.inner;
         let _altering = lock(&self.inner.altering);
         self.inner.check_free(name)?;
         let next = match catalog.get_vec(NEXT_TABLE_KEY)? {
@@ -523,7 +528,7 @@ impl Tables {
             batch.put(catalog, table_key(name), &text)?;
             batch.put(catalog, NEXT_TABLE_KEY, keys::u64(number.saturating_add(1)))
         })?;
-        let shape = Shape::open(db, catalog, name, schema, made)?;
+        let shape = Shape::open(&**journal, catalog, name, schema, made)?;
         shape.tell(rule, i64::MIN);
         let state = Arc::new(State::new(shape));
         let mut tables = self.inner.tables.write().unwrap_or_else(PoisonError::into_inner);
@@ -660,7 +665,7 @@ impl Tables {
     /// `NoTable`; `Store` when the store cannot write. The table may be gone all the same, with some of its trees left: the
     /// next opening drops these.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        let Inner { db, rule, .. } = &*self.inner;
+        let Inner { journal, rule, .. } = &*self.inner;
         let _altering = lock(&self.inner.altering);
         let changing = lock(&self.inner.changing);
         let shape = self.inner.find(name)?.shape();
@@ -671,7 +676,7 @@ impl Tables {
         self.inner.tables.write().unwrap_or_else(PoisonError::into_inner).remove(&shape.name);
         drop(changing);
         for tree in shape.all_trees() {
-            db.drop_tree(tree.name())?;
+            journal.drop_tree(tree.name())?;
             rule.forget(tree.name(), shape.now_ms());
         }
         self.inner.query_cache.forget(shape.schema.table);
@@ -684,7 +689,7 @@ impl Tables {
     /// # Errors
     /// `NoTable`, `Disabled`; `Store` when the store cannot write. Nothing is removed then.
     pub fn truncate(&self, name: &str) -> Result<()> {
-        let Inner { db, query_cache, .. } = &*self.inner;
+        let Inner { journal, query_cache, .. } = &*self.inner;
         let _altering = lock(&self.inner.altering);
         let state = self.inner.find(name)?;
         // No write is between its sequence number and its end.
@@ -698,7 +703,7 @@ impl Tables {
         let (first, last) = (Vec::new(), vec![0xff; ROW_LEN_MAX]);
         let ends = [&first[..], &last[..]].into_iter();
         let _writing = query_cache.is_on().then(|| query_cache.begin(shape.schema.table, ends));
-        db.write_with(&batch, Durability::Power)?;
+        journal.propose_durably(&batch)?;
         query_cache.forget(shape.schema.table);
         Ok(())
     }
@@ -732,7 +737,7 @@ impl Inner {
     fn write_catalog(&self, fill: impl FnOnce(&Tree, &mut Batch) -> esker::Result<()>) -> Result<()> {
         let mut batch = Batch::new();
         fill(&self.catalog, &mut batch)?;
-        self.db.write_with(&batch, Durability::Power)?;
+        self.journal.propose_durably(&batch)?;
         Ok(())
     }
 
@@ -753,7 +758,7 @@ impl Inner {
         // If the catalog cannot be written, the store takes no more writes, and the next opening decides. After another error, the
         // next change makes these trees anew.
         let left = self.put_in_force(state, make, made)?;
-        left.iter().try_for_each(|tree| self.db.drop_tree(tree.name()).map(drop))?;
+        left.iter().try_for_each(|tree| self.journal.drop_tree(tree.name()).map(drop))?;
         Ok(())
     }
 
@@ -791,7 +796,7 @@ impl Inner {
 
     /// This moment, for a change of a table of that shape.
     fn moment(&self, shape: &Shape) -> Result<Moment> {
-        let sequence = self.sequences.take(&self.db, &self.catalog, 1)?;
+        let sequence = self.sequences.take(&*self.journal, &self.catalog, 1)?;
         Ok(Moment { sequence, now_ms: shape.now_ms() })
     }
 
@@ -805,12 +810,12 @@ impl Inner {
             if known.contains_key(&group) {
                 continue;
             }
-            match create_tree(&self.db, &tree_name(schema.table, group)) {
+            match create_tree(&*self.journal, &tree_name(schema.table, group)) {
                 Ok(parts) => drop(made.insert(group, parts)),
                 Err(error) => {
-                    drop(drop_left(&self.db, &tree_name(schema.table, group)));
+                    drop(drop_left(&*self.journal, &tree_name(schema.table, group)));
                     let trees = made.values().flat_map(Parts::trees);
-                    trees.for_each(|tree| drop(self.db.drop_tree(tree.name())));
+                    trees.for_each(|tree| drop(self.journal.drop_tree(tree.name())));
                     return Err(error);
                 }
             }
@@ -828,7 +833,7 @@ impl Inner {
         let (name, schema) = make(old, self.moment(old)?)?;
         let known =
             old.parts().into_iter().map(|(group, parts)| (group, parts.clone())).chain(made).collect();
-        let shape = Shape::open(&self.db, &self.catalog, &name, schema, known)?;
+        let shape = Shape::open(&*self.journal, &self.catalog, &name, schema, known)?;
         let text = shape.schema.to_xml()?;
         let kept = shape.parts();
         self.write_catalog(|catalog, batch| {
@@ -880,7 +885,7 @@ impl State {
 impl Shape {
     /// Opens the trees of a table, but for those that are `known`, by the numbers of their groups.
     fn open(
-        db: &Db,
+        journal: &dyn Journal,
         catalog: &Tree,
         name: &str,
         schema: Schema,
@@ -895,7 +900,7 @@ impl Shape {
                 return Ok(parts);
             }
             let divisions = divisions(catalog, schema.table, group)?;
-            Parts::open(db, &tree_name(schema.table, group), &divisions).map_err(of_table)
+            Parts::open(journal, &tree_name(schema.table, group), &divisions).map_err(of_table)
         };
         let groups = schema.groups().iter().map(|group| open(group.id)).collect::<Result<_>>()?;
         let index = schema.has_index().then(|| open(INDEXES)).transpose()?;
@@ -1043,7 +1048,7 @@ impl Table {
     pub fn split(&self, row: impl AsRef<[u8]>) -> Result<()> {
         let row = row.as_ref();
         check_row(row)?;
-        let Inner { db, catalog, rule, .. } = &*self.tables;
+        let Inner { journal, catalog, rule, .. } = &*self.tables;
         let _changing = lock(&self.tables.changing);
         let shape = self.state.shape();
         self.check_there(&shape)?;
@@ -1065,7 +1070,7 @@ impl Table {
                         number = number
                             .checked_add(1)
                             .ok_or_else(|| Error::invalid("the table has too many parts"))?;
-                        if db.open_tree(&part_name(&first, number))?.is_none() {
+                        if journal.db().open_tree(&part_name(&first, number))?.is_none() {
                             break number;
                         }
                     }
@@ -1080,7 +1085,7 @@ impl Table {
             let _splitting = lock(&self.state.splitting);
             let shape = self.state.shape();
             let mut groups = shape.groups.clone();
-            groups[place] = groups[place].split(db, &from, &tree)?;
+            groups[place] = groups[place].split(&**journal, &from, &tree)?;
             let (name, schema, index) = (shape.name.clone(), Arc::clone(&shape.schema), shape.index.clone());
             let shape = Arc::new(Shape { name, schema, groups, index });
             self.state.set_shape(Arc::clone(&shape));
@@ -1268,7 +1273,7 @@ impl Table {
             let no_family = || Error::NoFamily { table: shape.name.clone(), family: family.to_owned() };
             let (group, _) = shape.schema.family(family).ok_or_else(no_family)?;
             // Every part takes it.
-            match shape.groups[group].first().unnamed_writer().map_err(Error::from) {
+            match self.tables.journal.writer(shape.groups[group].first()).map_err(Error::from) {
                 // The family was dropped in between.
                 Err(error) if self.state.has_lost_tree(&shape, &error) => {}
                 writer => return writer.map(CellWriter),
@@ -1352,8 +1357,8 @@ impl Table {
             return self.commit_to(shape, &[], &cells.mutations(), puts, now_ms).map(drop);
         }
         shape.check_enabled()?;
-        let Inner { db, catalog, sequences, .. } = &*self.tables;
-        let sequence = sequences.take(db, catalog, cells.len() as u64)?;
+        let Inner { journal, catalog, sequences, .. } = &*self.tables;
+        let sequence = sequences.take(&**journal, catalog, cells.len() as u64)?;
         let (stamp, times) = (Stamp { now_ms, sequence }, &mut puts.times(now_ms));
         let mut batch = Batch::new();
         put_cells(&shape.name, &shape.schema, cells, stamp, times, |group, key, value| {
@@ -1371,7 +1376,7 @@ impl Table {
         puts: &Puts,
         now_ms: i64,
     ) -> Result<Option<Vec<Cell>>> {
-        let Inner { db, catalog, sequences, .. } = &*self.tables;
+        let Inner { db, journal, catalog, sequences, .. } = &*self.tables;
         shape.check_enabled()?;
         check_rows_once(mutations)?;
         if let Some(mutation) = mutations.first().filter(|_| !checks.is_empty()) {
@@ -1387,7 +1392,7 @@ impl Table {
         let schema = &shape.schema;
         check_row_deletes(schema, mutations)?;
         let steps = mutations.iter().map(RowMutation::steps).sum();
-        let first = sequences.take(db, catalog, steps)?;
+        let first = sequences.take(&**journal, catalog, steps)?;
         let (mut stamp, mut times) = (Stamp { now_ms, sequence: first }, puts.times(now_ms));
         let (mut batch, mut cells) = (Batch::new(), Vec::new());
         if mutations.iter().all(RowMutation::only_deletes) {
@@ -1428,12 +1433,12 @@ impl Table {
 
     /// Writes a batch, which changes these rows.
     fn write<'r>(&self, shape: &Shape, batch: &Batch, rows: impl Iterator<Item = &'r [u8]>) -> Result<()> {
-        let Inner { db, query_cache, .. } = &*self.tables;
+        let Inner { journal, query_cache, .. } = &*self.tables;
         let _writing = query_cache.is_on().then(|| query_cache.begin(shape.schema.table, rows));
         if self.tables.is_power_safe.load(Ordering::Relaxed) {
-            db.write_with(batch, Durability::Power)?;
+            journal.propose_durably(batch)?;
         } else {
-            db.write(batch)?;
+            journal.propose(batch)?;
         }
         Ok(())
     }
@@ -1533,7 +1538,7 @@ impl Table {
         let read = rest.iter().fold(Read::family(first), |read, family| read.family_too(family));
         let shape = self.state.shape();
         let Some(tree) = shape.index.as_ref().map(Parts::first) else { return Ok(()) };
-        let Inner { db, .. } = &*self.tables;
+        let Inner { db, journal, .. } = &*self.tables;
         let mut scan = Live::new(db, &self.state, &read.versions(u32::MAX), [Span::all()], false)?;
         // The scan names families by the schema of its beginning.
         if self.schema().version() != schema.version() {
@@ -1546,17 +1551,17 @@ impl Table {
             entered += keys.len();
             keys.into_iter().try_for_each(|key| batch.put(tree, key, ""))?;
             if entered >= ENTRIES_AT_ONCE {
-                db.write(&std::mem::take(&mut batch))?;
+                journal.propose(&std::mem::take(&mut batch))?;
                 entered = 0;
             }
         }
-        db.write(&batch)?;
+        journal.propose(&batch)?;
         Ok(())
     }
 
     /// Removes the entries that no cell is a reason for.
     fn remove_unused_entries(&self, schema: &Schema) -> Result<()> {
-        let Inner { db, catalog, sequences, .. } = &*self.tables;
+        let Inner { db, journal, catalog, sequences, .. } = &*self.tables;
         let shape = self.state.shape();
         let Some(index) = &shape.index else { return Ok(()) };
         let names: BTreeMap<FamilyId, &str> =
@@ -1577,10 +1582,10 @@ impl Table {
             if !self.has_text(&row, family, &found, own)?
                 && !self.has_text(&row, family, &found, 0..i64::MAX)?
             {
-                let sequence = sequences.take(db, catalog, 1)?;
+                let sequence = sequences.take(&**journal, catalog, 1)?;
                 let mut batch = Batch::new();
                 batch.put(index.first(), found.removed(sequence), "")?;
-                db.write(&batch)?;
+                journal.propose(&batch)?;
             }
         }
         Ok(())

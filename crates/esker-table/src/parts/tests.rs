@@ -1,4 +1,5 @@
-use esker::{Options, TreeOptions};
+use esker::{Db, Options, TreeOptions};
+use esker_journal::Local;
 
 use super::*;
 
@@ -7,7 +8,7 @@ fn both(rows: &[&str], keys: &[Vec<u8>]) -> (Db, Parts, Tree) {
     let db = Db::open_in_memory(Options::default()).unwrap();
     let divisions: Vec<Division> = (1..).zip(rows).map(|(number, row)| division(number, row)).collect();
     db.create_tree("g", TreeOptions::default()).unwrap();
-    let parts = Parts::open(&db, "g", &divisions).unwrap();
+    let parts = Parts::open(&Local::new(&db), "g", &divisions).unwrap();
     let one = db.tree("one").unwrap();
     for key in keys {
         parts.tree_of(key).put(key, "").unwrap();
@@ -87,9 +88,9 @@ fn what_is_missing_is_split_off_and_what_others_have_split_is_refused() {
     let count = |parts: &Parts| -> Vec<u64> { parts.trees().map(|tree| tree.count(..).unwrap()).collect() };
     assert_eq!(count(&parts), [4, 6]);
     let divisions = [division(1, "c"), division(2, "e"), division(3, "b")];
-    assert_eq!(count(&Parts::open(&db, "g", &divisions).unwrap()), [2, 2, 4, 2]);
+    assert_eq!(count(&Parts::open(&Local::new(&db), "g", &divisions).unwrap()), [2, 2, 4, 2]);
     // Twice, it finds all.
-    let parts = Parts::open(&db, "g", &divisions).unwrap();
+    let parts = Parts::open(&Local::new(&db), "g", &divisions).unwrap();
     assert_eq!(count(&parts), [2, 2, 4, 2]);
 
     db.split(&db.tree("g.1").unwrap(), cell::row_prefix(b"d"), "other").unwrap();
@@ -100,8 +101,8 @@ fn what_is_missing_is_split_off_and_what_others_have_split_is_refused() {
     refused(parts.cursor(&db.snapshot(), &[Span::all()]));
     refused(parts.cursor(&db.snapshot(), &[Span::row("c")]));
     assert!(
-        matches!(Parts::open(&db, "g", &divisions), Err(Error::Damaged(message)) if message.contains("g.1"))
+        matches!(Parts::open(&Local::new(&db), "g", &divisions), Err(Error::Damaged(message)) if message.contains("g.1"))
     );
     db.drop_tree("g.2").unwrap();
-    assert!(matches!(Parts::open(&db, "g", &divisions), Err(Error::Damaged(_))));
+    assert!(matches!(Parts::open(&Local::new(&db), "g", &divisions), Err(Error::Damaged(_))));
 }
