@@ -17,6 +17,10 @@ const NOT_IN_EVALUATION: &[&str] =
     &["crates/esker/", "crates/esker-cli/", "crates/esker-server/", "crates/esker-thrift/"];
 const PURE: &str = "evaluation depends on its arguments alone";
 
+/// Front ends change data through a journal: what they write has to reach all replicas.
+const BELOW_THE_JOURNAL: &[&str] = &["crates/esker/", "crates/esker-cli/", "crates/esker-journal/"];
+const JOURNAL: &str = "data changes through Journal, whose only store is not always this one";
+
 pub(crate) const BANS: &[Ban] = &[
     Ban {
         what: "std::fs",
@@ -73,6 +77,15 @@ pub(crate) const BANS: &[Ban] = &[
     Ban { what: "std::process", allowed_in: NOT_IN_EVALUATION, reason: PURE },
     Ban { what: "std::thread", allowed_in: NOT_IN_EVALUATION, reason: PURE },
     Ban { what: "std::time", allowed_in: NOT_IN_EVALUATION, reason: PURE },
+    Ban { what: "db.write(", allowed_in: BELOW_THE_JOURNAL, reason: JOURNAL },
+    Ban { what: "db.try_write(", allowed_in: BELOW_THE_JOURNAL, reason: JOURNAL },
+    Ban { what: ".write_with(", allowed_in: BELOW_THE_JOURNAL, reason: JOURNAL },
+    Ban { what: "db.tree(", allowed_in: BELOW_THE_JOURNAL, reason: JOURNAL },
+    Ban { what: ".create_tree(", allowed_in: BELOW_THE_JOURNAL, reason: JOURNAL },
+    Ban { what: ".drop_tree(", allowed_in: BELOW_THE_JOURNAL, reason: JOURNAL },
+    Ban { what: "db.split(", allowed_in: BELOW_THE_JOURNAL, reason: JOURNAL },
+    Ban { what: ".set_tag(", allowed_in: BELOW_THE_JOURNAL, reason: JOURNAL },
+    Ban { what: ".unnamed_writer(", allowed_in: BELOW_THE_JOURNAL, reason: JOURNAL },
     Ban { what: ".unwrap()", allowed_in: &[], reason: "say what went wrong with an Error" },
     Ban { what: ".expect(", allowed_in: &[], reason: "say what went wrong with an Error" },
     Ban { what: "println!", allowed_in: NOT_IN_THE_LIBRARY, reason: "a library does not print" },

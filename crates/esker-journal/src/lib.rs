@@ -105,13 +105,13 @@ pub trait Journal: Send + Sync {
     ///
     /// # Errors
     /// If there is one, or the store fails.
-    fn create_tree(&self, name: &str, options: TreeOptions) -> esker::Result<Tree>;
+    fn new_tree(&self, name: &str, options: TreeOptions) -> esker::Result<Tree>;
 
     /// Removes the tree `name`, durably.
     ///
     /// # Errors
     /// If the store fails.
-    fn drop_tree(&self, name: &str) -> esker::Result<()>;
+    fn remove_tree(&self, name: &str) -> esker::Result<()>;
 
     /// Makes of the keys of `tree` from `from` on a tree of their own, durably.
     ///
@@ -123,7 +123,7 @@ pub trait Journal: Send + Sync {
     ///
     /// # Errors
     /// If the store fails.
-    fn set_tag(&self, tree: &Tree, tag: &str) -> esker::Result<()>;
+    fn tag_tree(&self, tree: &Tree, tag: &str) -> esker::Result<()>;
 
     /// A writer of a huge value for any key of `tree`. It counts from the entry on that gives it to a key.
     ///
@@ -200,11 +200,11 @@ impl Journal for Local {
         Ok(tree)
     }
 
-    fn create_tree(&self, name: &str, options: TreeOptions) -> esker::Result<Tree> {
+    fn new_tree(&self, name: &str, options: TreeOptions) -> esker::Result<Tree> {
         self.db.create_tree(name, options)
     }
 
-    fn drop_tree(&self, name: &str) -> esker::Result<()> {
+    fn remove_tree(&self, name: &str) -> esker::Result<()> {
         self.db.drop_tree(name)
     }
 
@@ -212,7 +212,7 @@ impl Journal for Local {
         self.db.split(tree, from, name)
     }
 
-    fn set_tag(&self, tree: &Tree, tag: &str) -> esker::Result<()> {
+    fn tag_tree(&self, tree: &Tree, tag: &str) -> esker::Result<()> {
         tree.set_tag(tag)
     }
 

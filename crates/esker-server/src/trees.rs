@@ -62,7 +62,7 @@ impl Database {
     /// Gives the tree of elements the tag of the second layout, durably.
     fn set_tag_2(&self, journal: &dyn Journal) -> esker::Result<()> {
         if !self.has_tag_2() {
-            journal.set_tag(&self.elements, ELEMENTS_TAG_2)?;
+            journal.tag_tree(&self.elements, ELEMENTS_TAG_2)?;
             self.has_tag_2.store(true, Ordering::Release);
         }
         Ok(())

@@ -181,7 +181,7 @@ fn tree_name(table: u64, group: u16) -> String {
 /// Drops the tree `name`, which no table names, if it was made for one. What else has that name stays.
 fn drop_left(journal: &dyn Journal, name: &str) -> Result<()> {
     if is_for_tables(journal.db(), name) {
-        journal.drop_tree(name)?;
+        journal.remove_tree(name)?;
     }
     Ok(())
 }
@@ -189,7 +189,7 @@ fn drop_left(journal: &dyn Journal, name: &str) -> Result<()> {
 /// Makes a tree for a table, in place of what an attempt that has failed has left.
 fn create_tree(journal: &dyn Journal, name: &str) -> Result<Parts> {
     drop_left(journal, name)?;
-    journal.create_tree(name, TreeOptions::default().rule(RULE))?;
+    journal.new_tree(name, TreeOptions::default().rule(RULE))?;
     Parts::open(journal, name, &[])
 }
 
@@ -334,11 +334,11 @@ impl Tables {
                 let error = esker::Error::new(ErrorKind::NotFound, "the store has no tables");
                 return Err(error.at(db.path()).into());
             }
-            None => journal.create_tree(CATALOG, TreeOptions::default())?,
+            None => journal.new_tree(CATALOG, TreeOptions::default())?,
         };
         match catalog.tag().as_deref() {
             Some(CATALOG_TAG) => {}
-            None if catalog.is_empty()? => journal.set_tag(&catalog, CATALOG_TAG)?,
+            None if catalog.is_empty()? => journal.tag_tree(&catalog, CATALOG_TAG)?,
             tag => {
                 let tag = tag.unwrap_or_default();
                 let message = format!(
@@ -676,7 +676,7 @@ impl Tables {
         self.inner.tables.write().unwrap_or_else(PoisonError::into_inner).remove(&shape.name);
         drop(changing);
         for tree in shape.all_trees() {
-            journal.drop_tree(tree.name())?;
+            journal.remove_tree(tree.name())?;
             rule.forget(tree.name(), shape.now_ms());
         }
         self.inner.query_cache.forget(shape.schema.table);
@@ -758,7 +758,7 @@ impl Inner {
         // If the catalog cannot be written, the store takes no more writes, and the next opening decides. After another error, the
         // next change makes these trees anew.
         let left = self.put_in_force(state, make, made)?;
-        left.iter().try_for_each(|tree| self.journal.drop_tree(tree.name()).map(drop))?;
+        left.iter().try_for_each(|tree| self.journal.remove_tree(tree.name()).map(drop))?;
         Ok(())
     }
 
@@ -815,7 +815,7 @@ impl Inner {
                 Err(error) => {
                     drop(drop_left(&*self.journal, &tree_name(schema.table, group)));
                     let trees = made.values().flat_map(Parts::trees);
-                    trees.for_each(|tree| drop(self.journal.drop_tree(tree.name())));
+                    trees.for_each(|tree| drop(self.journal.remove_tree(tree.name())));
                     return Err(error);
                 }
             }
