@@ -220,3 +220,71 @@ impl Journal for Local {
         tree.unnamed_writer()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use esker::Options;
+    use esker::env::Env;
+    use esker::fs::sim::{Fault, Op, SimFs};
+
+    use super::*;
+
+    fn store(disk: &SimFs) -> Db {
+        let env = Env { fs: Arc::new(disk.clone()), ..Env::system() };
+        Db::open("store", Options::default().memory_budget(8 << 20).env(env)).unwrap()
+    }
+
+    fn put(db: &Db, key: &str, value: &[u8]) -> Batch {
+        let mut batch = Batch::new();
+        batch.put(db.default_tree(), key, value).unwrap();
+        batch
+    }
+
+    #[test]
+    fn what_a_full_disk_refuses_has_no_effect() {
+        let disk = SimFs::new(1);
+        let db = store(&disk);
+        let journal = Local::new(&db);
+        disk.set_capacity(Some(24 << 20));
+        let refused = (0..100_000).find_map(|i| {
+            let key = format!("key {i}");
+            journal.propose(&put(&db, &key, &[7; 4000])).err().map(|undone| (key, undone))
+        });
+        let (key, undone) = refused.unwrap();
+        assert!(
+            matches!(&undone, Undone::Refused(error) if error.kind() == ErrorKind::OutOfSpace),
+            "{undone}"
+        );
+        assert!(!db.default_tree().contains(&key).unwrap());
+        disk.set_capacity(None);
+        journal.propose(&put(&db, &key, b"taken")).unwrap();
+        assert_eq!(db.get_vec(&key).unwrap().unwrap(), b"taken");
+    }
+
+    /// The log has the entry, and may keep it: nobody knows.
+    #[test]
+    fn what_cannot_be_synced_is_unknown_and_so_is_what_follows() {
+        let disk = SimFs::new(2);
+        let db = store(&disk);
+        let journal = Local::new(&db);
+        journal.propose_durably(&put(&db, "a", b"1")).unwrap();
+        disk.inject(Fault::new(Op::Sync, ".log"));
+        let undone = journal.propose_durably(&put(&db, "b", b"2")).unwrap_err();
+        assert!(matches!(undone, Undone::Unknown(_)), "{undone}");
+        assert!(undone.to_string().starts_with("whether it has taken effect is not known"), "{undone}");
+    }
+
+    #[test]
+    fn moments_never_go_back() {
+        let db = Db::open_in_memory(Options::default()).unwrap();
+        let journal = Local::new(&db);
+        let mut last = 0;
+        for _ in 0..10_000 {
+            let Moment { now_us, ahead_us } = journal.moment();
+            assert!(now_us >= last && ahead_us == 0);
+            last = now_us;
+        }
+    }
+}
