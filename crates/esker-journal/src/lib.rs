@@ -50,7 +50,9 @@ impl fmt::Display for Undone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Undone::Refused(error) => write!(f, "{error}"),
-            Undone::Unknown(error) => write!(f, "whether it has taken effect is not known: {error}"),
+            Undone::Unknown(error) => {
+                write!(f, "it is not known whether the write has taken effect: {error}")
+            }
         }
     }
 }
@@ -58,7 +60,8 @@ impl fmt::Display for Undone {
 impl From<Undone> for Error {
     fn from(undone: Undone) -> Error {
         match undone {
-            Undone::Refused(error) | Undone::Unknown(error) => error,
+            Undone::Refused(error) => error,
+            Undone::Unknown(ref error) => Error::new(error.kind(), undone.to_string()),
         }
     }
 }
@@ -273,7 +276,10 @@ mod tests {
         disk.inject(Fault::new(Op::Sync, ".log"));
         let undone = journal.propose_durably(&put(&db, "b", b"2")).unwrap_err();
         assert!(matches!(undone, Undone::Unknown(_)), "{undone}");
-        assert!(undone.to_string().starts_with("whether it has taken effect is not known"), "{undone}");
+        assert!(
+            undone.to_string().starts_with("it is not known whether the write has taken effect: "),
+            "{undone}"
+        );
     }
 
     #[test]

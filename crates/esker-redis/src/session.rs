@@ -151,16 +151,17 @@ pub enum Lending {
     Refused,
 }
 
-/// A state of the store. Nothing changes it while commands are evaluated against it.
+/// A state of the store. Nothing changes it while commands are evaluated against it. It may have entries that have expired: a
+/// [`Session`] judges all of them by one time.
 pub trait Base {
-    /// The entry of `key`, if there is one that has not expired.
+    /// The entry of `key`, if there is one.
     ///
     /// # Errors
     /// [`ReadError`] when it cannot be read.
     fn get(&self, slot: Slot, key: &[u8]) -> Result<Option<Entry>, ReadError>;
 
-    /// Lends the value of `key`: calls `use_value` once with its bytes and its expiry, in microseconds since 1970, which may have
-    /// passed. A base may refuse, and does for long values and for those with attributes.
+    /// Lends the value of `key`: calls `use_value` once with its bytes and its expiry, in microseconds since 1970. A base may
+    /// refuse, and does for long values and for those with attributes.
     ///
     /// # Errors
     /// [`ReadError`] when it cannot be read.
@@ -169,7 +170,7 @@ pub trait Base {
         Ok(Lending::Refused)
     }
 
-    /// When the entry of `key` expires, in microseconds since 1970, if there is one that has not. Its value is not copied.
+    /// When the entry of `key` expires, in microseconds since 1970, if there is one. Its value is not copied.
     ///
     /// # Errors
     /// [`ReadError`] when it cannot be read.
@@ -194,8 +195,7 @@ pub trait Base {
         Ok(())
     }
 
-    /// Calls `visit` with the entries that have not expired and whose keys lie within `bounds`, ascending, or descending
-    /// if `reverse`.
+    /// Calls `visit` with the entries whose keys lie within `bounds`, ascending, or descending if `reverse`.
     ///
     /// # Errors
     /// [`ReadError`] when they cannot be read, and those of `visit`.

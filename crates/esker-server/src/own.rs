@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use esker_redis::commands::subcommands::{asks_for_help, help};
 use esker_redis::numbers::integer;
-use esker_redis::{ReadError, Reply, Slot, Space, Spec, placed};
+use esker_redis::{ReadError, Reply, Spec};
 
 use crate::acl::{Attempt, WRONG_PASSWORD, credentials};
 use crate::canary::broken;
@@ -472,21 +472,20 @@ impl Connection {
         if !self.may_run(spec, args) {
             return Some(Next::Do(Wait::Latches(self.owned(spec, args))));
         }
-        let database = self.client.database.get();
+        let (database, now_us) = (self.client.database.get(), self.now_us());
         for key in &args[1..] {
             if !self.watched_keys.insert((database, key.to_vec())) {
                 continue;
             }
-            let (slot, stored) = placed(Slot { database, space: Space::Keys }, key);
-            let (existed, expires_us) = match self.server.trees.find(slot).map(|tree| tree.metadata(stored)) {
-                Some(Ok(Some(metadata))) => (true, metadata.expires_us),
-                Some(Ok(None)) | None => (false, None),
-                Some(Err(error)) => {
+            let found = match self.server.expiry_of(database, key, now_us) {
+                Ok(found) => found,
+                Err(error) => {
                     self.watched_keys.remove(&(database, key.to_vec()));
-                    self.reply.error(&told(&error));
+                    self.reply.error(&told(&crate::trees::unreadable(error)));
                     return None;
                 }
             };
+            let (existed, expires_us) = (found.is_some(), found.flatten());
             self.watched_bytes += 3 * (key.len() + ITEM_BYTES);
             let watched = Watched { database, key: key.to_vec(), existed, expires_us };
             self.server.watches.borrow_mut().watch(&watched, &self.changed);

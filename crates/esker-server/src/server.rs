@@ -403,9 +403,13 @@ impl Server {
             if !writes.is_empty() {
                 journal.propose(&trees.batch(&writes, Some(&snapshot))?)?;
             }
-            Ok(swept)
+            Ok::<_, esker::Error>((swept, writes))
         });
-        swept.await?
+        let (swept, writes) = swept.await??;
+        if !writes.is_empty() {
+            self.note_taken(&writes);
+        }
+        Ok(swept)
     }
 
     /// The time by which keys expire, in microseconds since 1970. It never goes back, and may be ahead of the machine's clock.
@@ -575,12 +579,8 @@ impl Server {
     }
 
     fn try_write(&self, writes: &Writes) -> esker::Result<()> {
-        if !self.trees.has_all(writes) {
-            let message = "a tree has to be made, or a huge value copied";
-            return Err(esker::Error::new(ErrorKind::NeedsIo, message));
-        }
         let mut batch = self.spare.borrow_mut();
-        esker::without_io(|| self.trees.add_to(&mut batch, writes, None))?;
+        esker::without_io(|| self.trees.try_fill(&mut batch, writes))?;
         let written = self.journal.try_propose(&batch);
         if batch.size_bytes() > 2 * COMMIT_BYTES {
             *batch = Batch::new();
@@ -738,7 +738,9 @@ impl Server {
                 return self.let_try(id, has_waited);
             }
             // A key that holds something else by now is none that it waits for.
-            if reply.bytes.first() == Some(&b'-') && !(is_move(spec) && self.has_element(*database, key)) {
+            if reply.bytes.first() == Some(&b'-')
+                && !(is_move(spec) && self.has_element(*database, key, now_us))
+            {
                 return Served::Wrongly;
             }
         }
@@ -760,11 +762,25 @@ impl Server {
         Served::With(touched)
     }
 
-    /// Whether the key is a list, so that it is the other key of a move that is none.
-    fn has_element(&self, database: u16, key: &[u8]) -> bool {
-        let (slot, key) = placed(Slot { database, space: Space::Keys }, key);
-        let found = esker::without_io(|| View::inline(&self.trees, 1).get(slot, key));
+    /// Whether the source key of a move is a list: then its destination has the wrong type.
+    fn has_element(&self, database: u16, key: &[u8], now_us: u64) -> bool {
+        let view = View::inline(&self.trees, 1);
+        let mut nothing = Writes::default();
+        let session = Session::new(&view, &mut nothing, now_us);
+        let found = esker::without_io(|| session.get(Slot { database, space: Space::Keys }, key));
         matches!(found, Ok(Some(entry)) if Type::of(&entry) == Ok(Type::List))
+    }
+
+    /// When a key expires, in microseconds since 1970, if it is there at `now_us`. May wait for the disk.
+    pub(crate) fn expiry_of(
+        &self,
+        database: u16,
+        key: &[u8],
+        now_us: u64,
+    ) -> Result<Option<Option<u64>>, ReadError> {
+        let (slot, stored) = placed(Slot { database, space: Space::Keys }, key);
+        let found = View::of_now(&self.trees).expiry(slot, stored)?;
+        Ok(found.filter(|expires_us| expires_us.is_none_or(|us| us > now_us)))
     }
 
     /// Has a client that waits do its command itself, in the pool. It gets its keys if nobody has them, or comes before it.
@@ -894,7 +910,7 @@ impl Server {
         add(&self.figures.in_pool, 1);
         self.figures.note_lookups(done.lookups);
         if !done.committed.writes.is_empty() {
-            self.syncs.note_written();
+            self.note_taken(&done.committed.writes);
         }
         drop(latched);
         self.tell(done.committed);

@@ -40,10 +40,24 @@ const MADE_INLINE: u64 = 1 << 20;
 /// The event loop reads values of so many bytes for one command. More is work for the pool.
 const READ_INLINE: usize = 4 << 20;
 
+/// A tree, by two handles.
+struct Handles {
+    tree: Tree,
+    /// The same tree, with entries that have expired. Commands judge entries by their own time ([`esker_redis::Session`]): the
+    /// store's clock goes on while they are evaluated.
+    undated: Tree,
+}
+
+impl Handles {
+    fn new(tree: Tree) -> Handles {
+        Handles { undated: tree.at_us(0), tree }
+    }
+}
+
 /// A database's trees.
 struct Database {
-    keys: Tree,
-    elements: Tree,
+    keys: Handles,
+    elements: Handles,
     /// Whether the tree of elements has the tag of the second layout.
     has_tag_2: AtomicBool,
 }
@@ -52,7 +66,14 @@ impl Database {
     fn new(keys: Tree, elements: Tree) -> esker::Result<Database> {
         check_tag(&elements)?;
         let has_tag_2 = AtomicBool::new(elements.tag().as_deref() == Some(ELEMENTS_TAG_2));
-        Ok(Database { keys, elements, has_tag_2 })
+        Ok(Database { keys: Handles::new(keys), elements: Handles::new(elements), has_tag_2 })
+    }
+
+    fn handles(&self, space: Space) -> &Handles {
+        match space {
+            Space::Keys => &self.keys,
+            Space::Elements => &self.elements,
+        }
     }
 
     fn has_tag_2(&self) -> bool {
@@ -62,7 +83,7 @@ impl Database {
     /// Gives the tree of elements the tag of the second layout, durably.
     fn set_tag_2(&self, journal: &dyn Journal) -> esker::Result<()> {
         if !self.has_tag_2() {
-            journal.tag_tree(&self.elements, ELEMENTS_TAG_2)?;
+            journal.tag_tree(&self.elements.tree, ELEMENTS_TAG_2)?;
             self.has_tag_2.store(true, Ordering::Release);
         }
         Ok(())
@@ -143,11 +164,12 @@ impl Trees {
 
     /// The tree, if its database has been written to.
     pub(crate) fn find(&self, slot: Slot) -> Option<&Tree> {
-        let database = self.database(slot.database)?;
-        Some(match slot.space {
-            Space::Keys => &database.keys,
-            Space::Elements => &database.elements,
-        })
+        Some(&self.database(slot.database)?.handles(slot.space).tree)
+    }
+
+    /// The tree, if its database has been written to, with entries that have expired.
+    fn undated(&self, slot: Slot) -> Option<&Tree> {
+        Some(&self.database(slot.database)?.handles(slot.space).undated)
     }
 
     /// The keys of a database, if it has been written to.
@@ -171,54 +193,75 @@ impl Trees {
 
     /// Makes the trees of a database if they are missing, and gives them the layout that has an empty key.
     pub(crate) fn take_empty_key(&self, database: u16) -> esker::Result<()> {
-        self.made(Slot { database, space: Space::Elements })?;
-        self.database(database).map_or(Ok(()), |database| database.set_tag_2(&*self.journal))
+        self.made(database)?.map_or(Ok(()), |database| database.set_tag_2(&*self.journal))
     }
 
-    /// Whether [`Trees::batch`] waits for nothing: all trees are there that `writes` go to, with the tag that they need, and no
-    /// huge value has to be copied from one to another.
-    pub(crate) fn has_all(&self, writes: &Writes) -> bool {
-        writes.ops().all(|(slot, key, op)| {
-            self.database(slot.database).is_some_and(|database| {
-                !copies(slot, op, self) && (!needs_tag_2(slot, key, op) || database.has_tag_2())
-            })
-        })
-    }
-
-    /// The tree, which is made if it is missing.
-    fn made(&self, slot: Slot) -> esker::Result<Option<&Tree>> {
-        let number = usize::from(slot.database);
-        if let Some(database) = self.databases.get(number)
-            && database.get().is_none()
-        {
+    /// The trees of a database, which are made if they are missing. `None`: there is no such database.
+    fn made(&self, number: u16) -> esker::Result<Option<&Database>> {
+        let Some(database) = self.databases.get(usize::from(number)) else { return Ok(None) };
+        if database.get().is_none() {
             // Another thread may be faster: the trees are the same.
-            let _ = database.set(Trees::make(&*self.journal, number)?);
+            let _ = database.set(Trees::make(&*self.journal, number.into())?);
         }
-        Ok(self.find(slot))
+        Ok(database.get())
+    }
+
+    /// Makes the trees that `writes` go to, with the tags that they need. A batch of them needs that done before.
+    fn prepare(&self, writes: &Writes) -> esker::Result<()> {
+        for (slot, key, op) in writes.ops() {
+            if let Some(database) = self.made(slot.database)?
+                && needs_tag_2(slot, key, op)
+            {
+                database.set_tag_2(&*self.journal)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes a value, piece by piece, that may become that of any key of a database.
     pub(crate) fn writer(&self, database: u16) -> esker::Result<ValueWriter> {
-        let tree = self.made(Slot { database, space: Space::Keys })?;
-        let tree =
-            tree.ok_or_else(|| esker::Error::new(ErrorKind::InvalidInput, "there is no such database"))?;
-        self.journal.writer(tree)
+        let made = self.made(database)?;
+        let made =
+            made.ok_or_else(|| esker::Error::new(ErrorKind::InvalidInput, "there is no such database"))?;
+        self.journal.writer(&made.keys.tree)
     }
 
-    /// The batch that `writes` come to. Makes trees that are missing. What `writes` have from reads was read from
-    /// `snapshot`; without one they have nothing that was read and is huge, and nothing waits for the disk.
+    /// The batch of `writes`, on a thread that may wait: makes trees that are missing, and copies huge values from other
+    /// trees. What `writes` have from reads was read from `snapshot`; without one, they have no huge value that was read.
     pub(crate) fn batch(&self, writes: &Writes, snapshot: Option<&Snapshot>) -> esker::Result<Batch> {
+        self.prepare(writes)?;
         let mut batch = Batch::new();
-        self.add_to(&mut batch, writes, snapshot)?;
+        let stored = |slot, value: &dyn Huge| match self.undated(slot) {
+            Some(tree) => stored_for(&*self.journal, tree, value, snapshot),
+            None => Err(not_prepared()),
+        };
+        self.fill(&mut batch, writes, stored)?;
         Ok(batch)
     }
 
-    /// As [`Trees::batch`], into an empty batch, whose content is of no use after an error.
-    pub(crate) fn add_to(
+    /// Puts `writes` into an empty batch, on a thread that may not wait.
+    ///
+    /// # Errors
+    /// `NeedsIo` if that takes [`Trees::batch`]. The content of the batch has no meaning then.
+    pub(crate) fn try_fill(&self, batch: &mut Batch, writes: &Writes) -> esker::Result<()> {
+        self.fill(batch, writes, |slot, value| self.sent_to(slot, value).cloned().ok_or_else(not_prepared))
+    }
+
+    /// `value`, if a client has sent it for a key of this tree.
+    fn sent_to<'a>(&self, slot: Slot, value: &'a dyn Huge) -> Option<&'a StoredValue> {
+        let huge = value.as_any().downcast_ref::<HugeValue>()?;
+        match &huge.origin {
+            Origin::Sent(stored) if self.find(slot)?.name() == huge.tree.name() => Some(stored),
+            _ => None,
+        }
+    }
+
+    /// Puts `writes` into a batch, huge values by the place that `stored` gives them.
+    fn fill(
         &self,
         batch: &mut Batch,
         writes: &Writes,
-        snapshot: Option<&Snapshot>,
+        stored: impl Fn(Slot, &dyn Huge) -> esker::Result<StoredValue>,
     ) -> esker::Result<()> {
         batch.clear();
         if writes.only_free_space() {
@@ -235,12 +278,11 @@ impl Trees {
             }
         }
         for (slot, key, op) in writes.ops() {
-            let Some(tree) = self.made(slot)? else { continue };
-            if needs_tag_2(slot, key, op)
-                && let Some(database) = self.database(slot.database)
-            {
-                database.set_tag_2(&*self.journal)?;
+            let database = self.database(slot.database).ok_or_else(not_prepared)?;
+            if needs_tag_2(slot, key, op) && !database.has_tag_2() {
+                return Err(not_prepared());
             }
+            let tree = &database.handles(slot.space).tree;
             match op {
                 Op::Delete => batch.delete(tree, key)?,
                 Op::Put(Entry { value: Value::Bytes(value), attributes, expires_us }) => {
@@ -252,14 +294,19 @@ impl Trees {
                     }
                 }
                 Op::Put(Entry { value: Value::Huge(value), attributes, expires_us }) => {
-                    let stored = stored_for(&*self.journal, tree, value.as_ref(), snapshot)?;
                     let options = PutOptions::default().attributes(attributes).expires_us(*expires_us);
-                    batch.put_stored(tree, key, &stored.with_options(options))?;
+                    batch.put_stored(tree, key, &stored(slot, value.as_ref())?.with_options(options))?;
                 }
             }
         }
         Ok(())
     }
+}
+
+/// A batch needs what [`Trees::batch`] does.
+#[cold]
+fn not_prepared() -> esker::Error {
+    esker::Error::new(ErrorKind::NeedsIo, "a tree has to be made, or a huge value copied")
 }
 
 fn check_tag(elements: &Tree) -> esker::Result<()> {
@@ -368,14 +415,6 @@ fn stored_for(
     writer.finish()
 }
 
-/// Whether one of `writes` has to be copied from one tree to another.
-#[inline]
-fn copies(slot: Slot, op: &Op, trees: &Trees) -> bool {
-    let Op::Put(Entry { value: Value::Huge(value), .. }) = op else { return false };
-    let from = value.as_any().downcast_ref::<HugeValue>().map(|huge| huge.tree.name());
-    from != trees.find(slot).map(Tree::name)
-}
-
 /// Where a view has found an entry.
 struct Found<'a> {
     tree: &'a Tree,
@@ -400,7 +439,7 @@ impl Found<'_> {
     }
 }
 
-/// The store as one command reads it.
+/// The store as one command reads it, with entries that have expired: the command's session leaves these out.
 pub(crate) struct View<'a> {
     trees: &'a Trees,
     /// `None`: as it is now.
@@ -419,15 +458,16 @@ impl<'a> View<'a> {
     /// For the event loop: the store as it is now, and only what is in memory. At most `steps` entries are walked over, which
     /// are [`STEPS_INLINE`] for all that is done at once. Evaluate below [`esker::without_io`].
     pub(crate) fn inline(trees: &'a Trees, steps: u32) -> View<'a> {
-        View { steps_left: Cell::new(Some(steps)), ..View::of(trees) }
+        View { steps_left: Cell::new(Some(steps)), ..View::of_now(trees) }
     }
 
     /// For the pool: all of it, as it was when `snapshot` was taken.
     pub(crate) fn of_pool(trees: &'a Trees, snapshot: &'a Snapshot) -> View<'a> {
-        View { snapshot: Some(snapshot), ..View::of(trees) }
+        View { snapshot: Some(snapshot), ..View::of_now(trees) }
     }
 
-    fn of(trees: &'a Trees) -> View<'a> {
+    /// The store as it is now, for a thread that may wait.
+    pub(crate) fn of_now(trees: &'a Trees) -> View<'a> {
         View {
             trees,
             snapshot: None,
@@ -497,7 +537,7 @@ impl<'a> View<'a> {
 
 impl Base for View<'_> {
     fn get(&self, slot: Slot, key: &[u8]) -> Result<Option<Entry>, ReadError> {
-        let Some(tree) = self.trees.find(slot) else { return Ok(None) };
+        let Some(tree) = self.trees.undated(slot) else { return Ok(None) };
         self.step()?;
         let found = match self.snapshot {
             Some(snapshot) => snapshot.get(tree, key),
@@ -515,7 +555,7 @@ impl Base for View<'_> {
         if self.snapshot.is_some() {
             return Ok(Lending::Refused);
         }
-        let Some(tree) = self.trees.find(slot) else { return Ok(Lending::Absent) };
+        let Some(tree) = self.trees.undated(slot) else { return Ok(Lending::Absent) };
         if self.steps_left.get() == Some(0) {
             return Err(ReadError::NeedsIo);
         }
@@ -538,7 +578,7 @@ impl Base for View<'_> {
     }
 
     fn expiry(&self, slot: Slot, key: &[u8]) -> Result<Option<Option<u64>>, ReadError> {
-        let Some(tree) = self.trees.find(slot) else { return Ok(None) };
+        let Some(tree) = self.trees.undated(slot) else { return Ok(None) };
         self.step()?;
         let found = match self.snapshot {
             Some(snapshot) => snapshot.metadata(tree, key),
@@ -566,7 +606,7 @@ impl Base for View<'_> {
         reverse: bool,
         visit: &mut esker_redis::Visit<'_>,
     ) -> Result<(), ReadError> {
-        let Some(tree) = self.trees.find(slot) else { return Ok(()) };
+        let Some(tree) = self.trees.undated(slot) else { return Ok(()) };
         self.has_walked.set(true);
         let range = within(bounds);
         let range = if reverse { range.reverse() } else { range };
@@ -600,7 +640,7 @@ mod tests {
         let journal: Arc<dyn Journal> = Arc::new(esker_journal::Local::new(&db));
         let trees = Trees::open(&db, &journal, 1).unwrap();
         let slot = Slot { database: 0, space: Space::Elements };
-        let tree = trees.made(slot).unwrap().unwrap();
+        let tree = &trees.made(0).unwrap().unwrap().elements.tree;
         let fields = |numbers: std::ops::Range<u32>| numbers.map(|number| format!("field:{number:06}"));
         fields(0..3000).for_each(|field| tree.put(field, "value").unwrap());
         let walked = |view: &View<'_>, reverse| {
@@ -626,5 +666,57 @@ mod tests {
         for reverse in [false, true] {
             assert_eq!(walked(&View::inline(&trees, STEPS_INLINE), reverse).unwrap(), 0);
         }
+    }
+
+    const KEYS: Slot = Slot { database: 0, space: Space::Keys };
+
+    /// The store's clock goes on between the moment by which a command is evaluated and its reads.
+    #[test]
+    fn entries_are_judged_by_the_time_of_the_command() {
+        let db = Db::open_in_memory(esker::Options::default()).unwrap();
+        let journal: Arc<dyn Journal> = Arc::new(esker_journal::Local::new(&db));
+        let trees = Trees::open(&db, &journal, 1).unwrap();
+        let tree = db.default_tree();
+        let expires_us = journal.moment().now_us + 1;
+        tree.put_opts("key", "value", &PutOptions::default().expires_us(Some(expires_us))).unwrap();
+        while journal.moment().now_us <= expires_us {}
+        assert!(tree.get("key").unwrap().is_none());
+        let snapshot = db.snapshot();
+        for view in
+            [View::inline(&trees, STEPS_INLINE), View::of_pool(&trees, &snapshot), View::of_now(&trees)]
+        {
+            for (now_us, lives) in [(expires_us - 1, true), (expires_us, false)] {
+                let mut writes = Writes::default();
+                let session = esker_redis::Session::new(&view, &mut writes, now_us);
+                assert_eq!(session.get(KEYS, b"key").unwrap().is_some(), lives);
+                let mut walked = 0;
+                let mut visit = |_: &[u8], _: Entry| {
+                    walked += 1;
+                    Ok(true)
+                };
+                session.walk(KEYS, Bounds::ALL, false, &mut visit).unwrap();
+                assert_eq!(walked == 1, lives);
+            }
+        }
+    }
+
+    /// A batch makes no tree: that may take a wait, and comes before it.
+    #[test]
+    fn a_batch_needs_its_trees() {
+        let db = Db::open_in_memory(esker::Options::default()).unwrap();
+        let journal: Arc<dyn Journal> = Arc::new(esker_journal::Local::new(&db));
+        let trees = Trees::open(&db, &journal, 4).unwrap();
+        let mut writes = Writes::default();
+        let view = View::of_now(&trees);
+        let entry =
+            Entry { value: Value::Bytes(b"value".to_vec()), attributes: Vec::new(), expires_us: None };
+        esker_redis::Session::new(&view, &mut writes, 1).put(Slot { database: 3, ..KEYS }, b"key", entry);
+        let mut batch = Batch::new();
+        assert_eq!(trees.try_fill(&mut batch, &writes).unwrap_err().kind(), ErrorKind::NeedsIo);
+        assert!(db.open_tree("db3").unwrap().is_none());
+        let made = trees.batch(&writes, None).unwrap();
+        assert!(db.open_tree("db3").unwrap().is_some_and(|tree| tree.is_empty().unwrap()));
+        trees.try_fill(&mut batch, &writes).unwrap();
+        assert_eq!((batch.len(), made.len()), (1, 1));
     }
 }
