@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use super::{checkout, walk};
 
@@ -201,15 +202,15 @@ fn anchor(heading: &str) -> String {
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// The targets of `[text](target)` outside of code, and the anchors of the headings.
-fn links_and_anchors(text: &str) -> (Vec<String>, BTreeSet<String>) {
-    let (mut links, mut anchors, mut in_code) = (Vec::new(), BTreeSet::new(), false);
+/// The targets of `[text](target)` outside of code, and the anchors of the headings, in their order.
+fn links_and_anchors(text: &str) -> (Vec<String>, Vec<String>) {
+    let (mut links, mut anchors, mut in_code) = (Vec::new(), Vec::new(), false);
     for line in text.lines() {
         if line.trim_start().starts_with("```") {
             in_code = !in_code;
         } else if !in_code {
             if line.starts_with('#') {
-                anchors.insert(anchor(line.trim_start_matches('#')));
+                anchors.push(anchor(line.trim_start_matches('#')));
             }
             let targets =
                 line.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0.to_owned()));
@@ -219,28 +220,74 @@ fn links_and_anchors(text: &str) -> (Vec<String>, BTreeSet<String>) {
     (links, anchors)
 }
 
-#[test]
-fn every_link_in_a_document_leads_somewhere() {
-    let mut paths = Vec::new();
-    walk(&checkout(), &mut paths).unwrap();
-    let (mut seen, mut broken) = (0, Vec::new());
-    for path in paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
-        let (links, own) = links_and_anchors(&std::fs::read_to_string(path).unwrap());
-        for link in links.into_iter().filter(|link| !link.contains("://")) {
-            seen += 1;
-            let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
-            let target = path.parent().unwrap().join(file);
-            let is_there = match (file, heading) {
-                ("", _) => own.contains(heading),
-                (_, "") => target.exists(),
-                _ => std::fs::read_to_string(&target)
-                    .is_ok_and(|text| links_and_anchors(&text).1.contains(heading)),
-            };
-            if !is_there {
-                broken.push(format!("{}: {link}", path.display()));
-            }
+/// What is wrong with the headings and links of the page at `path`. `read` returns the text of another page, and `exists`
+/// whether there is a file or directory.
+fn faults_of_page(
+    path: &Path,
+    text: &str,
+    read: impl Fn(&Path) -> Option<String>,
+    exists: impl Fn(&Path) -> bool,
+) -> Vec<String> {
+    let (links, own) = links_and_anchors(text);
+    let mut faults = Vec::new();
+    let mut seen = BTreeSet::new();
+    for anchor in &own {
+        if !seen.insert(anchor) {
+            faults.push(format!("{}: two headings have the anchor #{anchor}", path.display()));
         }
     }
+    for link in links.into_iter().filter(|link| !link.contains("://")) {
+        let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
+        let target = path.parent().unwrap().join(file);
+        let headings_of = |anchors: &[String]| anchors.iter().filter(|anchor| *anchor == heading).count();
+        let found = match (file, heading) {
+            ("", _) => headings_of(&own),
+            (_, "") => usize::from(exists(&target)),
+            _ => read(&target).map_or(0, |text| headings_of(&links_and_anchors(&text).1)),
+        };
+        match found {
+            1 => {}
+            0 => faults.push(format!("{}: {link} leads nowhere", path.display())),
+            _ => faults.push(format!("{}: {link} leads to {found} headings", path.display())),
+        }
+    }
+    faults
+}
+
+#[test]
+fn faults_of_headings_and_links_are_found() {
+    let read = |path: &Path| {
+        (path == Path::new("docs/b.md")).then(|| "# B\n\n## One\n\n## Two\n\n## two\n".to_owned())
+    };
+    let exists = |path: &Path| path == Path::new("docs/b.md");
+    let faults = |text: &str| faults_of_page(Path::new("docs/a.md"), text, read, exists);
+    let sound = "# A\n\n## One, two\n[1](#one-two) [2](b.md) [3](b.md#one) [4](https://c/#d)\n```\n# A\n[5](e.md)\n```\n";
+    assert_eq!(faults(sound), [""; 0]);
+    let expected = [
+        ("## One\n\n### One\n", "docs/a.md: two headings have the anchor #one"),
+        ("## One!\n\n# one\n", "docs/a.md: two headings have the anchor #one"),
+        ("[1](#one)\n", "docs/a.md: #one leads nowhere"),
+        ("[1](c.md)\n", "docs/a.md: c.md leads nowhere"),
+        ("[1](b.md#three)\n", "docs/a.md: b.md#three leads nowhere"),
+        ("[1](b.md#two)\n", "docs/a.md: b.md#two leads to 2 headings"),
+    ];
+    for (text, fault) in expected {
+        assert_eq!(faults(text), [fault], "{text}");
+    }
+    let both = faults("## One\n\n## One\n[1](#one)\n");
+    assert_eq!(both.len(), 2, "{both:?}");
+}
+
+#[test]
+fn every_link_in_a_document_leads_to_one_place() {
+    let mut paths = Vec::new();
+    walk(&checkout(), &mut paths).unwrap();
+    let (mut seen, mut faults) = (0, Vec::new());
+    for path in paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
+        let text = std::fs::read_to_string(path).unwrap();
+        seen += links_and_anchors(&text).0.len();
+        faults.extend(faults_of_page(path, &text, |path| std::fs::read_to_string(path).ok(), Path::exists));
+    }
     assert!(seen > 50, "only {seen} links");
-    assert!(broken.is_empty(), "{broken:#?}");
+    assert!(faults.is_empty(), "{faults:#?}");
 }
