@@ -10,6 +10,7 @@ mod canaries;
 mod documents;
 mod house;
 mod lex;
+mod pages;
 mod rules;
 
 use std::fmt::Write as _;

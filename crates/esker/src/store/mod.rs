@@ -26,7 +26,7 @@
 //! 4. `versions` ([`VersionSet`]): the manifest, and the trees that follow from it; held while an edit is made durable;
 //! 5. the commit lock ([`Commit`]): sequence, log tail, which memtable takes writes.
 //!
-//! Reads take none of them. `docs/architecture.md` lists the locks below these.
+//! Reads take none of them. `docs/threads.md` of this crate lists the locks below these.
 
 use std::fmt;
 use std::ops::Deref;
