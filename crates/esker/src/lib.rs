@@ -178,3 +178,8 @@ pub use write::batch::{AwaitedValue, Batch, KEY_LEN_MAX};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 mod readme {}
+
+/// The examples of `docs/library.md`, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/library.md")]
+mod library {}
