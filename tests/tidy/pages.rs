@@ -22,13 +22,16 @@ fn base(text: &str) -> Option<String> {
     Some(rest.split_once('`')?.0.to_owned())
 }
 
-/// The pieces of code within lines of text, with the numbers of the lines.
+/// The pieces of code within lines of text, and the paths of names in diagrams, with the numbers of the lines.
 fn spans(text: &str) -> Vec<(usize, &str)> {
     let (mut spans, mut in_block) = (Vec::new(), false);
     for (number, line) in text.lines().enumerate() {
         if line.trim_start().starts_with("```") {
             in_block = !in_block;
-        } else if !in_block {
+        } else if in_block {
+            let words = line.split(|c| !is_word(c) && c != ':').map(|word| word.trim_matches(':'));
+            spans.extend(words.filter(|word| word.contains("::")).map(|word| (number + 1, word)));
+        } else {
             spans.extend(line.split('`').skip(1).step_by(2).map(|span| (number + 1, span)));
         }
     }
@@ -136,7 +139,7 @@ fn faults_of_names_are_found() {
     let sound = [
         "`b.rs` `tests/c/` `tests/d.rs` `/x/` `a b.rs` `..` `*.rs`",
         "`Tree::put` `Batch::add()` `a::` `Tree::put(x)`",
-        "```\n`x.rs` `Tree::add`\n```",
+        "```text\n`x.rs` add: Tree::put: put --Batch::add-->\n```",
     ];
     for text in sound {
         assert_eq!(faults(&format!("{stated}{text}\n")), [""; 0], "{text}");
@@ -146,6 +149,7 @@ fn faults_of_names_are_found() {
         ("a\n`tests/e/`", "p.md:4: there is no file tests/e/"),
         ("`Tree::get`", "p.md:3: no source has Tree::get"),
         ("`Tree::add`", "p.md:3: no source has Tree::add"),
+        ("```text\nput --Tree::add--> x\n```", "p.md:4: no source has Tree::add"),
     ];
     for (text, fault) in expected {
         assert_eq!(faults(&format!("{stated}{text}\n")), [fault], "{text}");
