@@ -35,6 +35,7 @@ pub use cursors::{Cursors, Keeper};
 pub use fault::{Fault, ReadError};
 pub use resp::reply::{Part, Reply};
 pub use session::{
-    Base, Bounds, EMPTY_KEY, Entry, Huge, Lending, Long, Session, Slot, Space, UseValue, Value, Visit, placed,
+    Base, Bounds, EMPTY_KEY, Entry, Huge, Lending, Long, Session, Slot, Space, UseValue, Value, Visit,
+    in_order, placed, walk_over,
 };
 pub use writes::{Op, Writes};

@@ -458,44 +458,68 @@ impl<'a> Session<'a> {
         reverse: bool,
         visit: &mut Visit<'_>,
     ) -> Result<(), ReadError> {
-        let own = self.writes.range(slot, bounds);
-        let mut own: Box<dyn Iterator<Item = (&Arc<[u8]>, &Op)>> =
-            if reverse { Box::new(own.rev()) } else { Box::new(own) };
-        let mut next = own.next();
-        if next.is_some() {
+        let mut own = in_order(self.writes.range(slot, bounds), reverse).peekable();
+        if own.peek().is_some() {
             self.writes.rely();
         }
-        let mut goes_on = true;
         let mut show =
             |key: &[u8], entry: Entry| if self.lives(&entry) { visit(key, entry) } else { Ok(true) };
-        if !self.writes.hides_all(slot) {
-            self.base.walk(slot, bounds, reverse, &mut |key, entry| {
-                while let Some((own_key, op)) = next {
-                    let is_before = if reverse { **own_key > *key } else { **own_key < *key };
-                    if !is_before && **own_key != *key {
-                        break;
-                    }
-                    let same = **own_key == *key;
-                    next = own.next();
-                    if let Op::Put(entry) = op {
-                        goes_on = show(own_key, entry.clone())?;
-                    }
-                    if same || !goes_on {
-                        return Ok(goes_on);
-                    }
-                }
-                goes_on = show(key, entry)?;
-                Ok(goes_on)
-            })?;
-        }
-        while let Some((key, op)) = next.filter(|_| goes_on) {
-            if let Op::Put(entry) = op {
-                goes_on = show(key, entry.clone())?;
-            }
-            next = own.next();
-        }
-        Ok(())
+        let mut below = |visit: &mut Visit<'_>| {
+            if self.writes.hides_all(slot) { Ok(()) } else { self.base.walk(slot, bounds, reverse, visit) }
+        };
+        walk_over(&mut own, reverse, &mut below, &mut show)
     }
+}
+
+/// Writes to keys, ascending or descending.
+pub type InOrder<'w> = Box<dyn Iterator<Item = (&'w Arc<[u8]>, &'w Op)> + 'w>;
+
+/// `ops`, which ascend, descending if `reverse`.
+pub fn in_order<'w>(
+    ops: impl DoubleEndedIterator<Item = (&'w Arc<[u8]>, &'w Op)> + 'w,
+    reverse: bool,
+) -> InOrder<'w> {
+    if reverse { Box::new(ops.rev()) } else { Box::new(ops) }
+}
+
+/// Walks what `below` walks with `ops` on top of it. Both are in the same order, descending if `reverse`. Calls `visit` until it
+/// returns `false`.
+///
+/// # Errors
+/// Those of `below` and of `visit`.
+pub fn walk_over<'w>(
+    ops: &mut dyn Iterator<Item = (&'w Arc<[u8]>, &'w Op)>,
+    reverse: bool,
+    below: &mut dyn FnMut(&mut Visit<'_>) -> Result<(), ReadError>,
+    visit: &mut Visit<'_>,
+) -> Result<(), ReadError> {
+    let mut next = ops.next();
+    let mut goes_on = true;
+    below(&mut |key, entry| {
+        while let Some((own_key, op)) = next {
+            let is_before = if reverse { **own_key > *key } else { **own_key < *key };
+            if !is_before && **own_key != *key {
+                break;
+            }
+            let same = **own_key == *key;
+            next = ops.next();
+            if let Op::Put(entry) = op {
+                goes_on = visit(own_key, entry.clone())?;
+            }
+            if same || !goes_on {
+                return Ok(goes_on);
+            }
+        }
+        goes_on = visit(key, entry)?;
+        Ok(goes_on)
+    })?;
+    while let Some((key, op)) = next.filter(|_| goes_on) {
+        if let Op::Put(entry) = op {
+            goes_on = visit(key, entry.clone())?;
+        }
+        next = ops.next();
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@
 //! Writes   trees emptied, then ranges deleted, then one Op for each key (PendingOps, a tree's)
 //! ```
 
-use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use indexmap::IndexMap;
 use indexmap::map::raw_entry_v1::{RawEntryApiV1, RawEntryMut};
@@ -25,8 +25,9 @@ pub enum Op {
     Delete,
 }
 
-/// What was written to a state of the store: a batch that has not been committed.
-#[derive(Debug, Clone, Default)]
+/// What was written to a state of the store: a batch that has not been committed. Several threads may read it when nothing is
+/// added to it any more.
+#[derive(Debug, Default)]
 pub struct Writes {
     /// These trees are emptied first.
     cleared: Vec<Slot>,
@@ -39,7 +40,7 @@ pub struct Writes {
     /// What `bytes` was when the last command began.
     begun_bytes: usize,
     /// See [`Writes::take_relied_on`].
-    is_relied_on: Cell<bool>,
+    is_relied_on: AtomicBool,
     /// Whether a command has written that does more than free space.
     may_grow: bool,
 }
@@ -55,7 +56,7 @@ fn memory_of(key: &[u8], op: &Op) -> usize {
     key.len() + value_bytes + 128
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Undo {
     Key(Slot, Arc<[u8]>, Option<Op>),
     Cleared(Slot, PendingOps),
@@ -66,13 +67,13 @@ enum Undo {
 ///
 /// Commands mostly name their keys, and these often begin alike: a hash finds one several times as fast as comparisons do.
 /// Its seed is random, so that nobody makes keys of one hash, and shows in nothing that comes of it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 struct PendingOps {
     by_key: IndexMap<Arc<[u8]>, Op>,
     /// How many ranges were read while the keys were not sorted.
-    ranges: Cell<usize>,
+    ranges: AtomicUsize,
     /// The same keys, from the moment on at which so many ranges were read that it is worth it.
-    sorted: OnceCell<BTreeSet<Arc<[u8]>>>,
+    sorted: OnceLock<BTreeSet<Arc<[u8]>>>,
 }
 
 /// To look at all keys for so many ranges costs about as much as to sort them.
@@ -107,8 +108,9 @@ impl PendingOps {
         if self.by_key.is_empty() {
             return Box::new(std::iter::empty());
         }
-        if self.sorted.get().is_none() && self.ranges.get() < RANGES_UNSORTED {
-            self.ranges.set(self.ranges.get() + 1);
+        let ranges = self.ranges.load(Ordering::Relaxed);
+        if self.sorted.get().is_none() && ranges < RANGES_UNSORTED {
+            self.ranges.store(ranges + 1, Ordering::Relaxed);
             let is_within =
                 |key: &[u8]| *key >= *bounds.lower && bounds.upper.is_none_or(|upper| *key < *upper);
             let mut found: Vec<_> = self.by_key.iter().filter(|(key, _)| is_within(key)).collect();
@@ -133,12 +135,14 @@ impl Writes {
     /// Whether a command since the last call has written, or has read something that was written: its reply counts only
     /// if the writes are committed.
     pub fn take_relied_on(&self) -> bool {
-        self.is_relied_on.take()
+        let is_relied_on = self.is_relied_on.load(Ordering::Relaxed);
+        self.is_relied_on.store(false, Ordering::Relaxed);
+        is_relied_on
     }
 
     /// The command relies on the writes.
     pub(crate) fn rely(&self) {
-        self.is_relied_on.set(true);
+        self.is_relied_on.store(true, Ordering::Relaxed);
     }
 
     /// About how much memory the writes take, in bytes.
@@ -175,8 +179,8 @@ impl Writes {
         })
     }
 
-    /// The writes to keys of a tree within `bounds`, ascending.
-    pub(crate) fn range<'a>(
+    /// The writes to keys of a tree within `bounds`, ascending. The lower end of `bounds` is before the upper one.
+    pub fn range<'a>(
         &'a self,
         slot: Slot,
         bounds: Bounds<'_>,
@@ -271,14 +275,23 @@ impl Writes {
         self.journal.push(Undo::Cleared(slot, ops));
     }
 
+    /// Gives the entry that is written to `key` another value, of the same bytes.
+    pub fn set_value(&mut self, slot: Slot, key: &[u8], same: Value) {
+        if let Some(Op::Put(entry)) = self.ops.get_mut(&slot).and_then(|ops| ops.by_key.get_mut(key)) {
+            entry.value = same;
+        }
+    }
+
+    /// What is written to `key`.
     #[inline]
-    pub(crate) fn op(&self, slot: Slot, key: &[u8]) -> Option<&Op> {
+    pub fn op(&self, slot: Slot, key: &[u8]) -> Option<&Op> {
         let op = self.ops.get(&slot)?.by_key.get(key)?;
         self.rely();
         Some(op)
     }
 
-    pub(crate) fn hides_all(&self, slot: Slot) -> bool {
+    /// Whether the tree is emptied first: nothing of the state below shows.
+    pub fn hides_all(&self, slot: Slot) -> bool {
         let is_cleared = self.cleared.contains(&slot);
         if is_cleared {
             self.rely();

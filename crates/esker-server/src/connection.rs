@@ -218,10 +218,8 @@ pub(crate) struct Connection {
     /// Those of the command that is done.
     long: Vec<Long>,
     pub(crate) reply: Reply,
-    /// What becomes of what is pending, if replies rely on it.
-    joined: Option<Rc<Outcome>>,
-    /// Where these replies are.
-    doubtful: Vec<Range<usize>>,
+    /// What becomes of turns on which replies rely, in the order of the turns.
+    doubts: Vec<Doubt>,
     /// Whether something that replies rely on was committed since the last flush.
     has_written: bool,
     pub(crate) queue: Option<Queue>,
@@ -257,6 +255,13 @@ pub(crate) struct Connection {
     waits_until: Option<Option<tokio::time::Instant>>,
     /// Until when the client has to be a user.
     nobody_until: tokio::time::Instant,
+}
+
+/// Replies that rely on a turn.
+struct Doubt {
+    outcome: Rc<Outcome>,
+    /// Where they are, in order.
+    replies: Vec<Range<usize>>,
 }
 
 /// One look at both clocks. A command's time is this time plus what has passed when the command before it ended. To look at
@@ -303,8 +308,7 @@ pub(crate) fn begin(
         sent: Ok(Vec::new()),
         long: Vec::new(),
         reply: Reply::default(),
-        joined: None,
-        doubtful: Vec::new(),
+        doubts: Vec::new(),
         has_written: false,
         queue: None,
         watched: Vec::new(),
@@ -333,7 +337,7 @@ pub(crate) fn begin(
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if self.joined.is_some() {
+        if !self.doubts.is_empty() {
             // If that takes a wait, it is left to those who come to rely on it.
             self.server.try_commit();
         }
@@ -684,20 +688,22 @@ impl Connection {
     /// Whether the next command has to wait until what is pending is committed; `before` is what was pending before the last
     /// one.
     fn has_to_flush(&mut self, before: Extent) -> bool {
+        self.serve_waiters(before);
         let (bytes, added) = self.server.turn.borrow().grown_since(before);
         let is_apart = added > 0 && (!self.long.is_empty() || self.server.is_apart(bytes));
         if bytes >= COMMIT_BYTES || added >= APART_BYTES || is_apart {
-            if !self.try_commit() {
-                self.server.commit_in_pool();
-            }
+            self.server.commit_soon();
             return true;
         }
-        self.has_to_serve_waiters()
+        false
     }
 
-    /// Whether the next command has to wait until others have the elements that this one has brought.
-    fn has_to_serve_waiters(&mut self) -> bool {
-        !self.server.waiters.borrow().is_empty() && !self.try_commit()
+    /// Gives the elements that the last command has brought to the clients that wait for them, before the next command.
+    fn serve_waiters(&self, before: Extent) {
+        if !self.server.waiters.borrow().is_empty() {
+            let touched = self.server.turn.borrow().touched_since(before);
+            self.server.serve_waiters(touched);
+        }
     }
 
     /// Does one command, or says what has to happen first.
@@ -720,7 +726,8 @@ impl Connection {
         let tells = !failed && arguments.first().and_then(|name| spec(name)).is_some_and(is_subscription);
         if matches!(self.replies, Replies::None | Replies::SkipThis) && !tells {
             self.reply.truncate(begin);
-            self.doubtful.iter_mut().for_each(|reply| reply.end = reply.end.min(begin));
+            let doubtful = self.doubts.iter_mut().flat_map(|doubt| &mut doubt.replies);
+            doubtful.for_each(|reply| reply.end = reply.end.min(begin));
         }
         self.replies = match self.replies {
             Replies::SkipNext => Replies::SkipThis,
@@ -738,7 +745,7 @@ impl Connection {
                 // A browser that was made to send a request here. It must get no further.
                 self.client.why_ended.set(Some(End::Protocol));
                 self.reply.truncate(0);
-                self.doubtful.clear();
+                self.doubts.clear();
                 return Some(Next::Close);
             }
             self.refuse(None, &unknown(arguments));
@@ -965,12 +972,11 @@ impl Connection {
         if !turn.pending.take_news() {
             return;
         }
-        if self.joined.as_ref().is_none_or(|joined| !turn.has(joined)) {
-            // What an earlier one has come to is known: this command would not have run otherwise.
-            self.settle();
-            self.joined = Some(turn.join(&self.client));
+        let reply = begin..self.reply.bytes.len();
+        match self.doubts.last_mut() {
+            Some(doubt) if turn.has(&doubt.outcome) => doubt.replies.push(reply),
+            _ => self.doubts.push(Doubt { outcome: turn.join(&self.client), replies: vec![reply] }),
         }
-        self.doubtful.push(begin..self.reply.bytes.len());
     }
 
     /// Commits what is pending, if that needs no wait. Returns whether nothing is pending now.
@@ -986,6 +992,11 @@ impl Connection {
         if !self.is_certain() {
             return Some(Next::Do(Wait::Commit(self.owned(spec, arguments))));
         }
+        if self.server.is_full() {
+            let outcome = self.server.turn.borrow_mut().join(&self.client);
+            self.doubts.push(Doubt { outcome, replies: Vec::new() });
+            return Some(Next::Do(Wait::Commit(self.owned(spec, arguments))));
+        }
         // What others have written. Nobody looks at these keys until it is committed.
         self.server.commit_in_pool();
         None
@@ -993,14 +1004,15 @@ impl Connection {
 
     /// Whether no reply relies on what is pending.
     fn is_certain(&self) -> bool {
-        self.joined.is_none()
+        self.doubts.is_empty()
     }
 
     /// Commits what is pending, on which a reply relies that is not written yet, if that needs no wait. Returns whether it is
     /// committed.
     pub(crate) fn try_commit_now(&mut self) -> bool {
         let has_news = self.server.turn.borrow_mut().pending.take_news();
-        let is_committed = self.server.try_commit();
+        // One that decides later has nothing committed by then.
+        let is_committed = self.server.journal.is_immediate() && self.server.try_commit();
         self.has_written |= has_news && is_committed;
         is_committed
     }
@@ -1008,34 +1020,33 @@ impl Connection {
     /// Sees what has become of the writes that replies rely on. If they were not committed, the replies become errors.
     /// Returns whether none is in doubt now.
     fn settle(&mut self) -> bool {
-        let Some(joined) = &self.joined else { return true };
-        match joined.get() {
-            None => return false,
-            Some(Ok(())) => self.has_written = true,
-            Some(Err(message)) => {
-                self.reply.replace_with_error(&self.doubtful, &message);
+        if self.doubts.iter().any(|doubt| doubt.outcome.get().is_none()) {
+            return false;
+        }
+        // The last ones first: the places of those before them stay.
+        while let Some(Doubt { outcome, replies }) = self.doubts.pop() {
+            match outcome.get() {
+                Some(Err(message)) => self.reply.replace_with_error(&replies, &message),
+                _ => self.has_written |= !replies.is_empty(),
             }
         }
-        self.joined = None;
-        self.doubtful.clear();
         true
     }
 
     /// Commits what replies rely on. If that fails, they become errors.
     async fn commit(&mut self) {
-        if broken("server-reply") && self.joined.is_some() {
+        if broken("server-reply") && !self.doubts.is_empty() {
             let _ = self.flush().await;
         }
         // Another client may have done it.
-        if self.settle() || self.try_commit() {
-            return;
+        while !self.settle() && !self.try_commit() {
+            let Some(last) = self.doubts.last().map(|doubt| Rc::clone(&doubt.outcome)) else { return };
+            if self.server.turn.borrow().has(&last) {
+                self.server.commit_soon();
+            }
+            // Turns are decided in their order.
+            last.wait().await;
         }
-        let Some(joined) = self.joined.clone() else { return };
-        if self.server.turn.borrow().has(&joined) {
-            self.server.commit_in_pool();
-        }
-        joined.wait().await;
-        self.settle();
     }
 
     // ---- waits ---------------------------------------------------------------------------------------
@@ -1093,7 +1104,7 @@ impl Connection {
                         replies.into_iter().for_each(|reply| self.reply.append(reply));
                         self.has_written |= writes;
                     }
-                    Err(error) => self.reply.error(&told(&error)),
+                    Err(message) => self.reply.error(&message),
                 }
                 self.waits_until = None;
                 drop(after);
@@ -1129,7 +1140,7 @@ impl Connection {
                         self.finish_exec(queue, replies);
                     }
                     Ok(None) => self.reply.null_array(),
-                    Err(error) => self.reply.error(&told(&error)),
+                    Err(message) => self.reply.error(&message),
                 }
                 if let Some(exec) = spec(b"exec") {
                     self.note(exec, &[b"exec"], begin);
@@ -1390,10 +1401,15 @@ impl Connection {
                     server.serve_waiters(held.take().into_iter().map(|key| (database, key)).collect());
                 }
             };
+            let time_is_over = async {
+                sleep_until(until).await;
+                // An element that it has got by then is its own, if the turn is done.
+                held.unserved().await;
+            };
             let mut answer = tokio::select! {
                 biased;
                 answer = &mut answered => answer.ok(),
-                () = sleep_until(until) => None,
+                () = time_is_over => None,
                 () = look => None,
             };
             // From here on it takes no element, however long messages are written to it.

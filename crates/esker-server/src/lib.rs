@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker::Db;
+use esker_journal::Journal;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::LocalSet;
 
@@ -317,14 +317,15 @@ fn yield_to_event_loop() {
     let _ = rustix::process::nice(POOL_NICE);
 }
 
-/// Serves `db`, which was opened with `events` as its listener, on this thread. `ready` is told the addresses when all of
+/// Serves the store of `journal`, which was opened with `events` as its listener, on this thread. All changes of data go
+/// through the journal. `ready` is told the addresses when all of
 /// them accept connections. When `end` resolves, no new connections are taken; running commands end within 10 seconds. Then
 /// the store is synced.
 ///
 /// # Errors
 /// [`ServeError`] when an address cannot be listened to, or the store fails.
 pub fn serve(
-    db: &Db,
+    journal: &Arc<dyn Journal>,
     events: &StoreEvents,
     config: Config,
     ready: impl FnOnce(&Addresses),
@@ -353,7 +354,7 @@ pub fn serve(
             tracing::warn!("there are certificates, and no address with TLS (tls://HOST:PORT): no connection is encrypted");
         }
         let seed = seed();
-        let server = Server::new(db, config, Arc::clone(&events.syncs), (users, logins), seed)?;
+        let server = Server::new(journal, config, Arc::clone(&events.syncs), (users, logins), seed)?;
         descriptors::make_room(server.settings.borrow().clients_max);
         let mut tasks = vec![
             tokio::task::spawn_local(sweep(Rc::clone(&server))),
@@ -395,7 +396,7 @@ pub fn serve(
     // What the pool still does after that is not waited for: closing the store ends it.
     runtime.shutdown_timeout(POOL_ENDS_WITHIN);
     served?;
-    Ok(db.sync()?)
+    Ok(journal.db().sync()?)
 }
 
 fn shown(addresses: &[Address]) -> String {

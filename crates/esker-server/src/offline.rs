@@ -38,7 +38,7 @@ impl Offline {
     pub fn open(db: &Db, tree: &str, seed: u64) -> esker::Result<Option<Offline>> {
         let Some(database) = database_of(tree) else { return Ok(None) };
         let journal: Arc<dyn Journal> = Arc::new(Local::new(db));
-        let trees = Trees::of_one(db, &journal, database)?;
+        let trees = Trees::of_one(&journal, database)?;
         Ok(Some(Offline { db: db.clone(), journal, trees, database, cursors: Cursors::default(), seed }))
     }
 
@@ -77,8 +77,8 @@ impl Offline {
     /// If the store fails, or a name is not that of a data command. Nothing is written then. What a command refuses is a
     /// reply, and the writes of the others take effect.
     pub fn call(&mut self, commands: &[Vec<Vec<u8>>]) -> esker::Result<Vec<Vec<u8>>> {
-        let snapshot = self.db.snapshot();
-        let view = View::of_pool(&self.trees, &snapshot);
+        let (ground, snapshot) = (self.journal.ground(), self.db.snapshot());
+        let view = View::of_pool(&self.trees, &snapshot, &[]);
         let mut writes = Writes::default();
         let mut replies = Vec::new();
         for command in commands {
@@ -97,7 +97,8 @@ impl Offline {
             replies.push(reply.into_whole().map_err(unreadable)?);
         }
         if !writes.is_empty() {
-            self.journal.propose(&self.trees.batch(&writes, Some(&snapshot))?)?;
+            let mut batch = self.trees.batch(&mut writes, Some(&snapshot))?;
+            self.journal.propose(ground, &mut batch).wait()?;
         }
         Ok(replies)
     }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use esker::{Batch, Db, ErrorKind, ScanRange};
+use esker::{Batch, ErrorKind, ScanRange};
 use esker_journal::Journal;
 use esker_redis::{Cursors, Keeper};
 
@@ -24,7 +24,7 @@ impl Kept {
         check(tree.tag().as_deref())?;
         let mut batch = Batch::new();
         batch.put(&tree, number.to_be_bytes(), prefix)?;
-        self.0.propose_durably(&batch)?;
+        self.0.propose_durably(self.0.ground(), &mut batch).wait()?;
         Ok(())
     }
 
@@ -32,7 +32,7 @@ impl Kept {
         let tree = self.0.make_tree(TREE, Some(TAG))?;
         let mut batch = Batch::new();
         batch.delete(&tree, number.to_be_bytes())?;
-        self.0.propose(&batch)?;
+        self.0.propose(self.0.ground(), &mut batch).wait()?;
         Ok(())
     }
 }
@@ -71,9 +71,9 @@ fn check(tag: Option<&str>) -> esker::Result<()> {
 ///
 /// # Errors
 /// When their tree cannot be read, or is another one.
-pub(crate) fn cursors_of(db: &Db, journal: &Arc<dyn Journal>, seed: u64) -> esker::Result<Cursors> {
+pub(crate) fn cursors_of(journal: &Arc<dyn Journal>, seed: u64) -> esker::Result<Cursors> {
     let mut prefixes = Vec::new();
-    if let Some(tree) = db.open_tree(TREE)?
+    if let Some(tree) = journal.db().open_tree(TREE)?
         && !tree.is_empty()?
     {
         check(tree.tag().as_deref())?;

@@ -1,14 +1,15 @@
 //! The server's state, which one thread owns, and how it does commands.
 //!
 //! ```text
-//! command --evaluate--> Turn: Pending (writes, touched keys, events) --commit--> store --> watches, waiters, channels
+//! command --evaluate--> Turn: Pending (writes, touched keys, events) --propose--> Flights --done--> replies, events
 //!    |                        |
 //!    | would read a file,     | would have to wait
 //!    | or walk too far        v
-//!    +---------> Job on the pool: keys latched, snapshot taken, evaluated and written there
+//!    +---------> Job on the pool: keys latched, snapshot taken, evaluated there
 //! ```
-//! The event loop evaluates against the store as it is and the writes that it has gathered and not committed, whoever sent
-//! them. It commits these before it tells anybody of them, and before another thread begins to write to keys.
+//! The event loop evaluates against the store, the turns in flight and the writes that it has gathered and not proposed,
+//! whichever client sent them. It proposes these before another thread begins to write to keys, and replies when they are done.
+//! A journal that decides within the call ([`Journal::is_immediate`]) has no turns in flight.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use esker::{Batch, Db, ErrorKind, Snapshot};
-use esker_journal::{Journal, Local, Moment};
+use esker_journal::{Ground, Journal, Moment, Pending as Undecided, Proposed, Undone};
 use esker_redis::commands::blocking::reply_without_element;
 use esker_redis::model::{self, Kind as Type, Swept};
 use esker_redis::{
@@ -49,7 +50,7 @@ use crate::reports::Reports;
 use crate::settings::Settings;
 use crate::syncs::{SyncWaits, Syncs};
 use crate::trees::{STEPS_INLINE, Trees, View, ended, unreadable};
-use crate::turn::{Outcome, Turn};
+use crate::turn::{Ended, Flights, Loss, Outcome, Serving, Turn};
 use crate::users::Users;
 use crate::waiters::{Answer, Waiter, WaiterId, Waiters};
 use crate::watches::Watches;
@@ -80,6 +81,10 @@ const REST: Duration = Duration::from_millis(2);
 
 /// For at least so long after a batch was refused, commands do not share batches.
 const APART: Duration = Duration::from_secs(1);
+
+/// The most turns in flight, and the most bytes of them. What comes meanwhile is gathered in the open turn.
+const FLIGHTS_MAX: usize = 16;
+const FLIGHT_BYTES_MAX: usize = 16 << 20;
 
 /// Size of a batch that commands share then if they only free space. A full disk takes batches whose puts have at most half a
 /// log segment, which is 128 KiB or more.
@@ -171,8 +176,19 @@ pub(crate) struct Admitted<'a> {
 struct Done {
     /// The reply of each command.
     replies: Vec<Reply>,
-    committed: Pending,
+    pending: Pending,
+    /// What is to be proposed, if the job could not do that.
+    batch: Option<Batch>,
+    /// Whether something was read that was in flight.
+    relies: bool,
     lookups: Lookups,
+}
+
+/// What a job reads: a snapshot and what was in flight, as one consistent pair.
+struct Seen {
+    ground: Ground,
+    snapshot: Snapshot,
+    in_flight: Vec<Arc<Writes>>,
 }
 
 /// What the event loop's thread owns.
@@ -186,8 +202,11 @@ pub(crate) struct Server {
     pub(crate) settings: RefCell<Settings>,
     cursors: Arc<Cursors>,
     pub(crate) latches: Rc<Latches>,
-    /// What commands have written that is not committed.
+    /// What commands have written that was not proposed.
     pub(crate) turn: RefCell<Turn>,
+    flights: RefCell<Flights>,
+    /// Is told when a turn in flight is decided.
+    landed: Notify,
     /// Set when writes are refused. From then on commands that may need space share no batch with others, until one of them
     /// is taken, and at least until this time.
     apart_until: Cell<Option<Instant>>,
@@ -232,27 +251,29 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(
-        db: &Db,
+        journal: &Arc<dyn Journal>,
         config: Config,
         syncs: Arc<Syncs>,
         (users, logins): (Users, Logins),
         seed: u64,
     ) -> esker::Result<Rc<Server>> {
-        let journal: Arc<dyn Journal> = Arc::new(Local::new(db));
-        let trees = Arc::new(Trees::open(db, &journal, config.databases)?);
+        let db = journal.db();
+        let trees = Arc::new(Trees::open(journal, config.databases)?);
         let (settings, budget) = (Settings::new(&config), Rc::default());
         let keyspace = Keyspace::of(&trees);
         let backups = Backups::into(config.backup_dir.as_deref());
         settings.apply(&budget);
         Ok(Rc::new(Server {
             db: db.clone(),
-            journal: Arc::clone(&journal),
+            journal: Arc::clone(journal),
             trees,
             settings: RefCell::new(settings),
             config,
-            cursors: Arc::new(prefixes::cursors_of(db, &journal, seed)?),
+            cursors: Arc::new(prefixes::cursors_of(journal, seed)?),
             latches: Rc::default(),
             turn: RefCell::default(),
+            flights: RefCell::new(Flights::new(journal.ground())),
+            landed: Notify::new(),
             // The disk may be full already.
             apart_until: Cell::new(db.check_writable().err().map(|_| Instant::now())),
             watches: RefCell::default(),
@@ -389,25 +410,33 @@ impl Server {
 
     /// Looks at some collections of a database, from a place on, and deletes the elements of those among `held` that are
     /// gone.
-    async fn sweep_some(&self, database: u16, from: Vec<u8>, held: HashSet<Vec<u8>>) -> esker::Result<Swept> {
-        let (db, trees, now_us) = (self.db.clone(), Arc::clone(&self.trees), self.now_us());
-        let journal = Arc::clone(&self.journal);
+    async fn sweep_some(
+        self: &Rc<Self>,
+        database: u16,
+        from: Vec<u8>,
+        held: HashSet<Vec<u8>>,
+    ) -> esker::Result<Swept> {
+        let (trees, seen, now_us) = (Arc::clone(&self.trees), self.seen(), self.now_us());
+        let (journal, ground) = (Arc::clone(&self.journal), seen.ground);
         let swept = self.pool.run(move || {
-            let snapshot = db.snapshot();
-            let view = View::of_pool(&trees, &snapshot);
-            let mut writes = Writes::default();
-            let mut session = Session::new(&view, &mut writes, now_us);
+            let view = View::of_pool(&trees, &seen.snapshot, &seen.in_flight);
+            let mut pending = Pending::default();
+            let mut session = Session::new(&view, &mut pending.writes, now_us);
             let may_delete = |key: &[u8]| held.contains(key);
             let swept = model::sweep(&mut session, database, &from, SWEPT_AT_ONCE, may_delete);
             let swept = swept.map_err(unreadable)?;
-            if !writes.is_empty() {
-                journal.propose(&trees.batch(&writes, Some(&snapshot))?)?;
-            }
-            Ok::<_, esker::Error>((swept, writes))
+            let batch = propose_from_pool(&*journal, &trees, &seen, &mut pending)?;
+            Ok::<_, esker::Error>((swept, pending, batch))
         });
-        let (swept, writes) = swept.await??;
-        if !writes.is_empty() {
-            self.note_taken(&writes);
+        let (swept, pending, batch) = swept.await??;
+        if !pending.writes.is_empty() {
+            let ended = Ended { pending, ..Ended::default() };
+            let outcome = Rc::clone(&ended.outcome);
+            self.begin_flight(ended, ground, batch).await;
+            outcome.wait().await;
+            if let Some(Err(message)) = outcome.get() {
+                return Err(esker::Error::new(ErrorKind::Busy, message));
+            }
         }
         Ok(swept)
     }
@@ -461,7 +490,8 @@ impl Server {
         if arguments.len() > ARGUMENTS_INLINE {
             return Err(self.needs_pool(ToPool::Walk));
         }
-        let view = View::inline(&self.trees, steps.get());
+        let flights = self.flights.borrow();
+        let view = View::inline(&self.trees, flights.writes(), steps.get());
         let stamp = self.stamp(now_us, ahead_ms);
         let session = Session::new(&view, &mut pending.writes, stamp.now_us);
         let mut ctx = Context::new(session, &self.cursors, stamp, database, self.trees.count());
@@ -477,6 +507,7 @@ impl Server {
         steps.set(view.steps_left());
         let (touched, events) = (ctx.take_touched(), ctx.take_events());
         pending.add_told(touched, events);
+        pending.has_news |= view.relies();
         Ok(())
     }
 
@@ -501,47 +532,88 @@ impl Server {
         ReadError::NeedsIo
     }
 
-    /// Commits what the turn has written, if that needs no wait. Returns whether nothing is pending now.
-    pub(crate) fn try_commit(&self) -> bool {
+    /// Whether so much is in flight that the open turn waits.
+    pub(crate) fn is_full(&self) -> bool {
+        let flights = self.flights.borrow();
+        flights.len() >= FLIGHTS_MAX || flights.bytes() >= FLIGHT_BYTES_MAX
+    }
+
+    /// Ends the open turn. Its keys count as changed from now on.
+    fn end_turn(&self) -> Ended {
+        let ended = self.turn.borrow_mut().end();
+        self.tell_watches(&ended.pending);
+        ended
+    }
+
+    /// Proposes what the turn has written, if that needs no wait. Returns whether nothing is pending now.
+    pub(crate) fn try_commit(self: &Rc<Self>) -> bool {
         let _unless_broken = RefusedIfBroken(self);
-        let (pending, outcome, _) = {
-            let mut turn = self.turn.borrow_mut();
+        let proposed = {
+            let turn = self.turn.borrow();
             if turn.is_idle() {
                 return true;
             }
-            if !turn.pending.writes.is_empty() && self.try_write(&turn.pending.writes).is_err() {
+            if turn.pending.writes.is_empty() {
+                None
+            } else if self.is_full() {
                 return false;
+            } else {
+                match self.try_propose(&turn.pending.writes) {
+                    Ok(Proposed::Decided(Ok(_))) => None,
+                    Ok(Proposed::Later(undecided)) => Some(undecided),
+                    Ok(Proposed::Decided(Err(_))) | Err(_) => return false,
+                }
             }
-            turn.end()
         };
-        outcome.decide(Ok(()));
-        if !pending.is_empty() {
-            self.tell(pending);
+        let ended = self.end_turn();
+        add(&self.figures.commits, u64::from(!ended.pending.writes.is_empty()));
+        match proposed {
+            Some(undecided) => self.fly(ended, self.ground(), undecided),
+            // It has only read what is in flight.
+            None if ended.pending.writes.is_empty() && !self.flights.borrow().is_empty() => {
+                let ground = self.ground();
+                self.flights.borrow_mut().add(ended, ground);
+            }
+            None => self.land(&ended.pending.writes, &ended.pending.events, ended.served, &ended.outcome),
         }
         true
+    }
+
+    /// Has the open turn committed as soon as that is possible.
+    pub(crate) fn commit_soon(self: &Rc<Self>) {
+        // When a turn in flight is decided, the open one follows.
+        if !self.try_commit() && !self.is_full() {
+            self.commit_in_pool();
+        }
     }
 
     /// Has another thread commit what the turn has written, whose keys are latched meanwhile. The next turn begins. Returns
     /// what becomes of it.
     pub(crate) fn commit_in_pool(self: &Rc<Self>) -> Rc<Outcome> {
-        let (pending, outcome, client) = self.turn.borrow_mut().end();
+        let ground = self.ground();
+        let mut ended = self.end_turn();
+        let writes = &ended.pending.writes;
         // Whoever has latched some of them waits for this commit.
-        let keys = pending.writes.cleared().is_empty().then(|| pending.writes.keys());
+        let keys = writes.cleared().is_empty().then(|| writes.keys());
         let latches = |keys: Vec<(u16, Vec<u8>)>| {
             keys.iter().map(|(database, key)| self.latches.of(*database, key)).collect()
         };
         let latched = self.latches.hold(keys.map(latches));
-        let (server, decided) = (Rc::clone(self), Rc::clone(&outcome));
+        let (server, outcome) = (Rc::clone(self), Rc::clone(&ended.outcome));
         tokio::task::spawn_local(async move {
-            let Pending { writes, touched, events, .. } = pending;
-            match server.write_in_pool(writes, client).await {
-                Ok(writes) => {
-                    decided.decide(Ok(()));
+            let writes = std::mem::take(&mut ended.pending.writes);
+            match server.write_in_pool(writes, ground, ended.first.take()).await {
+                Ok((writes, batch)) => {
+                    ended.pending.writes = writes;
+                    server.begin_flight(ended, ground, batch).await;
                     // Those who wait for these keys are served now.
                     drop(latched);
-                    server.tell(Pending { writes, touched, events, ..Pending::default() });
                 }
-                Err(error) => decided.decide(Err(told(&error))),
+                Err(undone) => {
+                    server.note_refused();
+                    drop(latched);
+                    server.refuse(ended.served, &ended.outcome, undone.into());
+                }
             }
         });
         outcome
@@ -550,9 +622,120 @@ impl Server {
     /// Commits what is pending, before a job begins that has latched its keys: from then on nobody writes to these. Whether
     /// it succeeds is the business of those who rely on it.
     async fn commit_all(self: &Rc<Self>) {
-        if !self.try_commit() {
-            self.commit_in_pool().wait().await;
+        while !self.try_commit() {
+            if !self.is_full() {
+                return self.commit_in_pool().wait().await;
+            }
+            self.landed.notified().await;
         }
+    }
+
+    // ---- turns in flight -----------------------------------------------------------------------------
+
+    /// On what commands are evaluated now.
+    fn ground(&self) -> Ground {
+        self.flights.borrow().ground()
+    }
+
+    /// What a job reads that begins now.
+    fn seen(&self) -> Seen {
+        let flights = self.flights.borrow();
+        // In this order: what is decided between the two is in both, and reads as one of them.
+        let (ground, in_flight) = (flights.ground(), flights.writes().to_vec());
+        Seen { ground, in_flight, snapshot: self.db.snapshot() }
+    }
+
+    /// A turn that was evaluated on `ground` is proposed: by this call, if it is given its batch, and otherwise it is done
+    /// already.
+    async fn begin_flight(self: &Rc<Self>, ended: Ended, ground: Ground, batch: Option<Batch>) {
+        let Some(mut batch) = batch else {
+            return self.land(&ended.pending.writes, &ended.pending.events, ended.served, &ended.outcome);
+        };
+        while self.is_full() {
+            self.landed.notified().await;
+        }
+        match self.journal.try_propose(ground, &mut batch) {
+            Proposed::Later(undecided) => self.fly(ended, ground, undecided),
+            Proposed::Decided(Ok(_)) => {
+                self.land(&ended.pending.writes, &ended.pending.events, ended.served, &ended.outcome);
+            }
+            Proposed::Decided(Err(undone)) => {
+                self.note_refused();
+                self.refuse(ended.served, &ended.outcome, undone.into());
+            }
+        }
+    }
+
+    /// A turn is in flight now.
+    fn fly(self: &Rc<Self>, ended: Ended, ground: Ground, undecided: Undecided) {
+        let number = self.flights.borrow_mut().add(ended, ground);
+        let server = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let outcome = undecided.await;
+            server.note_decided(number, outcome);
+        });
+    }
+
+    /// A turn in flight is decided.
+    fn note_decided(self: &Rc<Self>, number: u64, outcome: esker_journal::Outcome) {
+        let outcome = outcome.map(drop).map_err(Loss::from);
+        if outcome.is_err() {
+            self.note_refused();
+        }
+        let is_lost = self.flights.borrow_mut().decide(number, outcome, || self.journal.ground());
+        if is_lost {
+            let Ended { served, outcome, .. } = self.end_turn();
+            self.refuse(served, &outcome, Loss { message: LOST.to_owned(), is_unknown: false });
+        }
+        loop {
+            let Some((flight, decided)) = self.flights.borrow_mut().pop_decided() else { break };
+            match decided {
+                Ok(()) => self.land(&flight.writes, &flight.events, flight.served, &flight.outcome),
+                Err(loss) => self.refuse(flight.served, &flight.outcome, loss),
+            }
+        }
+        self.landed.notify_waiters();
+        // It may have waited for a place.
+        self.commit_soon();
+    }
+
+    /// A turn is done.
+    fn land(&self, writes: &Writes, events: &[Event], served: Vec<Serving>, outcome: &Outcome) {
+        if !writes.is_empty() {
+            self.note_taken(writes);
+            self.note_keys(writes);
+        }
+        outcome.decide(Ok(()));
+        events.iter().for_each(|event| self.publish_event(event));
+        for Serving { id, reply, .. } in served {
+            self.answer_waiter(id, reply);
+        }
+    }
+
+    fn answer_waiter(&self, id: WaiterId, reply: Vec<u8>) {
+        if let Some(waiter) = self.waiters.borrow_mut().remove(id) {
+            // The client may have gone just now: then its element is gone too, as with a reply that is lost on its way.
+            let _ = waiter.answer.send(Answer::Reply(reply));
+        }
+    }
+
+    /// A turn is not done.
+    fn refuse(self: &Rc<Self>, served: Vec<Serving>, outcome: &Outcome, loss: Loss) {
+        let mut keys = Vec::new();
+        for Serving { id, key, .. } in served {
+            if loss.is_unknown {
+                // Its element may be gone: to try again might take another one.
+                let mut reply = Reply::default();
+                reply.error(&loss.message);
+                self.answer_waiter(id, reply.bytes);
+            } else if let Some(waiter) = self.waiters.borrow().get(id) {
+                waiter.held.set_served(false);
+                keys.push((waiter.database, key));
+            }
+        }
+        outcome.decide(Err(loss.message));
+        // They wait on at their old places, and the elements may be there.
+        self.serve_waiters(keys);
     }
 
     /// Whether the writes of commands that may need space are to be committed by themselves: some have been refused. A full
@@ -578,39 +761,46 @@ impl Server {
         }
     }
 
-    fn try_write(&self, writes: &Writes) -> esker::Result<()> {
+    /// Notes that a turn was not taken.
+    fn note_refused(&self) {
+        add(&self.figures.failed_commits, 1);
+        // What one command writes should not be refused for what another one does.
+        self.apart_until.set(Some(Instant::now() + APART));
+    }
+
+    fn try_propose(&self, writes: &Writes) -> esker::Result<Proposed> {
         let mut batch = self.spare.borrow_mut();
         esker::without_io(|| self.trees.try_fill(&mut batch, writes))?;
-        let written = self.journal.try_propose(&batch);
+        let proposed = self.journal.try_propose(self.ground(), &mut batch);
         if batch.size_bytes() > 2 * COMMIT_BYTES {
             *batch = Batch::new();
         } else {
             batch.clear();
         }
-        written?;
-        self.note_taken(writes);
-        add(&self.figures.commits, 1);
-        Ok(())
+        Ok(proposed)
     }
 
-    /// Has another thread commit `writes`, and returns them.
-    async fn write_in_pool(&self, writes: Writes, client: Option<Rc<Client>>) -> esker::Result<Writes> {
+    /// Has another thread commit `writes`, and returns them: with their batch, if it is still to be proposed.
+    async fn write_in_pool(
+        &self,
+        writes: Writes,
+        ground: Ground,
+        client: Option<Rc<Client>>,
+    ) -> Result<(Writes, Option<Batch>), Undone> {
         let (journal, trees, begun) = (Arc::clone(&self.journal), Arc::clone(&self.trees), Instant::now());
         let written = self.pool.run(move || {
-            let written = trees.batch(&writes, None).and_then(|batch| Ok(journal.propose(&batch)?));
-            (written, writes)
+            let mut writes = writes;
+            let mut batch = trees.batch(&mut writes, None).map_err(Undone::Refused)?;
+            if !journal.is_immediate() {
+                return Ok((writes, Some(batch)));
+            }
+            journal.propose(ground, &mut batch).wait()?;
+            Ok((writes, None))
         });
-        let written = written.await.and_then(|(written, writes)| written.map(|_| writes));
+        // After a panic it may have been written.
+        let written = written.await.unwrap_or_else(|error| Err(Undone::Unknown(error)));
         if let Some(client) = client {
             self.note_wait("commit", Kind::Commit, &self.figures.pool_commits, begun.elapsed(), &client);
-        }
-        match &written {
-            Ok(writes) => self.note_taken(writes),
-            Err(_) => {
-                add(&self.figures.failed_commits, 1);
-                // What one command writes should not be refused for what another one does.
-                self.apart_until.set(Some(Instant::now() + APART));
-            }
         }
         written
     }
@@ -624,16 +814,6 @@ impl Server {
         }
     }
 
-    /// Tells those who wait for what was committed.
-    fn tell(&self, committed: Pending) {
-        let Pending { writes, touched, events, .. } = committed;
-        self.note_keys(&writes);
-        let cleared: Vec<u16> = writes.cleared().iter().map(|slot| slot.database).collect();
-        self.tell_watches(&cleared, &touched);
-        events.iter().for_each(|event| self.publish_event(event));
-        self.serve_waiters(touched);
-    }
-
     /// Notes which keys there are, and when they expire.
     fn note_keys(&self, writes: &Writes) {
         self.expiries.note(writes);
@@ -641,11 +821,11 @@ impl Server {
         add(&self.figures.changes, writes.count() as u64);
     }
 
-    fn tell_watches(&self, cleared: &[u16], touched: &[(u16, Vec<u8>)]) {
+    fn tell_watches(&self, Pending { writes, touched, .. }: &Pending) {
         let mut watches = self.watches.borrow_mut();
         if !watches.is_empty() {
             touched.iter().for_each(|(database, key)| watches.touch(*database, key));
-            cleared.iter().for_each(|database| watches.touch_all(*database));
+            writes.cleared().iter().for_each(|slot| watches.touch_all(slot.database));
         }
     }
 
@@ -664,18 +844,20 @@ impl Server {
 
     // ---- those who wait for elements -----------------------------------------------------------------
 
-    /// Does the commands of clients that have waited for these keys, first come, first served.
-    pub(crate) fn serve_waiters(&self, touched: Vec<(u16, Vec<u8>)>) {
+    /// Does the commands of clients that have waited for these keys, first come, first served, as a part of the open turn.
+    pub(crate) fn serve_waiters(self: &Rc<Self>, touched: Vec<(u16, Vec<u8>)>) {
         if self.waiters.borrow().is_empty() {
             return;
         }
         let mut touched = std::collections::VecDeque::from(touched);
+        let mut is_served = false;
         while let Some((database, key)) = touched.pop_front() {
             let waiting = self.waiters.borrow().of_key(database, &key);
             for id in waiting {
                 match self.serve_waiter(id, &key, true) {
                     Served::Wrongly => {}
                     Served::With(more) => {
+                        is_served = true;
                         touched.extend(more.into_iter().filter(|(_, other)| *other != key));
                     }
                     // There is nothing for those behind it, or it will see to them.
@@ -683,12 +865,15 @@ impl Server {
                 }
             }
         }
+        if is_served {
+            self.commit_soon();
+        }
     }
 
     /// Does the command of a client that waits, if there is an element by now: key after key, since all of
     /// them may be too many for one step. An element that comes meanwhile finds the client.
     /// No key is looked at after `until`.
-    pub(crate) async fn look_for_element(&self, id: WaiterId, until: Option<tokio::time::Instant>) {
+    pub(crate) async fn look_for_element(self: &Rc<Self>, id: WaiterId, until: Option<tokio::time::Instant>) {
         let Some(keys) = self.waiters.borrow().get(id).map(|waiter| waiter.keys.clone()) else { return };
         for (place, key) in keys.iter().enumerate() {
             if place % KEYS_AT_ONCE == KEYS_AT_ONCE - 1 {
@@ -700,25 +885,30 @@ impl Server {
             }
             match self.serve_waiter(id, key, false) {
                 Served::Nothing | Served::Wrongly => {}
-                Served::With(touched) => return self.serve_waiters(touched),
+                Served::With(touched) => {
+                    self.serve_waiters(touched);
+                    return self.commit_soon();
+                }
                 Served::ByItself => return,
             }
         }
     }
 
-    /// Does the command of a client that waits, with the element of `key`. `has_waited` if it comes before those who wait for
-    /// its keys.
+    /// Does the command of a client that waits, with the element of `key`, as a part of the open turn: the client is answered
+    /// when that is done. `has_waited` if it comes before those who wait for its keys.
     fn serve_waiter(&self, id: WaiterId, key: &[u8], has_waited: bool) -> Served {
-        // It sees what is committed, and nothing else.
-        if !self.try_commit() {
-            return self.let_try(id, has_waited);
-        }
-        let mut pending = Pending::default();
+        let _unless_broken = RefusedIfBroken(self);
+        let (mut turn, mut apart) = (self.turn.borrow_mut(), Pending::default());
+        let is_broken = broken("server-element");
+        let pending = if is_broken { &mut apart } else { &mut turn.pending };
+        let before = pending.touched.len();
         let mut reply;
         {
             let waiters = self.waiters.borrow();
-            // It may have got its element by this commit. Those behind it wait for theirs.
-            let Some(waiter) = waiters.get(id) else { return Served::Wrongly };
+            // It may have got its element just now. Those behind it wait for theirs.
+            let Some(waiter) = waiters.get(id).filter(|waiter| !waiter.held.is_served()) else {
+                return Served::Wrongly;
+            };
             let Waiter { client, spec, database, .. } = waiter;
             reply = Reply::new(client.resp3.get());
             let arguments = waiter.arguments_for(key);
@@ -733,40 +923,33 @@ impl Server {
                 waiter.note_held(key);
                 return Served::Nothing;
             }
-            if self.evaluate(&mut pending, spec, &arguments, &[], at, &mut reply).is_err() {
-                drop(waiters);
+            let evaluated = self.evaluate(pending, spec, &arguments, &[], at, &mut reply);
+            pending.take_news();
+            if evaluated.is_err() {
+                drop((waiters, turn));
                 return self.let_try(id, has_waited);
             }
             // A key that holds something else by now is none that it waits for.
             if reply.bytes.first() == Some(&b'-')
-                && !(is_move(spec) && self.has_element(*database, key, now_us))
+                && !(is_move(spec) && self.has_element(pending, *database, key, now_us))
             {
                 return Served::Wrongly;
             }
+            if reply.bytes.is_empty() {
+                return Served::Nothing;
+            }
+            waiter.held.set_served(true);
         }
-        if reply.bytes.is_empty() {
-            return Served::Nothing;
-        }
-        if !broken("server-element") && self.try_write(&pending.writes).is_err() {
-            return self.let_try(id, has_waited);
-        }
-        // The caller serves those who wait for these keys: here it would be a recursion.
-        let Pending { writes, touched, events, .. } = pending;
-        self.note_keys(&writes);
-        self.tell_watches(&[], &touched);
-        events.iter().for_each(|event| self.publish_event(event));
-        if let Some(waiter) = self.waiters.borrow_mut().remove(id) {
-            // The client may have gone just now: then its element is gone too, as with a reply that is lost on its way.
-            let _ = waiter.answer.send(Answer::Reply(reply.bytes));
-        }
+        let touched = pending.touched[before..].to_vec();
+        turn.served.push(Serving { id, key: key.to_vec(), reply: reply.bytes });
         Served::With(touched)
     }
 
     /// Whether the source key of a move is a list: then its destination has the wrong type.
-    fn has_element(&self, database: u16, key: &[u8], now_us: u64) -> bool {
-        let view = View::inline(&self.trees, 1);
-        let mut nothing = Writes::default();
-        let session = Session::new(&view, &mut nothing, now_us);
+    fn has_element(&self, pending: &mut Pending, database: u16, key: &[u8], now_us: u64) -> bool {
+        let flights = self.flights.borrow();
+        let view = View::inline(&self.trees, flights.writes(), 1);
+        let session = Session::new(&view, &mut pending.writes, now_us);
         let found = esker::without_io(|| session.get(Slot { database, space: Space::Keys }, key));
         matches!(found, Ok(Some(entry)) if Type::of(&entry) == Ok(Type::List))
     }
@@ -779,7 +962,7 @@ impl Server {
         now_us: u64,
     ) -> Result<Option<Option<u64>>, ReadError> {
         let (slot, stored) = placed(Slot { database, space: Space::Keys }, key);
-        let found = View::of_now(&self.trees).expiry(slot, stored)?;
+        let found = View::of_now(&self.trees, self.flights.borrow().writes()).expiry(slot, stored)?;
         Ok(found.filter(|expires_us| expires_us.is_none_or(|us| us > now_us)))
     }
 
@@ -885,7 +1068,8 @@ impl Server {
     /// Does commands on another thread, as one step, and commits what they write. Returns the reply of each.
     ///
     /// # Errors
-    /// When the store could not be read or written. Nothing was written then, unless the error says otherwise.
+    /// The message for the client, when the store could not be read or written. Nothing was written then, unless it says
+    /// otherwise.
     pub(crate) async fn run_in_pool(
         self: &Rc<Self>,
         commands: Vec<Arc<Owned>>,
@@ -893,7 +1077,7 @@ impl Server {
         client: &Client,
         in_exec: bool,
         why: &mut Why,
-    ) -> esker::Result<Vec<Reply>> {
+    ) -> Result<Vec<Reply>, String> {
         let Admitted { latched, place } = admitted;
         // Others may begin to watch or to wait before it ends.
         let wants = Wants { touched: true, ..self.wants() };
@@ -901,20 +1085,29 @@ impl Server {
         let stamp = self.stamp(self.now_us(), self.ahead_ms());
         let job = Job { commands, resp3, in_exec, stamp, wants, is_ended };
         let (db, trees, cursors) = (self.db.clone(), Arc::clone(&self.trees), Arc::clone(&self.cursors));
-        let snapshot = db.snapshot();
-        let ran =
-            self.pool.run_command(place, move || job.run_traced(&db, &snapshot, &trees, &cursors)).await?;
-        let Ran { value: (done, spent), queued } = ran;
+        let (seen, newest) = (self.seen(), self.flights.borrow().newest());
+        let ground = seen.ground;
+        let ran = self.pool.run_command(place, move || job.run_traced(&db, &seen, &trees, &cursors)).await;
+        let Ran { value: (done, spent), queued } = ran.map_err(|error| told(&error))?;
         (why.thread, why.spent) = (queued, spent);
-        let done = done?;
+        let Done { replies, pending, batch, relies, lookups } = done.map_err(|error| told(&error))?;
         add(&self.figures.in_pool, 1);
-        self.figures.note_lookups(done.lookups);
-        if !done.committed.writes.is_empty() {
-            self.note_taken(&done.committed.writes);
+        self.figures.note_lookups(lookups);
+        let mut relies_on = newest.filter(|_| relies);
+        if !pending.is_empty() {
+            self.tell_watches(&pending);
+            let touched = pending.touched.clone();
+            let ended = Ended { pending, ..Ended::default() };
+            relies_on = Some(Rc::clone(&ended.outcome));
+            self.begin_flight(ended, ground, batch).await;
+            drop(latched);
+            self.serve_waiters(touched);
         }
-        drop(latched);
-        self.tell(done.committed);
-        Ok(done.replies)
+        if let Some(outcome) = relies_on {
+            outcome.wait().await;
+            outcome.get().unwrap_or(Ok(()))?;
+        }
+        Ok(replies)
     }
 
     /// Whether the latches let a command run now; `has_waited` if it has waited for its turn.
@@ -1012,10 +1205,40 @@ impl Drop for RefusedIfBroken<'_> {
         if std::thread::panicking()
             && let Ok(mut turn) = self.0.turn.try_borrow_mut()
         {
-            let (_, outcome, _) = turn.end();
+            let Ended { served, outcome, .. } = turn.end();
             outcome.decide(Err("ERR this has failed by a fault of the server".to_owned()));
+            for Serving { id, .. } in served {
+                if let Ok(waiters) = self.0.waiters.try_borrow()
+                    && let Some(waiter) = waiters.get(id)
+                {
+                    waiter.held.set_served(false);
+                }
+            }
         }
     }
+}
+
+/// What those are told whose commands were evaluated on a turn that was not taken.
+const LOST: &str =
+    "ERR a write before this one was not taken, or not certainly, so this one was not tried: try again";
+
+/// Proposes what a job has written, on a thread that may wait. Returns the batch, if the event loop has to propose it: the turns
+/// in flight are in the order of their proposal.
+fn propose_from_pool(
+    journal: &dyn Journal,
+    trees: &Trees,
+    seen: &Seen,
+    pending: &mut Pending,
+) -> esker::Result<Option<Batch>> {
+    if pending.writes.is_empty() {
+        return Ok(None);
+    }
+    let mut batch = trees.batch(&mut pending.writes, Some(&seen.snapshot))?;
+    if !journal.is_immediate() {
+        return Ok(Some(batch));
+    }
+    journal.propose(seen.ground, &mut batch).wait()?;
+    Ok(None)
 }
 
 /// What became of a client that waits.
@@ -1045,13 +1268,13 @@ impl Job {
     fn run_traced(
         self,
         db: &Db,
-        snapshot: &Snapshot,
+        seen: &Seen,
         trees: &Trees,
         cursors: &Cursors,
     ) -> (esker::Result<Done>, Spent) {
         let begun = Instant::now();
         let mut spent = Spent::default();
-        let (done, trace) = db.trace(|| self.run(snapshot, trees, cursors, &mut spent.committed));
+        let (done, trace) = db.trace(|| self.run(seen, trees, cursors, &mut spent.committed));
         spent.evaluated = begun.elapsed().saturating_sub(spent.committed);
         (spent.file_reads, spent.file_bytes) = (trace.file_reads, trace.file_bytes);
         (done, spent)
@@ -1059,12 +1282,12 @@ impl Job {
 
     fn run(
         self,
-        snapshot: &Snapshot,
+        seen: &Seen,
         trees: &Trees,
         cursors: &Cursors,
         committed: &mut Duration,
     ) -> esker::Result<Done> {
-        let view = View::of_pool(trees, snapshot).until(&self.is_ended);
+        let view = View::of_pool(trees, &seen.snapshot, &seen.in_flight).until(&self.is_ended);
         let mut pending = Pending::default();
         let (mut replies, mut replied, mut lookups) = (Vec::new(), 0, Lookups::default());
         for (place, command) in self.commands.iter().enumerate() {
@@ -1095,13 +1318,9 @@ impl Job {
         if self.is_ended.load(Ordering::Relaxed) {
             return Err(unreadable(ended()));
         }
-        if !pending.writes.is_empty() {
-            let begun = Instant::now();
-            let batch = trees.batch(&pending.writes, Some(snapshot));
-            let written = batch.and_then(|batch| Ok(trees.journal().propose(&batch)?));
-            *committed = begun.elapsed();
-            written?;
-        }
-        Ok(Done { replies, committed: pending, lookups })
+        let begun = Instant::now();
+        let batch = propose_from_pool(trees.journal(), trees, seen, &mut pending);
+        *committed = begun.elapsed();
+        Ok(Done { replies, pending, batch: batch?, relies: view.relies(), lookups })
     }
 }

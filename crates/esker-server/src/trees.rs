@@ -16,11 +16,12 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use esker::{Batch, Db, ErrorKind, PutOptions, Scan, ScanRange, Snapshot, StoredValue, Tree, ValueWriter};
+use esker::{Batch, ErrorKind, PutOptions, Scan, ScanRange, Snapshot, StoredValue, Tree, ValueWriter};
 use esker_journal::Journal;
 use esker_redis::model::is_of_layout_2;
 use esker_redis::{
-    Base, Bounds, EMPTY_KEY, Entry, Huge, Lending, Op, ReadError, Slot, Space, UseValue, Value, Writes,
+    Base, Bounds, EMPTY_KEY, Entry, Huge, Lending, Op, ReadError, Slot, Space, UseValue, Value, Visit,
+    Writes, in_order, walk_over,
 };
 
 /// The tags of a tree of elements: what lies in it, and in which version of the layout. The second one has all that the first
@@ -114,8 +115,8 @@ fn elements_of(name: &str) -> String {
 
 impl Trees {
     /// Finds the trees of those of `count` databases that have some.
-    pub(crate) fn open(db: &Db, journal: &Arc<dyn Journal>, count: u16) -> esker::Result<Trees> {
-        let mut databases = Vec::new();
+    pub(crate) fn open(journal: &Arc<dyn Journal>, count: u16) -> esker::Result<Trees> {
+        let (db, mut databases) = (journal.db(), Vec::new());
         for number in 0..usize::from(count) {
             let found = OnceLock::new();
             let elements = db.open_tree(&elements_of(&name_of(number)))?;
@@ -134,7 +135,8 @@ impl Trees {
     ///
     /// # Errors
     /// If the tree of its elements is something else.
-    pub(crate) fn of_one(db: &Db, journal: &Arc<dyn Journal>, number: u16) -> esker::Result<Trees> {
+    pub(crate) fn of_one(journal: &Arc<dyn Journal>, number: u16) -> esker::Result<Trees> {
+        let db = journal.db();
         let databases: Vec<_> = (0..=number).map(|_| OnceLock::new()).collect();
         let name = name_of(usize::from(number));
         let found = (db.open_tree(&name)?, db.open_tree(&elements_of(&name))?);
@@ -228,14 +230,20 @@ impl Trees {
 
     /// The batch of `writes`, on a thread that may wait: makes trees that are missing, and copies huge values from other
     /// trees. What `writes` have from reads was read from `snapshot`; without one, they have no huge value that was read.
-    pub(crate) fn batch(&self, writes: &Writes, snapshot: Option<&Snapshot>) -> esker::Result<Batch> {
+    /// Afterwards they have huge values by the place that the batch gives them.
+    pub(crate) fn batch(&self, writes: &mut Writes, snapshot: Option<&Snapshot>) -> esker::Result<Batch> {
         self.prepare(writes)?;
-        let mut batch = Batch::new();
-        let stored = |slot, value: &dyn Huge| match self.undated(slot) {
-            Some(tree) => stored_for(&*self.journal, tree, value, snapshot),
-            None => Err(not_prepared()),
+        let (mut batch, mut placed) = (Batch::new(), Vec::new());
+        let stored = |slot, key: &[u8], value: &dyn Huge| {
+            let tree = self.undated(slot).ok_or_else(not_prepared)?;
+            let stored = stored_for(&*self.journal, tree, value, snapshot)?;
+            placed.push((slot, key.to_vec(), sent(tree, stored.clone())));
+            Ok(stored)
         };
         self.fill(&mut batch, writes, stored)?;
+        for (slot, key, value) in placed {
+            writes.set_value(slot, &key, Value::Huge(value));
+        }
         Ok(batch)
     }
 
@@ -244,7 +252,7 @@ impl Trees {
     /// # Errors
     /// `NeedsIo` if that takes [`Trees::batch`]. The content of the batch has no meaning then.
     pub(crate) fn try_fill(&self, batch: &mut Batch, writes: &Writes) -> esker::Result<()> {
-        self.fill(batch, writes, |slot, value| self.sent_to(slot, value).cloned().ok_or_else(not_prepared))
+        self.fill(batch, writes, |slot, _, value| self.sent_to(slot, value).cloned().ok_or_else(not_prepared))
     }
 
     /// `value`, if a client has sent it for a key of this tree.
@@ -261,7 +269,7 @@ impl Trees {
         &self,
         batch: &mut Batch,
         writes: &Writes,
-        stored: impl Fn(Slot, &dyn Huge) -> esker::Result<StoredValue>,
+        mut stored: impl FnMut(Slot, &[u8], &dyn Huge) -> esker::Result<StoredValue>,
     ) -> esker::Result<()> {
         batch.clear();
         if writes.only_free_space() {
@@ -295,7 +303,7 @@ impl Trees {
                 }
                 Op::Put(Entry { value: Value::Huge(value), attributes, expires_us }) => {
                     let options = PutOptions::default().attributes(attributes).expires_us(*expires_us);
-                    batch.put_stored(tree, key, &stored(slot, value.as_ref())?.with_options(options))?;
+                    batch.put_stored(tree, key, &stored(slot, key, value.as_ref())?.with_options(options))?;
                 }
             }
         }
@@ -442,6 +450,10 @@ impl Found<'_> {
 /// The store as one command reads it, with entries that have expired: the command's session leaves these out.
 pub(crate) struct View<'a> {
     trees: &'a Trees,
+    /// What is on its way into the store, the oldest first. Some of it may be there already.
+    in_flight: &'a [Arc<Writes>],
+    /// Whether something was read that is on its way.
+    relies: Cell<bool>,
     /// `None`: as it is now.
     snapshot: Option<&'a Snapshot>,
     /// How many more entries may be walked over; `None`: any number.
@@ -457,19 +469,25 @@ pub(crate) struct View<'a> {
 impl<'a> View<'a> {
     /// For the event loop: the store as it is now, and only what is in memory. At most `steps` entries are walked over, which
     /// are [`STEPS_INLINE`] for all that is done at once. Evaluate below [`esker::without_io`].
-    pub(crate) fn inline(trees: &'a Trees, steps: u32) -> View<'a> {
-        View { steps_left: Cell::new(Some(steps)), ..View::of_now(trees) }
+    pub(crate) fn inline(trees: &'a Trees, in_flight: &'a [Arc<Writes>], steps: u32) -> View<'a> {
+        View { steps_left: Cell::new(Some(steps)), ..View::of_now(trees, in_flight) }
     }
 
-    /// For the pool: all of it, as it was when `snapshot` was taken.
-    pub(crate) fn of_pool(trees: &'a Trees, snapshot: &'a Snapshot) -> View<'a> {
-        View { snapshot: Some(snapshot), ..View::of_now(trees) }
+    /// For the pool: all of it, as it was when `snapshot` was taken, after `in_flight`.
+    pub(crate) fn of_pool(
+        trees: &'a Trees,
+        snapshot: &'a Snapshot,
+        in_flight: &'a [Arc<Writes>],
+    ) -> View<'a> {
+        View { snapshot: Some(snapshot), ..View::of_now(trees, in_flight) }
     }
 
     /// The store as it is now, for a thread that may wait.
-    pub(crate) fn of_now(trees: &'a Trees) -> View<'a> {
+    pub(crate) fn of_now(trees: &'a Trees, in_flight: &'a [Arc<Writes>]) -> View<'a> {
         View {
             trees,
+            in_flight,
+            relies: Cell::default(),
             snapshot: None,
             steps_left: Cell::default(),
             read: Cell::default(),
@@ -481,6 +499,88 @@ impl<'a> View<'a> {
     /// It can be read until `is_ended` is set.
     pub(crate) fn until(self, is_ended: &'a AtomicBool) -> View<'a> {
         View { is_ended: Some(is_ended), ..self }
+    }
+
+    /// Whether something was read that is on its way into the store.
+    pub(crate) fn relies(&self) -> bool {
+        self.relies.get()
+    }
+
+    /// What is on its way to `key`: `Some(None)` if the entry goes.
+    #[inline]
+    fn on_its_way(&self, slot: Slot, key: &[u8]) -> Option<Option<&'a Entry>> {
+        if self.in_flight.is_empty() { None } else { self.found_in_flight(slot, key) }
+    }
+
+    #[cold]
+    fn found_in_flight(&self, slot: Slot, key: &[u8]) -> Option<Option<&'a Entry>> {
+        let found = self.in_flight.iter().rev().find_map(|writes| match writes.op(slot, key) {
+            Some(Op::Put(entry)) => Some(Some(entry)),
+            Some(Op::Delete) => Some(None),
+            None => writes.hides_all(slot).then_some(None),
+        });
+        if found.is_some() {
+            self.relies.set(true);
+        }
+        found
+    }
+
+    /// [`Base::walk`] of the store with `in_flight` on top.
+    fn walk_in_flight(
+        &self,
+        in_flight: &[Arc<Writes>],
+        slot: Slot,
+        bounds: Bounds<'_>,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), ReadError> {
+        let Some((newest, older)) = in_flight.split_last() else {
+            return self.walk_store(slot, bounds, reverse, visit);
+        };
+        let hides_all = newest.hides_all(slot);
+        let mut ops = in_order(newest.range(slot, bounds), reverse).peekable();
+        if hides_all || ops.peek().is_some() {
+            self.relies.set(true);
+        }
+        let mut below = |visit: &mut Visit<'_>| {
+            if hides_all { Ok(()) } else { self.walk_in_flight(older, slot, bounds, reverse, visit) }
+        };
+        let mut stepped =
+            ops.inspect(|_| self.steps_left.set(self.steps_left.get().map(|left| left.saturating_sub(1))));
+        let mut visit = |key: &[u8], entry: Entry| {
+            if self.steps_left.get() == Some(0) { Err(ReadError::NeedsIo) } else { visit(key, entry) }
+        };
+        walk_over(&mut stepped, reverse, &mut below, &mut visit)
+    }
+
+    /// [`Base::walk`] of the store.
+    fn walk_store(
+        &self,
+        slot: Slot,
+        bounds: Bounds<'_>,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), ReadError> {
+        let Some(tree) = self.trees.undated(slot) else { return Ok(()) };
+        self.has_walked.set(true);
+        let range = within(bounds);
+        let range = if reverse { range.reverse() } else { range };
+        let mut scan = self.scan(tree, range).map_err(|error| failed(&error))?;
+        while self.advance(&mut scan)? {
+            self.step()?;
+            let (attributes, expires_us) = (scan.attributes().to_vec(), scan.expires_us());
+            self.note_read(scan.value_len().min(COPIED_BYTES) as usize);
+            let value = if scan.value_len() <= COPIED_BYTES {
+                Value::Bytes(scan.value().map_err(|error| failed(&error))?.to_vec())
+            } else {
+                let value = scan.handle().map_err(|error| failed(&error))?;
+                Found { tree, key: scan.key(), in_snapshot: self.snapshot.is_some() }.huge(value)
+            };
+            if !visit(scan.key(), Entry { value, attributes, expires_us })? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Over how many more entries the event loop may walk.
@@ -537,6 +637,10 @@ impl<'a> View<'a> {
 
 impl Base for View<'_> {
     fn get(&self, slot: Slot, key: &[u8]) -> Result<Option<Entry>, ReadError> {
+        if let Some(found) = self.on_its_way(slot, key) {
+            self.step()?;
+            return Ok(found.cloned());
+        }
         let Some(tree) = self.trees.undated(slot) else { return Ok(None) };
         self.step()?;
         let found = match self.snapshot {
@@ -554,6 +658,10 @@ impl Base for View<'_> {
     fn lend(&self, slot: Slot, key: &[u8], use_value: &mut UseValue<'_>) -> Result<Lending, ReadError> {
         if self.snapshot.is_some() {
             return Ok(Lending::Refused);
+        }
+        if let Some(found) = self.on_its_way(slot, key) {
+            // A get counts it.
+            return Ok(if found.is_some() { Lending::Refused } else { Lending::Absent });
         }
         let Some(tree) = self.trees.undated(slot) else { return Ok(Lending::Absent) };
         if self.steps_left.get() == Some(0) {
@@ -578,6 +686,10 @@ impl Base for View<'_> {
     }
 
     fn expiry(&self, slot: Slot, key: &[u8]) -> Result<Option<Option<u64>>, ReadError> {
+        if let Some(found) = self.on_its_way(slot, key) {
+            self.step()?;
+            return Ok(found.map(|entry| entry.expires_us));
+        }
         let Some(tree) = self.trees.undated(slot) else { return Ok(None) };
         self.step()?;
         let found = match self.snapshot {
@@ -604,33 +716,16 @@ impl Base for View<'_> {
         slot: Slot,
         bounds: Bounds<'_>,
         reverse: bool,
-        visit: &mut esker_redis::Visit<'_>,
+        visit: &mut Visit<'_>,
     ) -> Result<(), ReadError> {
-        let Some(tree) = self.trees.undated(slot) else { return Ok(()) };
-        self.has_walked.set(true);
-        let range = within(bounds);
-        let range = if reverse { range.reverse() } else { range };
-        let mut scan = self.scan(tree, range).map_err(|error| failed(&error))?;
-        while self.advance(&mut scan)? {
-            self.step()?;
-            let (attributes, expires_us) = (scan.attributes().to_vec(), scan.expires_us());
-            self.note_read(scan.value_len().min(COPIED_BYTES) as usize);
-            let value = if scan.value_len() <= COPIED_BYTES {
-                Value::Bytes(scan.value().map_err(|error| failed(&error))?.to_vec())
-            } else {
-                let value = scan.handle().map_err(|error| failed(&error))?;
-                Found { tree, key: scan.key(), in_snapshot: self.snapshot.is_some() }.huge(value)
-            };
-            if !visit(scan.key(), Entry { value, attributes, expires_us })? {
-                break;
-            }
-        }
-        Ok(())
+        self.walk_in_flight(self.in_flight, slot, bounds, reverse, visit)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use esker::Db;
+
     use super::*;
 
     /// A hash of 100 fields from which many others were deleted: the event loop does not walk past these.
@@ -638,7 +733,7 @@ mod tests {
     fn deleted_entries_count_as_walked() {
         let db = Db::open_in_memory(esker::Options::default()).unwrap();
         let journal: Arc<dyn Journal> = Arc::new(esker_journal::Local::new(&db));
-        let trees = Trees::open(&db, &journal, 1).unwrap();
+        let trees = Trees::open(&journal, 1).unwrap();
         let slot = Slot { database: 0, space: Space::Elements };
         let tree = &trees.made(0).unwrap().unwrap().elements.tree;
         let fields = |numbers: std::ops::Range<u32>| numbers.map(|number| format!("field:{number:06}"));
@@ -656,15 +751,15 @@ mod tests {
         let _snapshot = db.snapshot();
         fields(50..2950).for_each(|field| tree.delete(field).unwrap());
         for reverse in [false, true] {
-            let view = View::inline(&trees, STEPS_INLINE);
+            let view = View::inline(&trees, &[], STEPS_INLINE);
             assert!(needs_pool(walked(&view, reverse)), "reverse: {reverse}");
             assert_eq!(view.steps_left(), 0);
-            assert_eq!(walked(&View::of_pool(&trees, &db.snapshot()), reverse).unwrap(), 100);
+            assert_eq!(walked(&View::of_pool(&trees, &db.snapshot(), &[]), reverse).unwrap(), 100);
         }
         // Those of a deleted range are left in one step.
         tree.delete_range(..).unwrap();
         for reverse in [false, true] {
-            assert_eq!(walked(&View::inline(&trees, STEPS_INLINE), reverse).unwrap(), 0);
+            assert_eq!(walked(&View::inline(&trees, &[], STEPS_INLINE), reverse).unwrap(), 0);
         }
     }
 
@@ -675,16 +770,18 @@ mod tests {
     fn entries_are_judged_by_the_time_of_the_command() {
         let db = Db::open_in_memory(esker::Options::default()).unwrap();
         let journal: Arc<dyn Journal> = Arc::new(esker_journal::Local::new(&db));
-        let trees = Trees::open(&db, &journal, 1).unwrap();
+        let trees = Trees::open(&journal, 1).unwrap();
         let tree = db.default_tree();
         let expires_us = journal.moment().now_us + 1;
         tree.put_opts("key", "value", &PutOptions::default().expires_us(Some(expires_us))).unwrap();
         while journal.moment().now_us <= expires_us {}
         assert!(tree.get("key").unwrap().is_none());
         let snapshot = db.snapshot();
-        for view in
-            [View::inline(&trees, STEPS_INLINE), View::of_pool(&trees, &snapshot), View::of_now(&trees)]
-        {
+        for view in [
+            View::inline(&trees, &[], STEPS_INLINE),
+            View::of_pool(&trees, &snapshot, &[]),
+            View::of_now(&trees, &[]),
+        ] {
             for (now_us, lives) in [(expires_us - 1, true), (expires_us, false)] {
                 let mut writes = Writes::default();
                 let session = esker_redis::Session::new(&view, &mut writes, now_us);
@@ -705,16 +802,16 @@ mod tests {
     fn a_batch_needs_its_trees() {
         let db = Db::open_in_memory(esker::Options::default()).unwrap();
         let journal: Arc<dyn Journal> = Arc::new(esker_journal::Local::new(&db));
-        let trees = Trees::open(&db, &journal, 4).unwrap();
+        let trees = Trees::open(&journal, 4).unwrap();
         let mut writes = Writes::default();
-        let view = View::of_now(&trees);
+        let view = View::of_now(&trees, &[]);
         let entry =
             Entry { value: Value::Bytes(b"value".to_vec()), attributes: Vec::new(), expires_us: None };
         esker_redis::Session::new(&view, &mut writes, 1).put(Slot { database: 3, ..KEYS }, b"key", entry);
         let mut batch = Batch::new();
         assert_eq!(trees.try_fill(&mut batch, &writes).unwrap_err().kind(), ErrorKind::NeedsIo);
         assert!(db.open_tree("db3").unwrap().is_none());
-        let made = trees.batch(&writes, None).unwrap();
+        let made = trees.batch(&mut writes, None).unwrap();
         assert!(db.open_tree("db3").unwrap().is_some_and(|tree| tree.is_empty().unwrap()));
         trees.try_fill(&mut batch, &writes).unwrap();
         assert_eq!((batch.len(), made.len()), (1, 1));

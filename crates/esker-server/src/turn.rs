@@ -1,20 +1,29 @@
-//! Writes of several clients that are committed together.
+//! Writes of several clients that are committed together, and those that are on their way into the store.
 //!
 //! ```text
-//! client a   step --- others ---------------------- commit: all three -- replies
-//! client b            step --- others ------------------------------------ replies
-//! client c                     step --- others ----------------------------------- replies
+//! client a   step --- others ---------------------- end: all three ... decided -- replies
+//! client b            step --- others .................................. decided -- replies
+//! client c                     step --- others ......................... decided -- replies
 //! ```
-//! Commands see what those before them have written, whoever sent them. So a client is told nothing that relies on such
-//! writes before they are committed. They are committed as one batch: all of them, or none.
+//! Commands see what those before them have written, whichever client sent them: of the open turn, and of the turns in
+//! flight, which were proposed to the journal and are not decided. A client is told nothing that relies on such writes before
+//! they are done. A turn is one batch: all of it takes effect, or nothing.
+//!
+//! Turns are decided in their order. If one is not done, neither is any later one on the same [`Ground`].
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use esker_journal::{Ground, Undone};
+use esker_redis::{Event, Writes};
 use tokio::sync::Notify;
 
 use crate::clients::Client;
+use crate::connection::told;
 use crate::server::Pending;
+use crate::waiters::WaiterId;
 
 /// What becomes of the writes of a turn: `Err` is the message for those who rely on them.
 #[derive(Default)]
@@ -46,10 +55,34 @@ impl Outcome {
     }
 }
 
-/// What commands have written that is not committed, and who relies on it.
+/// Why a turn has not taken effect.
+#[derive(Clone)]
+pub(crate) struct Loss {
+    /// For those who rely on it.
+    pub(crate) message: String,
+    /// Whether it may have taken effect all the same.
+    pub(crate) is_unknown: bool,
+}
+
+impl From<Undone> for Loss {
+    fn from(undone: Undone) -> Loss {
+        Loss { is_unknown: matches!(undone, Undone::Unknown(_)), message: told(&undone.into()) }
+    }
+}
+
+/// The reply to a blocked client whose command a turn has done.
+pub(crate) struct Serving {
+    pub(crate) id: WaiterId,
+    pub(crate) key: Vec<u8>,
+    pub(crate) reply: Vec<u8>,
+}
+
+/// What commands have written that was not proposed, and who relies on it.
 #[derive(Default)]
 pub(crate) struct Turn {
     pub(crate) pending: Pending,
+    /// The blocked clients that are answered when it is done.
+    pub(crate) served: Vec<Serving>,
     /// Shared by the clients that rely on what is pending.
     outcome: Rc<Outcome>,
     /// The first one of them.
@@ -58,11 +91,23 @@ pub(crate) struct Turn {
     number: u64,
 }
 
+/// A turn that has ended.
+#[derive(Default)]
+pub(crate) struct Ended {
+    pub(crate) pending: Pending,
+    pub(crate) served: Vec<Serving>,
+    /// What becomes of it.
+    pub(crate) outcome: Rc<Outcome>,
+    /// The first client that has relied on it.
+    pub(crate) first: Option<Rc<Client>>,
+}
+
 /// How much was pending at some moment, of which turn.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     number: u64,
     bytes: usize,
+    touched: usize,
 }
 
 impl Turn {
@@ -81,7 +126,8 @@ impl Turn {
 
     /// How much is pending.
     pub(crate) fn extent(&self) -> Extent {
-        Extent { number: self.number, bytes: self.pending.memory_bytes() }
+        let Pending { touched, .. } = &self.pending;
+        Extent { number: self.number, bytes: self.pending.memory_bytes(), touched: touched.len() }
     }
 
     /// How many bytes of memory are pending, about, and how many of them were not `before`.
@@ -91,16 +137,131 @@ impl Turn {
         (bytes, bytes.saturating_sub(old))
     }
 
-    /// Whether nothing is pending, and nobody waits to hear that it is committed.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.pending.is_empty() && self.first.is_none()
+    /// Which keys were touched that were not `before`.
+    pub(crate) fn touched_since(&self, before: Extent) -> Vec<(u16, Vec<u8>)> {
+        let old = if before.number == self.number { before.touched } else { 0 };
+        self.pending.touched.get(old..).unwrap_or_default().to_vec()
     }
 
-    /// Ends the turn, and begins the next one. Returns what is pending, what becomes of it, and who was the first to rely on
-    /// it.
-    pub(crate) fn end(&mut self) -> (Pending, Rc<Outcome>, Option<Rc<Client>>) {
+    /// Whether nothing is pending, and no client waits to hear that it is done.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.first.is_none() && self.served.is_empty()
+    }
+
+    /// Ends the turn, and begins the next one.
+    pub(crate) fn end(&mut self) -> Ended {
         let next = Turn { number: self.number + 1, ..Turn::default() };
-        let Turn { pending, outcome, first, .. } = std::mem::replace(self, next);
-        (pending, outcome, first)
+        let Turn { pending, served, outcome, first, .. } = std::mem::replace(self, next);
+        Ended { pending, served, outcome, first }
+    }
+}
+
+/// A turn that was proposed and is not decided.
+pub(crate) struct Flight {
+    number: u64,
+    ground: Ground,
+    pub(crate) writes: Arc<Writes>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) served: Vec<Serving>,
+    pub(crate) outcome: Rc<Outcome>,
+    decided: Option<Result<(), Loss>>,
+}
+
+/// The turns in flight, in the order of their proposal, which is that of their decisions.
+pub(crate) struct Flights {
+    turns: VecDeque<Flight>,
+    /// The writes of those on the current ground, the oldest first.
+    writes: Vec<Arc<Writes>>,
+    bytes: usize,
+    /// On what commands are evaluated now.
+    ground: Ground,
+    /// How many turns were in flight so far.
+    count: u64,
+}
+
+impl Flights {
+    pub(crate) fn new(ground: Ground) -> Flights {
+        Flights { turns: VecDeque::new(), writes: Vec::new(), bytes: 0, ground, count: 0 }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    /// How many turns are in flight.
+    pub(crate) fn len(&self) -> usize {
+        self.turns.len()
+    }
+
+    /// On what commands are evaluated now: the store, and [`Flights::writes`].
+    pub(crate) fn ground(&self) -> Ground {
+        self.ground
+    }
+
+    /// What is on its way into the store, the oldest first.
+    pub(crate) fn writes(&self) -> &[Arc<Writes>] {
+        &self.writes
+    }
+
+    /// The memory of what is on its way, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What becomes of the newest turn in flight.
+    pub(crate) fn newest(&self) -> Option<Rc<Outcome>> {
+        self.turns.back().map(|flight| Rc::clone(&flight.outcome))
+    }
+
+    /// Adds a turn that was proposed on `ground`, and returns its number. One that has not written anything is decided with the
+    /// turn before it.
+    pub(crate) fn add(&mut self, ended: Ended, ground: Ground) -> u64 {
+        let Ended { pending: Pending { writes, events, .. }, served, outcome, .. } = ended;
+        self.count += 1;
+        let decided = writes.is_empty().then_some(Ok(()));
+        self.bytes += writes.memory_bytes();
+        let writes = Arc::new(writes);
+        if ground == self.ground && decided.is_none() {
+            self.writes.push(Arc::clone(&writes));
+        }
+        self.turns.push_back(Flight { number: self.count, ground, writes, events, served, outcome, decided });
+        self.count
+    }
+
+    /// Notes what has become of a turn. `next`: the ground for new commands, if its own one is lost by that. Returns whether the
+    /// current ground was lost.
+    pub(crate) fn decide(
+        &mut self,
+        number: u64,
+        outcome: Result<(), Loss>,
+        next: impl FnOnce() -> Ground,
+    ) -> bool {
+        let Some(place) = self.turns.iter().position(|flight| flight.number == number) else { return false };
+        let lost = outcome.clone().err().map(|loss| (self.turns[place].ground, loss));
+        self.turns[place].decided = Some(outcome);
+        let Some((ground, loss)) = lost else { return false };
+        // Those that have written hear of it from the journal.
+        for flight in self.turns.range_mut(place + 1..) {
+            if flight.ground == ground && flight.writes.is_empty() {
+                flight.decided = Some(Err(loss.clone()));
+            }
+        }
+        if ground != self.ground {
+            return false;
+        }
+        self.writes.clear();
+        self.ground = next();
+        true
+    }
+
+    /// The oldest turn, if it is decided.
+    pub(crate) fn pop_decided(&mut self) -> Option<(Flight, Result<(), Loss>)> {
+        let decided = self.turns.front_mut()?.decided.take()?;
+        let flight = self.turns.pop_front()?;
+        self.bytes -= flight.writes.memory_bytes();
+        if self.writes.first().is_some_and(|writes| Arc::ptr_eq(writes, &flight.writes)) {
+            self.writes.remove(0);
+        }
+        Some((flight, decided))
     }
 }

@@ -1,6 +1,6 @@
 //! Clients that wait for elements (`BLPOP` and its kin), in the order in which they came.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
@@ -38,11 +38,14 @@ pub(crate) enum Answer {
     Try(Option<Latched>),
 }
 
-/// The keys of a waiter that others held when it was to be served with them.
+/// What others do with a waiter: the keys that they held when it was to be served with them, and whether it is served.
 #[derive(Default)]
 pub(crate) struct Held {
     keys: RefCell<BTreeSet<Vec<u8>>>,
     told: LocalNotify,
+    /// Whether a turn has done its command that is not decided. Then its wait ends with that turn, or goes on.
+    is_served: Cell<bool>,
+    settled: LocalNotify,
 }
 
 impl Held {
@@ -50,6 +53,24 @@ impl Held {
         if !self.keys.borrow().contains(key) {
             self.keys.borrow_mut().insert(key.to_vec());
             self.told.notify();
+        }
+    }
+
+    pub(crate) fn is_served(&self) -> bool {
+        self.is_served.get()
+    }
+
+    pub(crate) fn set_served(&self, is_served: bool) {
+        self.is_served.set(is_served);
+        if !is_served {
+            self.settled.notify();
+        }
+    }
+
+    /// Waits until no turn has done its command.
+    pub(crate) async fn unserved(&self) {
+        while self.is_served.get() {
+            self.settled.notified().await;
         }
     }
 

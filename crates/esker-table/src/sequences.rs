@@ -52,7 +52,7 @@ impl Sequences {
                 // Deletes need numbers, on a full disk too.
                 batch.mark_as_deleting();
                 batch.put(catalog, BOUND_KEY, keys::u64(bound))?;
-                journal.propose_durably(&batch)?;
+                journal.propose_durably(journal.ground(), &mut batch).wait()?;
                 self.bound.store(bound, Ordering::Release);
             }
         }

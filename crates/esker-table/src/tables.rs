@@ -391,6 +391,12 @@ impl Tables {
         Ok(Tables { inner: Arc::new(inner) })
     }
 
+    /// Through what all changes of data go, those of other front ends of this store too.
+    #[must_use]
+    pub fn journal(&self) -> &Arc<dyn Journal> {
+        &self.inner.journal
+    }
+
     /// The store.
     pub fn db(&self) -> &Db {
         &self.inner.db
@@ -703,7 +709,7 @@ impl Tables {
         let (first, last) = (Vec::new(), vec![0xff; ROW_LEN_MAX]);
         let ends = [&first[..], &last[..]].into_iter();
         let _writing = query_cache.is_on().then(|| query_cache.begin(shape.schema.table, ends));
-        journal.propose_durably(&batch)?;
+        journal.propose_durably(journal.ground(), &mut batch).wait()?;
         query_cache.forget(shape.schema.table);
         Ok(())
     }
@@ -737,7 +743,7 @@ impl Inner {
     fn write_catalog(&self, fill: impl FnOnce(&Tree, &mut Batch) -> esker::Result<()>) -> Result<()> {
         let mut batch = Batch::new();
         fill(&self.catalog, &mut batch)?;
-        self.journal.propose_durably(&batch)?;
+        self.journal.propose_durably(self.journal.ground(), &mut batch).wait()?;
         Ok(())
     }
 
@@ -1364,7 +1370,7 @@ impl Table {
         put_cells(&shape.name, &shape.schema, cells, stamp, times, |group, key, value| {
             Ok(batch.put(shape.groups[group].tree_of(key), key, value)?)
         })?;
-        self.write(shape, &batch, cells.rows())
+        self.write(shape, &mut batch, cells.rows())
     }
 
     /// As [`Table::commit`], to a table of this shape. The rows are locked.
@@ -1427,18 +1433,23 @@ impl Table {
         if !news.is_empty() {
             self.note_deleted_versions(&news)?;
         }
-        self.write(shape, &batch, mutations.iter().map(RowMutation::row))?;
+        self.write(shape, &mut batch, mutations.iter().map(RowMutation::row))?;
         Ok(Some(cells))
     }
 
     /// Writes a batch, which changes these rows.
-    fn write<'r>(&self, shape: &Shape, batch: &Batch, rows: impl Iterator<Item = &'r [u8]>) -> Result<()> {
+    fn write<'r>(
+        &self,
+        shape: &Shape,
+        batch: &mut Batch,
+        rows: impl Iterator<Item = &'r [u8]>,
+    ) -> Result<()> {
         let Inner { journal, query_cache, .. } = &*self.tables;
         let _writing = query_cache.is_on().then(|| query_cache.begin(shape.schema.table, rows));
         if self.tables.is_power_safe.load(Ordering::Relaxed) {
-            journal.propose_durably(batch)?;
+            journal.propose_durably(journal.ground(), batch).wait()?;
         } else {
-            journal.propose(batch)?;
+            journal.propose(journal.ground(), batch).wait()?;
         }
         Ok(())
     }
@@ -1551,11 +1562,11 @@ impl Table {
             entered += keys.len();
             keys.into_iter().try_for_each(|key| batch.put(tree, key, ""))?;
             if entered >= ENTRIES_AT_ONCE {
-                journal.propose(&std::mem::take(&mut batch))?;
+                journal.propose(journal.ground(), &mut std::mem::take(&mut batch)).wait()?;
                 entered = 0;
             }
         }
-        journal.propose(&batch)?;
+        journal.propose(journal.ground(), &mut batch).wait()?;
         Ok(())
     }
 
@@ -1585,7 +1596,7 @@ impl Table {
                 let sequence = sequences.take(&**journal, catalog, 1)?;
                 let mut batch = Batch::new();
                 batch.put(index.first(), found.removed(sequence), "")?;
-                journal.propose(&batch)?;
+                journal.propose(journal.ground(), &mut batch).wait()?;
             }
         }
         Ok(())

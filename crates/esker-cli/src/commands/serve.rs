@@ -6,9 +6,11 @@ use std::cell::RefCell;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use esker::Db;
+use esker_journal::{Journal, Local};
 use esker_server::{Addresses, Config, Password, Security, ServeError, StoreEvents, Tls, serve};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -31,16 +33,16 @@ pub(crate) fn run(global: &Global, args: &Serve) -> Outcome {
     let plan = tables::Plan::of(args)?;
     let events = StoreEvents::default();
     let options = store::options(global).listener(events.clone());
-    let (db, bound) = match plan {
+    let (journal, bound) = match plan {
         None => {
             let opened = store::patiently(global, || Ok(Db::open(&global.db, options.clone())))?;
-            (opened.map_err(|error| store::opening(global, error))?, None)
+            (journal_of(&opened.map_err(|error| store::opening(global, error))?), None)
         }
         Some(plan) => {
             let tables = store::tables_with(global, options, args.query_cache.unwrap_or(0))?;
             let bound = plan.bind(&tables, config.durability)?;
             config.beside = Some(bound.beside(&tables));
-            (tables.db().clone(), Some(bound))
+            (Arc::clone(tables.journal()), Some(bound))
         }
     };
     let thrift = bound.as_ref().map(tables::Bound::address);
@@ -56,15 +58,26 @@ pub(crate) fn run(global: &Global, args: &Serve) -> Outcome {
         printed = print(addresses, thrift.filter(|_| matches!(started, Some(Ok(_)))));
         supervisor::tell("READY=1");
     };
-    let served = serve(&db, &events, config, ready, end(Rc::clone(&signals)));
+    let served = serve(&journal, &events, config, ready, end(Rc::clone(&signals)));
     if let Some(serving) = started.transpose()? {
         serving.end();
     }
     printed.map_err(|error| Failure::output(&"standard output", &error))?;
     served.map_err(failure)?;
-    db.close()?;
+    journal.db().close()?;
     tracing::info!("ended");
     Ok(())
+}
+
+/// Through what the server changes the store's data. With `--cfg esker_canary` and `ESKER_LATE_US`, each entry is decided after
+/// so many microseconds, as by a replicated log.
+fn journal_of(db: &Db) -> Arc<dyn Journal> {
+    #[cfg(esker_canary)]
+    if let Some(us) = std::env::var("ESKER_LATE_US").ok().and_then(|us| us.parse().ok()) {
+        use esker_journal::late::{Fate, Late};
+        return Arc::new(Late::new(db, std::time::Duration::from_micros(us), || Fate::Done));
+    }
+    Arc::new(Local::new(db))
 }
 
 fn failure(error: ServeError) -> Failure {

@@ -86,7 +86,8 @@ fn writes_are_refused_and_taken_again() {
     other.check(&format!("DBSIZE => :{written}"));
 }
 
-/// Nothing is lost by it: who waits for an element gets it when there is space.
+/// Nothing is lost by it: a client that waits for an element gets it when there is space. An element that is passed on to such a
+/// client takes no space, but the one after it does.
 #[test]
 fn elements_that_cannot_be_pushed_are_not_there() {
     let disk = SimFs::new(1);
@@ -101,10 +102,12 @@ fn elements_that_cannot_be_pushed_are_not_there() {
     // Others take what the store gives back.
     let is_refused = (0..1000).any(|_| {
         disk.set_capacity(Some(disk.used()));
-        let is_refused = client.call_with(&[b"RPUSH", &b"l"[..], &value]).is_error();
+        let is_refused = client.call_with(&[b"RPUSH", &b"l"[..], &value, &value]).is_error();
         if !is_refused {
-            assert!(matches!(waiting.read(), Value::Array(reply) if reply.len() == 2));
-            waiting.send("BLPOP l 0");
+            for _ in 0..2 {
+                assert!(matches!(waiting.read(), Value::Array(reply) if reply.len() == 2));
+                waiting.send("BLPOP l 0");
+            }
         }
         host.wait_for_blocked(1);
         is_refused

@@ -1,13 +1,15 @@
 //! A server on a thread of the test's process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use esker::env::Env;
 use esker::fs::sim::SimFs;
 use esker::{Db, Options};
+use esker_journal::late::{Fate, Late};
+use esker_journal::{Journal, Local};
 use esker_server::{Address, Addresses, Config, ServeError, StoreEvents, serve};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -39,27 +41,43 @@ impl Drop for SetAtEnd<'_> {
 #[derive(Clone)]
 pub(crate) struct Store {
     pub(crate) db: Db,
+    journal: Arc<dyn Journal>,
     events: StoreEvents,
 }
 
 impl Store {
+    /// In memory, with a journal that decides each entry after `delay`, as `fate` says.
+    pub(crate) fn late(delay: Duration, fate: impl FnMut() -> Fate + Send + 'static) -> Store {
+        let mut store = Store::in_memory();
+        store.journal = Arc::new(Late::new(&store.db, delay, fate));
+        store
+    }
+
+    fn of(db: Db, events: StoreEvents) -> Store {
+        let journal: Arc<dyn Journal> = match std::env::var("ESKER_LATE_US").map(|us| us.parse().unwrap()) {
+            Ok(us) => Arc::new(Late::new(&db, Duration::from_micros(us), || Fate::Done)),
+            Err(_) => Arc::new(Local::new(&db)),
+        };
+        Store { journal, db, events }
+    }
+
     pub(crate) fn in_memory() -> Store {
         let events = StoreEvents::default();
         let options = Options::default().memory_budget(64 << 20).listener(events.clone());
-        Store { db: Db::open_in_memory(options).unwrap(), events }
+        Store::of(Db::open_in_memory(options).unwrap(), events)
     }
 
     pub(crate) fn on(disk: &SimFs) -> Store {
         let events = StoreEvents::default();
-        let env = Env { fs: std::sync::Arc::new(disk.clone()), ..Env::system() };
+        let env = Env { fs: Arc::new(disk.clone()), ..Env::system() };
         let options = Options::default().memory_budget(8 << 20).env(env).listener(events.clone());
-        Store { db: Db::open("store", options).unwrap(), events }
+        Store::of(Db::open("store", options).unwrap(), events)
     }
 
     pub(crate) fn at(dir: &TempDir) -> Store {
         let events = StoreEvents::default();
         let options = Options::default().memory_budget(8 << 20).listener(events.clone());
-        Store { db: Db::open(dir.path().join("store"), options).unwrap(), events }
+        Store::of(Db::open(dir.path().join("store"), options).unwrap(), events)
     }
 }
 
@@ -74,7 +92,7 @@ impl Store {
         let mut config = Config::new("/store");
         config.resp = vec![address.parse().unwrap()];
         change(&mut config);
-        serve(&self.db, &self.events, config, |_| panic!("it listens"), async {}).unwrap_err()
+        serve(&self.journal, &self.events, config, |_| panic!("it listens"), async {}).unwrap_err()
     }
 }
 
@@ -108,7 +126,7 @@ impl Host {
         let served = store.clone();
         let thread = thread::spawn(move || {
             let ready = |addresses: &Addresses| tell.send(addresses.clone()).unwrap();
-            serve(&served.db, &served.events, config, ready, async {
+            serve(&served.journal, &served.events, config, ready, async {
                 let _ = ended.await;
             })
         });

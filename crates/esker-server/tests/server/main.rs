@@ -28,6 +28,7 @@ mod huge_values;
 mod insight;
 mod keepalive;
 mod keyspace;
+mod late;
 mod like_redis;
 mod limits;
 mod long_names;
