@@ -278,7 +278,8 @@ struct Begun {
 
 impl Begun {
     fn now(server: &Server) -> Begun {
-        Begun { us: server.now_us(), ahead_ms: server.ahead_ms(), at: Instant::now() }
+        let (us, ahead_ms) = server.now();
+        Begun { us, ahead_ms, at: Instant::now() }
     }
 }
 
@@ -688,7 +689,9 @@ impl Connection {
     /// Whether the next command has to wait until what is pending is committed; `before` is what was pending before the last
     /// one.
     fn has_to_flush(&mut self, before: Extent) -> bool {
-        self.serve_waiters(before);
+        if !self.server.waiters.borrow().is_empty() {
+            self.serve_waiters(before);
+        }
         let (bytes, added) = self.server.turn.borrow().grown_since(before);
         let is_apart = added > 0 && (!self.long.is_empty() || self.server.is_apart(bytes));
         if bytes >= COMMIT_BYTES || added >= APART_BYTES || is_apart {
@@ -699,11 +702,10 @@ impl Connection {
     }
 
     /// Gives the elements that the last command has brought to the clients that wait for them, before the next command.
+    #[cold]
     fn serve_waiters(&self, before: Extent) {
-        if !self.server.waiters.borrow().is_empty() {
-            let touched = self.server.turn.borrow().touched_since(before);
-            self.server.serve_waiters(touched);
-        }
+        let touched = self.server.turn.borrow().touched_since(before);
+        self.server.serve_waiters(touched);
     }
 
     /// Does one command, or says what has to happen first.

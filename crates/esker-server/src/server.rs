@@ -452,9 +452,10 @@ impl Server {
         now_us.saturating_sub(ahead_us)
     }
 
-    /// By how many milliseconds the clock of [`Server::now_us`] is ahead of the machine's.
-    pub(crate) fn ahead_ms(&self) -> i64 {
-        (self.journal.moment().ahead_us / 1000) as i64
+    /// [`Server::now_us`], and by how many milliseconds that clock is ahead of the machine's.
+    pub(crate) fn now(&self) -> (u64, i64) {
+        let Moment { now_us, ahead_us } = self.journal.moment();
+        (now_us, (ahead_us / 1000) as i64)
     }
 
     /// What a command needs that is done at `now_us`, by the clock of [`Server::now_us`].
@@ -917,7 +918,7 @@ impl Server {
             }
             let is_free = self.may_run(spec, &arguments, *database, has_waited);
             let steps = Cell::new(STEPS_INLINE);
-            let (now_us, ahead_ms) = (self.now_us(), self.ahead_ms());
+            let (now_us, ahead_ms) = self.now();
             let at = At { database: *database, now_us, ahead_ms, steps: &steps };
             if !is_free {
                 waiter.note_held(key);
@@ -1082,7 +1083,8 @@ impl Server {
         // Others may begin to watch or to wait before it ends.
         let wants = Wants { touched: true, ..self.wants() };
         let (resp3, is_ended) = (client.resp3.get(), client.ended_flag());
-        let stamp = self.stamp(self.now_us(), self.ahead_ms());
+        let (now_us, ahead_ms) = self.now();
+        let stamp = self.stamp(now_us, ahead_ms);
         let job = Job { commands, resp3, in_exec, stamp, wants, is_ended };
         let (db, trees, cursors) = (self.db.clone(), Arc::clone(&self.trees), Arc::clone(&self.cursors));
         let (seen, newest) = (self.seen(), self.flights.borrow().newest());
@@ -1201,10 +1203,18 @@ pub(crate) fn mixed(mut state: u64) -> u64 {
 struct RefusedIfBroken<'a>(&'a Server);
 
 impl Drop for RefusedIfBroken<'_> {
+    #[inline]
     fn drop(&mut self) {
-        if std::thread::panicking()
-            && let Ok(mut turn) = self.0.turn.try_borrow_mut()
-        {
+        if std::thread::panicking() {
+            self.refuse();
+        }
+    }
+}
+
+impl RefusedIfBroken<'_> {
+    #[cold]
+    fn refuse(&self) {
+        if let Ok(mut turn) = self.0.turn.try_borrow_mut() {
             let Ended { served, outcome, .. } = turn.end();
             outcome.decide(Err("ERR this has failed by a fault of the server".to_owned()));
             for Serving { id, .. } in served {
