@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use esker::{Batch, Db, Error, ErrorKind, Tree, TreeOptions, ValueWriter, WriteToken};
 
-use crate::{Decider, Ground, Journal, Local, Moment, Pending, Proposed, Undone};
+use crate::{Decider, Ground, Journal, Local, Moment, Outcome, Pending, Proposed, Undone};
 
 /// What becomes of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,10 +35,15 @@ pub enum Fate {
     },
 }
 
+/// What there is to decide.
+enum What {
+    Batch { batch: Batch, is_durable: bool },
+    Barrier,
+}
+
 struct Entry {
     ground: Ground,
-    batch: Batch,
-    is_durable: bool,
+    what: What,
     decider: Decider,
     due: Instant,
 }
@@ -107,10 +112,10 @@ impl Late {
         Late { local, shared, delay, thread: Some(thread) }
     }
 
-    fn add(&self, ground: Ground, batch: &mut Batch, is_durable: bool) -> Proposed {
+    fn add(&self, ground: Ground, what: What) -> Proposed {
         let (decider, pending) = Pending::new();
-        let (batch, due) = (std::mem::take(batch), Instant::now() + self.delay);
-        self.shared.queue().entries.push_back(Entry { ground, batch, is_durable, decider, due });
+        let due = Instant::now() + self.delay;
+        self.shared.queue().entries.push_back(Entry { ground, what, decider, due });
         self.shared.changed.notify_all();
         Proposed::Later(pending)
     }
@@ -118,32 +123,41 @@ impl Late {
 
 /// Decides the entry that was proposed first.
 fn decide(local: &Local, shared: &Shared, entry: Entry, fate: &mut impl FnMut() -> Fate) {
-    let Entry { ground, mut batch, is_durable, decider, .. } = entry;
-    let mut write = || {
-        if is_durable { local.propose_durably(ground, &mut batch) } else { local.propose(ground, &mut batch) }
-            .wait()
-    };
-    let outcome = if ground != Ground(shared.queue().ground) {
-        let message = "an entry before it was not taken, or not certainly: try again";
-        Err(Undone::Refused(Error::new(ErrorKind::Busy, message)))
-    } else {
-        match fate() {
-            Fate::Done => write(),
-            Fate::Refused => Err(Undone::Refused(Error::new(ErrorKind::Busy, "the journal has refused it"))),
-            Fate::Unknown { is_applied } => {
-                let written = if is_applied { write().err() } else { None };
-                let lost = || Error::new(ErrorKind::Busy, "the journal decides no more");
-                Err(written.unwrap_or_else(|| Undone::Unknown(lost())))
-            }
+    let Entry { ground, what, decider, .. } = entry;
+    let outcome = match what {
+        What::Barrier => Ok(()),
+        What::Batch { .. } if ground != Ground(shared.queue().ground) => {
+            let message = "an entry before it was not taken, or not certainly: try again";
+            Err(Undone::Refused(Error::new(ErrorKind::Busy, message)))
+        }
+        What::Batch { mut batch, is_durable } => {
+            let write = || match is_durable {
+                true => local.propose_durably(ground, &mut batch).wait(),
+                false => local.propose(ground, &mut batch).wait(),
+            };
+            take(fate(), write)
         }
     };
-    {
+    if outcome.is_err() {
         let mut queue = shared.queue();
-        if outcome.is_err() && ground == Ground(queue.ground) {
+        if ground == Ground(queue.ground) {
             queue.ground += 1;
         }
     }
     decider.decide(outcome);
+}
+
+/// What an entry comes to that `write` writes.
+fn take(fate: Fate, write: impl FnOnce() -> Outcome) -> Outcome {
+    match fate {
+        Fate::Done => write(),
+        Fate::Refused => Err(Undone::Refused(Error::new(ErrorKind::Busy, "the journal has refused it"))),
+        Fate::Unknown { is_applied } => {
+            let written = if is_applied { write().err() } else { None };
+            let lost = || Undone::Unknown(Error::new(ErrorKind::Busy, "the journal decides no more"));
+            Err(written.unwrap_or_else(lost))
+        }
+    }
 }
 
 impl Drop for Late {
@@ -174,15 +188,19 @@ impl Journal for Late {
     }
 
     fn propose(&self, ground: Ground, batch: &mut Batch) -> Proposed {
-        self.add(ground, batch, false)
+        self.add(ground, What::Batch { batch: std::mem::take(batch), is_durable: false })
     }
 
     fn try_propose(&self, ground: Ground, batch: &mut Batch) -> Proposed {
-        self.add(ground, batch, false)
+        self.add(ground, What::Batch { batch: std::mem::take(batch), is_durable: false })
     }
 
     fn propose_durably(&self, ground: Ground, batch: &mut Batch) -> Proposed {
-        self.add(ground, batch, true)
+        self.add(ground, What::Batch { batch: std::mem::take(batch), is_durable: true })
+    }
+
+    fn confirm(&self) -> Proposed {
+        self.add(self.ground(), What::Barrier)
     }
 
     fn barrier(&self) -> esker::Result<WriteToken> {

@@ -41,8 +41,8 @@ pub struct Moment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ground(pub u64);
 
-/// What a proposal has come to. A [`WriteToken`] is the entry's place in the log.
-pub type Outcome = Result<WriteToken, Undone>;
+/// What a proposal has come to.
+pub type Outcome = Result<(), Undone>;
 
 /// Why an entry has not taken effect, as far as is known.
 #[derive(Debug)]
@@ -108,6 +108,10 @@ pub trait Journal: Send + Sync {
 
     /// [`Journal::propose`] of what has to survive power loss when it is done.
     fn propose_durably(&self, ground: Ground, batch: &mut Batch) -> Proposed;
+
+    /// A barrier for reads: it is done when this node certainly decided at some moment after the call. What was read of the store
+    /// before the call was not out of date then.
+    fn confirm(&self) -> Proposed;
 
     /// A place in the log after all entries that are done. It does not wait.
     ///

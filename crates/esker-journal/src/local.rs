@@ -23,7 +23,7 @@ impl Local {
 
     /// A write that fails while the store goes on has no effect. If the store takes no more writes, the log may have it.
     fn decided(&self, written: esker::Result<WriteToken>) -> Outcome {
-        written.map_err(|error| match error.kind() {
+        written.map(drop).map_err(|error| match error.kind() {
             ErrorKind::Busy | ErrorKind::NeedsIo => Undone::Refused(error),
             _ => match self.db.check_writable() {
                 Err(failure) if failure.kind() == ErrorKind::Poisoned => Undone::Unknown(error),
@@ -65,6 +65,10 @@ impl Journal for Local {
 
     fn propose_durably(&self, _: Ground, batch: &mut Batch) -> Proposed {
         Proposed::Decided(self.decided(self.db.write_with(batch, Durability::Power)))
+    }
+
+    fn confirm(&self) -> Proposed {
+        Proposed::Decided(Ok(()))
     }
 
     fn barrier(&self) -> esker::Result<WriteToken> {

@@ -98,6 +98,8 @@ pub(crate) struct Pending {
     pub(crate) events: Vec<Event>,
     /// Whether a command whose reply is not noted yet has added to this, or relies on it.
     has_news: bool,
+    /// Whether a command has read something that is in flight.
+    relies: bool,
     /// The memory of `touched` and `events`, about.
     told_bytes: usize,
 }
@@ -119,6 +121,11 @@ impl Pending {
         self.told_bytes += keys.map(|key| key.len() + ITEM_BYTES).sum::<usize>();
         self.touched.append(&mut touched);
         self.events.append(&mut events);
+    }
+
+    /// Whether it relies on turns in flight.
+    pub(crate) fn relies(&self) -> bool {
+        self.relies
     }
 
     /// Whether a command since the last call has added to this, or relies on it.
@@ -197,6 +204,8 @@ pub(crate) struct Server {
     pub(crate) db: Db,
     /// Through which all data changes.
     pub(crate) journal: Arc<dyn Journal>,
+    /// [`Journal::is_immediate`].
+    is_immediate: bool,
     pub(crate) trees: Arc<Trees>,
     pub(crate) config: Config,
     pub(crate) settings: RefCell<Settings>,
@@ -266,6 +275,7 @@ impl Server {
         Ok(Rc::new(Server {
             db: db.clone(),
             journal: Arc::clone(journal),
+            is_immediate: journal.is_immediate(),
             trees,
             settings: RefCell::new(settings),
             config,
@@ -508,7 +518,9 @@ impl Server {
         steps.set(view.steps_left());
         let (touched, events) = (ctx.take_touched(), ctx.take_events());
         pending.add_told(touched, events);
-        pending.has_news |= view.relies();
+        pending.relies |= view.relies();
+        // Of another journal, also a reply that relies on no write waits for the barrier at the end of the turn.
+        pending.has_news |= !self.is_immediate;
         Ok(())
     }
 
@@ -554,27 +566,24 @@ impl Server {
             if turn.is_idle() {
                 return true;
             }
-            if turn.pending.writes.is_empty() {
-                None
-            } else if self.is_full() {
+            let proposed = if self.is_full() {
                 return false;
+            } else if !turn.pending.writes.is_empty() {
+                self.try_propose(&turn.pending.writes)
+            } else if self.is_immediate {
+                Ok(None)
             } else {
-                match self.try_propose(&turn.pending.writes) {
-                    Ok(Proposed::Decided(Ok(_))) => None,
-                    Ok(Proposed::Later(undecided)) => Some(undecided),
-                    Ok(Proposed::Decided(Err(_))) | Err(_) => return false,
-                }
+                decided(self.journal.confirm())
+            };
+            match proposed {
+                Ok(undecided) => undecided,
+                Err(_) => return false,
             }
         };
         let ended = self.end_turn();
         add(&self.figures.commits, u64::from(!ended.pending.writes.is_empty()));
         match proposed {
             Some(undecided) => self.fly(ended, self.ground(), undecided),
-            // It has only read what is in flight.
-            None if ended.pending.writes.is_empty() && !self.flights.borrow().is_empty() => {
-                let ground = self.ground();
-                self.flights.borrow_mut().add(ended, ground);
-            }
             None => self.land(&ended.pending.writes, &ended.pending.events, ended.served, &ended.outcome),
         }
         true
@@ -655,12 +664,10 @@ impl Server {
         while self.is_full() {
             self.landed.notified().await;
         }
-        match self.journal.try_propose(ground, &mut batch) {
-            Proposed::Later(undecided) => self.fly(ended, ground, undecided),
-            Proposed::Decided(Ok(_)) => {
-                self.land(&ended.pending.writes, &ended.pending.events, ended.served, &ended.outcome);
-            }
-            Proposed::Decided(Err(undone)) => {
+        match decided(self.journal.try_propose(ground, &mut batch)) {
+            Ok(Some(undecided)) => self.fly(ended, ground, undecided),
+            Ok(None) => self.land(&ended.pending.writes, &ended.pending.events, ended.served, &ended.outcome),
+            Err(undone) => {
                 self.note_refused();
                 self.refuse(ended.served, &ended.outcome, undone.into());
             }
@@ -679,12 +686,14 @@ impl Server {
 
     /// A turn in flight is decided.
     fn note_decided(self: &Rc<Self>, number: u64, outcome: esker_journal::Outcome) {
-        let outcome = outcome.map(drop).map_err(Loss::from);
+        let outcome = outcome.map_err(Loss::from);
         if outcome.is_err() {
             self.note_refused();
         }
         let is_lost = self.flights.borrow_mut().decide(number, outcome, || self.journal.ground());
-        if is_lost {
+        // One that has only read, and nothing in flight, does not mind.
+        let relies = |pending: &Pending| pending.relies || !pending.writes.is_empty();
+        if is_lost && relies(&self.turn.borrow().pending) {
             let Ended { served, outcome, .. } = self.end_turn();
             self.refuse(served, &outcome, Loss { message: LOST.to_owned(), is_unknown: false });
         }
@@ -769,16 +778,16 @@ impl Server {
         self.apart_until.set(Some(Instant::now() + APART));
     }
 
-    fn try_propose(&self, writes: &Writes) -> esker::Result<Proposed> {
+    fn try_propose(&self, writes: &Writes) -> Result<Option<Undecided>, Undone> {
         let mut batch = self.spare.borrow_mut();
-        esker::without_io(|| self.trees.try_fill(&mut batch, writes))?;
+        esker::without_io(|| self.trees.try_fill(&mut batch, writes)).map_err(Undone::Refused)?;
         let proposed = self.journal.try_propose(self.ground(), &mut batch);
         if batch.size_bytes() > 2 * COMMIT_BYTES {
             *batch = Batch::new();
         } else {
             batch.clear();
         }
-        Ok(proposed)
+        decided(proposed)
     }
 
     /// Has another thread commit `writes`, and returns them: with their batch, if it is still to be proposed.
@@ -1095,20 +1104,30 @@ impl Server {
         let Done { replies, pending, batch, relies, lookups } = done.map_err(|error| told(&error))?;
         add(&self.figures.in_pool, 1);
         self.figures.note_lookups(lookups);
-        let mut relies_on = newest.filter(|_| relies);
-        if !pending.is_empty() {
-            self.tell_watches(&pending);
-            let touched = pending.touched.clone();
-            let ended = Ended { pending, ..Ended::default() };
-            relies_on = Some(Rc::clone(&ended.outcome));
-            self.begin_flight(ended, ground, batch).await;
+        if pending.is_empty() {
             drop(latched);
-            self.serve_waiters(touched);
+            if !self.is_immediate {
+                let confirmed = match self.journal.confirm() {
+                    Proposed::Decided(outcome) => outcome,
+                    Proposed::Later(undecided) => undecided.await,
+                };
+                confirmed.map_err(|undone| Loss::from(undone).message)?;
+            }
+            if let Some(outcome) = newest.filter(|_| relies) {
+                outcome.wait().await;
+                outcome.get().unwrap_or(Ok(()))?;
+            }
+            return Ok(replies);
         }
-        if let Some(outcome) = relies_on {
-            outcome.wait().await;
-            outcome.get().unwrap_or(Ok(()))?;
-        }
+        self.tell_watches(&pending);
+        let touched = pending.touched.clone();
+        let ended = Ended { pending, ..Ended::default() };
+        let outcome = Rc::clone(&ended.outcome);
+        self.begin_flight(ended, ground, batch).await;
+        drop(latched);
+        self.serve_waiters(touched);
+        outcome.wait().await;
+        outcome.get().unwrap_or(Ok(()))?;
         Ok(replies)
     }
 
@@ -1225,6 +1244,14 @@ impl RefusedIfBroken<'_> {
                 }
             }
         }
+    }
+}
+
+/// What is in flight by `proposed`: nothing, if it is done.
+fn decided(proposed: Proposed) -> Result<Option<Undecided>, Undone> {
+    match proposed {
+        Proposed::Decided(outcome) => outcome.map(|()| None),
+        Proposed::Later(undecided) => Ok(Some(undecided)),
     }
 }
 

@@ -160,6 +160,8 @@ impl Turn {
 pub(crate) struct Flight {
     number: u64,
     ground: Ground,
+    /// Whether it relies on turns before it that are in flight.
+    relies: bool,
     pub(crate) writes: Arc<Writes>,
     pub(crate) events: Vec<Event>,
     pub(crate) served: Vec<Serving>,
@@ -184,10 +186,6 @@ impl Flights {
         Flights { turns: VecDeque::new(), writes: Vec::new(), bytes: 0, ground, count: 0 }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.turns.is_empty()
-    }
-
     /// How many turns are in flight.
     pub(crate) fn len(&self) -> usize {
         self.turns.len()
@@ -203,28 +201,30 @@ impl Flights {
         &self.writes
     }
 
-    /// The memory of what is on its way, in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// What becomes of the newest turn in flight.
     pub(crate) fn newest(&self) -> Option<Rc<Outcome>> {
         self.turns.back().map(|flight| Rc::clone(&flight.outcome))
     }
 
-    /// Adds a turn that was proposed on `ground`, and returns its number. One that has not written anything is decided with the
-    /// turn before it.
+    /// The memory of what is on its way, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds a turn that was proposed on `ground`, and returns its number.
     pub(crate) fn add(&mut self, ended: Ended, ground: Ground) -> u64 {
-        let Ended { pending: Pending { writes, events, .. }, served, outcome, .. } = ended;
+        let Ended { pending, served, outcome, .. } = ended;
+        let relies = pending.relies();
+        let Pending { writes, events, .. } = pending;
         self.count += 1;
-        let decided = writes.is_empty().then_some(Ok(()));
         self.bytes += writes.memory_bytes();
         let writes = Arc::new(writes);
-        if ground == self.ground && decided.is_none() {
+        if ground == self.ground && !writes.is_empty() {
             self.writes.push(Arc::clone(&writes));
         }
-        self.turns.push_back(Flight { number: self.count, ground, writes, events, served, outcome, decided });
+        let number = self.count;
+        let decided = None;
+        self.turns.push_back(Flight { number, ground, relies, writes, events, served, outcome, decided });
         self.count
     }
 
@@ -237,13 +237,16 @@ impl Flights {
         next: impl FnOnce() -> Ground,
     ) -> bool {
         let Some(place) = self.turns.iter().position(|flight| flight.number == number) else { return false };
-        let lost = outcome.clone().err().map(|loss| (self.turns[place].ground, loss));
-        self.turns[place].decided = Some(outcome);
-        let Some((ground, loss)) = lost else { return false };
-        // Those that have written hear of it from the journal.
-        for flight in self.turns.range_mut(place + 1..) {
-            if flight.ground == ground && flight.writes.is_empty() {
-                flight.decided = Some(Err(loss.clone()));
+        let flight = &mut self.turns[place];
+        // A read that relies on a lost turn is lost with it, whatever its barrier says.
+        if !matches!(flight.decided, Some(Err(_))) {
+            flight.decided = Some(outcome);
+        }
+        let Some(Err(loss)) = &flight.decided else { return false };
+        let (ground, loss) = (flight.ground, loss.clone());
+        for later in self.turns.range_mut(place + 1..) {
+            if later.relies && later.writes.is_empty() && later.ground == ground {
+                later.decided = Some(Err(loss.clone()));
             }
         }
         if ground != self.ground {
