@@ -757,7 +757,9 @@ impl Inner {
         let _altering = lock(&self.altering);
         let state = self.find(name)?;
         let before = state.shape();
-        let (_, schema) = make(&before, self.moment(&before)?)?;
+        // These numbers are in no entry.
+        let trial = Moment { sequence: self.sequences.take(1).first, now_ms: before.now_ms() };
+        let (_, schema) = make(&before, trial)?;
         // Nothing is made for a schema that is too long.
         schema.to_xml()?;
         let made = self.make_trees(&schema, Some(&before))?;
@@ -800,12 +802,6 @@ impl Inner {
         Ok(old.all_trees().filter(|tree| !kept.contains(tree.name())).cloned().collect())
     }
 
-    /// This moment, for a change of a table of that shape.
-    fn moment(&self, shape: &Shape) -> Result<Moment> {
-        let sequence = self.sequences.take(&*self.journal, &self.catalog, 1)?;
-        Ok(Moment { sequence, now_ms: shape.now_ms() })
-    }
-
     /// Makes the trees that a table of this schema needs, and `old` lacks: those of its groups, and of its indexes. After an error it
     /// drops those that it has made; what it cannot drop, the next opening does.
     fn make_trees(&self, schema: &Schema, old: Option<&Shape>) -> Result<BTreeMap<u16, Parts>> {
@@ -836,7 +832,8 @@ impl Inner {
         make: impl Fn(&Shape, Moment) -> Result<(String, Schema)>,
         made: BTreeMap<u16, Parts>,
     ) -> Result<Shape> {
-        let (name, schema) = make(old, self.moment(old)?)?;
+        let taken = self.sequences.take(1);
+        let (name, schema) = make(old, Moment { sequence: taken.first, now_ms: old.now_ms() })?;
         let known =
             old.parts().into_iter().map(|(group, parts)| (group, parts.clone())).chain(made).collect();
         let shape = Shape::open(&*self.journal, &self.catalog, &name, schema, known)?;
@@ -849,8 +846,10 @@ impl Inner {
             if name != old.name {
                 batch.delete(catalog, table_key(&old.name))?;
             }
-            batch.put(catalog, table_key(&name), &text)
+            batch.put(catalog, table_key(&name), &text)?;
+            taken.enter(catalog, batch)
         })?;
+        taken.done();
         Ok(shape)
     }
 
@@ -1363,14 +1362,17 @@ impl Table {
             return self.commit_to(shape, &[], &cells.mutations(), puts, now_ms).map(drop);
         }
         shape.check_enabled()?;
-        let Inner { journal, catalog, sequences, .. } = &*self.tables;
-        let sequence = sequences.take(&**journal, catalog, cells.len() as u64)?;
-        let (stamp, times) = (Stamp { now_ms, sequence }, &mut puts.times(now_ms));
+        let Inner { catalog, sequences, .. } = &*self.tables;
+        let taken = sequences.take(cells.len() as u64);
+        let (stamp, times) = (Stamp { now_ms, sequence: taken.first }, &mut puts.times(now_ms));
         let mut batch = Batch::new();
+        taken.enter(catalog, &mut batch)?;
         put_cells(&shape.name, &shape.schema, cells, stamp, times, |group, key, value| {
             Ok(batch.put(shape.groups[group].tree_of(key), key, value)?)
         })?;
-        self.write(shape, &mut batch, cells.rows())
+        self.write(shape, &mut batch, cells.rows())?;
+        taken.done();
+        Ok(())
     }
 
     /// As [`Table::commit`], to a table of this shape. The rows are locked.
@@ -1382,7 +1384,7 @@ impl Table {
         puts: &Puts,
         now_ms: i64,
     ) -> Result<Option<Vec<Cell>>> {
-        let Inner { db, journal, catalog, sequences, .. } = &*self.tables;
+        let Inner { db, catalog, sequences, .. } = &*self.tables;
         shape.check_enabled()?;
         check_rows_once(mutations)?;
         if let Some(mutation) = mutations.first().filter(|_| !checks.is_empty()) {
@@ -1398,9 +1400,10 @@ impl Table {
         let schema = &shape.schema;
         check_row_deletes(schema, mutations)?;
         let steps = mutations.iter().map(RowMutation::steps).sum();
-        let first = sequences.take(&**journal, catalog, steps)?;
-        let (mut stamp, mut times) = (Stamp { now_ms, sequence: first }, puts.times(now_ms));
+        let taken = sequences.take(steps);
+        let (mut stamp, mut times) = (Stamp { now_ms, sequence: taken.first }, puts.times(now_ms));
         let (mut batch, mut cells) = (Batch::new(), Vec::new());
+        taken.enter(catalog, &mut batch)?;
         if mutations.iter().all(RowMutation::only_deletes) {
             batch.mark_as_deleting();
         }
@@ -1434,6 +1437,7 @@ impl Table {
             self.note_deleted_versions(&news)?;
         }
         self.write(shape, &mut batch, mutations.iter().map(RowMutation::row))?;
+        taken.done();
         Ok(Some(cells))
     }
 
@@ -1593,10 +1597,11 @@ impl Table {
             if !self.has_text(&row, family, &found, own)?
                 && !self.has_text(&row, family, &found, 0..i64::MAX)?
             {
-                let sequence = sequences.take(&**journal, catalog, 1)?;
-                let mut batch = Batch::new();
-                batch.put(index.first(), found.removed(sequence), "")?;
+                let (taken, mut batch) = (sequences.take(1), Batch::new());
+                taken.enter(catalog, &mut batch)?;
+                batch.put(index.first(), found.removed(taken.first), "")?;
                 journal.propose(journal.ground(), &mut batch).wait()?;
+                taken.done();
             }
         }
         Ok(())
