@@ -20,6 +20,7 @@
 
 mod batch;
 mod canary;
+mod catalog;
 mod cell;
 mod error;
 mod filter;

@@ -21,18 +21,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use esker::{Batch, Tree, keys};
+use esker::{Batch, Tree};
 
-use crate::error::{Error, Result};
+use crate::catalog::{self, Change};
+use crate::error::Result;
 
 /// How far the bound is raised above the numbers that need it: one entry in about a million writes carries a bound.
 const AHEAD: u64 = 1 << 20;
-
-/// No store gets there: a higher bound is damage.
-const BOUND_MAX: u64 = u64::MAX / 2;
-
-/// The key of the bound in the catalog's tree.
-const BOUND_KEY: &[u8] = b"sequence bound";
 
 pub(crate) struct Sequences {
     next: AtomicU64,
@@ -60,13 +55,7 @@ struct Raised<'s> {
 impl Sequences {
     /// Goes on where the numbers of the openings before have ended.
     pub(crate) fn open(catalog: &Tree) -> Result<Sequences> {
-        let bound = match catalog.get_vec(BOUND_KEY)? {
-            None => 1,
-            Some(bytes) => keys::decode_u64(&bytes)
-                .ok()
-                .filter(|bound| *bound <= BOUND_MAX)
-                .ok_or_else(|| Error::Damaged("the bound of the sequence numbers is invalid".to_owned()))?,
-        };
+        let bound = catalog::bound(catalog)?.unwrap_or(1);
         Ok(Sequences { next: AtomicU64::new(bound), bound: AtomicU64::new(bound), raising: Mutex::new(()) })
     }
 
@@ -79,6 +68,15 @@ impl Sequences {
         Taken { first, raised }
     }
 
+    /// Numbers begin at a bound that an entry carries which was proposed elsewhere.
+    pub(crate) fn follow(&self, bound: u64) {
+        let _raising = self.raising.lock().unwrap_or_else(PoisonError::into_inner);
+        if bound > self.bound.load(Ordering::Acquire) {
+            self.next.fetch_max(bound, Ordering::Relaxed);
+            self.bound.store(bound, Ordering::Release);
+        }
+    }
+
     #[cold]
     fn raise(&self, end: u64) -> Option<Raised<'_>> {
         let raising = self.raising.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,9 +87,9 @@ impl Sequences {
 
 impl Taken<'_> {
     /// Puts into the entry what it has to carry for its numbers.
-    pub(crate) fn enter(&self, catalog: &Tree, batch: &mut Batch) -> esker::Result<()> {
+    pub(crate) fn enter(&self, catalog: &Tree, batch: &mut Batch) -> Result<()> {
         match &self.raised {
-            Some(raised) => batch.put(catalog, BOUND_KEY, keys::u64(raised.to)),
+            Some(raised) => Change::Bound(raised.to).enter(catalog, batch),
             None => Ok(()),
         }
     }
@@ -111,7 +109,7 @@ mod tests {
 
     use esker::env::Env;
     use esker::fs::sim::SimFs;
-    use esker::{Db, Options};
+    use esker::{Db, Options, keys};
 
     use super::*;
 
@@ -149,17 +147,16 @@ mod tests {
         let catalog = db.tree("tables").unwrap();
         let sequences = Sequences::open(&catalog).unwrap();
         drop(sequences.take(5));
-        assert_eq!(catalog.get_vec(BOUND_KEY).unwrap(), None);
+        assert_eq!(catalog::bound(&catalog).unwrap(), None);
         // The next entry carries the bound for all of them.
         let end = write(&db, &sequences, 1);
-        let bound = catalog.get_vec(BOUND_KEY).unwrap().unwrap();
-        assert_eq!((end, keys::decode_u64(&bound).unwrap()), (7, 7 + AHEAD));
+        assert_eq!((end, catalog::bound(&catalog).unwrap()), (7, Some(7 + AHEAD)));
         // Entries below the bound write none.
-        catalog.delete(BOUND_KEY).unwrap();
+        catalog.delete("sequence bound").unwrap();
         write(&db, &sequences, AHEAD);
-        assert_eq!(catalog.get_vec(BOUND_KEY).unwrap(), None);
+        assert_eq!(catalog::bound(&catalog).unwrap(), None);
         assert_eq!(write(&db, &sequences, 1), end + AHEAD + 1);
-        assert!(catalog.get_vec(BOUND_KEY).unwrap().is_some());
+        assert!(catalog::bound(&catalog).unwrap().is_some());
     }
 
     #[test]
@@ -224,16 +221,6 @@ mod tests {
                 disk = disk.crash(seed * 10 + cut);
                 drop((catalog, db));
             }
-        }
-    }
-
-    #[test]
-    fn a_bound_that_is_no_number_is_damage() {
-        let db = Db::open_in_memory(Options::default()).unwrap();
-        let catalog = db.tree("tables").unwrap();
-        for bound in [b"seven".to_vec(), keys::u64(u64::MAX - 1).to_vec()] {
-            catalog.put(BOUND_KEY, bound).unwrap();
-            assert!(matches!(Sequences::open(&catalog), Err(Error::Damaged(_))));
         }
     }
 }

@@ -1,12 +1,16 @@
 //! The tables of a store.
 //!
 //! ```text
-//! tree "tables"        "table " name -> schema (XML)   "namespace " name -> nothing
-//!                      "next table" -> number          "sequence bound" -> number
-//!                      "part 7.2.1" -> row
+//! tree "tables"        names, schemas, namespaces, parts                 (catalog)
 //! tree "table 7.2"     the cells of the table with the number 7 in its access group 2
 //! tree "table 7.2.1"   those from the row of that part on                (parts)
+//!
+//! a change of tables   make trees -> prepare: merges keep everything -> entry of the journal -> apply -> remove trees
 //! ```
+//! What an entry changes in the catalog is a [`Change`], and [`Inner::apply`] alone changes the memory of this process by it: the
+//! shapes of tables, and what the compaction rule knows. A process that follows the entries of another one prepares, writes and
+//! applies in the same way.
+//!
 //! A table exists while the catalog names it. Its trees are made before that and dropped after it; only other changes of tables
 //! wait for it. An opening drops trees that no table has, which a crash has left.
 
@@ -17,12 +21,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use esker::{
-    Batch, Db, ErrorKind, Options, ScanRange, StoredValue, Tree, TreeOptions, Value, ValueWriter, keys,
-};
+use esker::{Batch, Db, ErrorKind, Options, ScanRange, StoredValue, Tree, TreeOptions, Value, ValueWriter};
 
 use crate::batch::CellBatch;
 use crate::canary;
+use crate::catalog::{self, CATALOG, CATALOG_TAG, Change};
 use crate::cell::{self, FamilyId, ROW_LEN_MAX, check_row};
 use crate::error::{Error, Result};
 use crate::index::{self, Before, Old};
@@ -37,19 +40,10 @@ use crate::span::Span;
 use crate::write::{
     Check, Latest, PutValue, RowMutation, Stamp, View, WriteValue, check_row_deletes, mutate, put_cells,
 };
-use esker_journal::{Journal, Local};
-
-/// The catalog's tree, and its tag: which version of the layout it has.
-const CATALOG: &str = "tables";
-const CATALOG_TAG: &str = "esker tables 1";
+use esker_journal::{Journal, Local, Undone};
 
 /// What the names of the trees of tables begin with.
 const TREES: &str = "table ";
-
-const TABLE_KEYS: &str = "table ";
-const NAMESPACE_KEYS: &str = "namespace ";
-const PART_KEYS: &str = "part ";
-const NEXT_TABLE_KEY: &str = "next table";
 
 /// The namespace of tables that name none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -148,6 +142,64 @@ pub(crate) struct Shape {
     pub(crate) index: Option<Parts>,
 }
 
+/// Tables of which the rule keeps everything, since an entry may change them. It must be there before the entry is written:
+/// a merge that begins after the entry may have its cells already, and must not judge them by what the rule knew before.
+///
+/// A merge in between is harmless: one that has begun before has nothing that the entry writes, and goes by no later time than
+/// this; and one that begins meanwhile drops nothing, and is done again later.
+struct Held<'a> {
+    rule: &'a TableRule,
+    states: Vec<Arc<State>>,
+}
+
+impl Held<'_> {
+    fn of(rule: &TableRule, states: Vec<Arc<State>>) -> Held<'_> {
+        for shape in states.iter().map(|state| state.shape()) {
+            let now_ms = shape.now_ms();
+            shape.all_trees().for_each(|tree| rule.forget(tree.name(), now_ms));
+        }
+        Held { rule, states }
+    }
+
+    /// The entry is done, and [`Inner::apply`] tells the rule; or that is not known, and merges keep everything.
+    fn keep(mut self) {
+        self.states.clear();
+    }
+}
+
+impl Drop for Held<'_> {
+    /// The entry was refused, or not proposed: the tables are what they were.
+    fn drop(&mut self) {
+        for shape in self.states.iter().map(|state| state.shape()) {
+            shape.tell(self.rule, shape.now_ms().saturating_add(1));
+        }
+    }
+}
+
+/// Changes of the catalog that an entry is going to make, and what was prepared for them.
+struct Coming<'a> {
+    changes: Vec<Change>,
+    /// The new shapes, and the tables that get them, if they are there.
+    opened: Vec<(Option<Arc<State>>, Arc<Shape>)>,
+    held: Held<'a>,
+}
+
+impl Coming<'_> {
+    /// Puts the changes into the entry.
+    fn enter(&self, catalog: &Tree, batch: &mut Batch) -> Result<()> {
+        self.changes.iter().try_for_each(|change| change.enter(catalog, batch))
+    }
+}
+
+/// What tables do not have any more when an entry was applied.
+#[derive(Default)]
+#[must_use]
+struct Left {
+    trees: Vec<Tree>,
+    /// Tables that were dropped.
+    tables: Vec<u64>,
+}
+
 /// Writes the value of a cell, piece by piece; [`Table::writer`] begins one. If it is dropped, nothing is left.
 #[derive(Debug)]
 pub struct CellWriter(ValueWriter);
@@ -187,10 +239,10 @@ fn drop_left(journal: &dyn Journal, name: &str) -> Result<()> {
 }
 
 /// Makes a tree for a table, in place of what an attempt that has failed has left.
-fn create_tree(journal: &dyn Journal, name: &str) -> Result<Parts> {
+fn create_tree(journal: &dyn Journal, name: &str) -> Result<()> {
     drop_left(journal, name)?;
     journal.new_tree(name, TreeOptions::default().rule(RULE))?;
-    Parts::open(journal, name, &[])
+    Ok(())
 }
 
 /// Whether there is a tree `name` that was made for a table.
@@ -220,43 +272,6 @@ fn check_whole(tree: &Tree) -> Result<()> {
         "the tree {:?} was split: the rest of its keys is in another tree",
         tree.name()
     )))
-}
-
-fn table_key(name: &str) -> String {
-    format!("{TABLE_KEYS}{name}")
-}
-
-/// How the catalog's keys of the parts of a table begin, or of one of its groups.
-fn part_keys(table: u64, group: Option<u16>) -> String {
-    group.map_or_else(|| format!("{PART_KEYS}{table}."), |group| format!("{PART_KEYS}{table}.{group}."))
-}
-
-/// The parts of a group that the catalog has, without the first one.
-fn divisions(catalog: &Tree, table: u64, group: u16) -> Result<Vec<Division>> {
-    let prefix = part_keys(table, Some(group));
-    let mut divisions = Vec::new();
-    for pair in catalog.scan(ScanRange::prefix(&prefix))? {
-        let (key, row) = pair?;
-        let number = std::str::from_utf8(&key[prefix.len()..]).ok().and_then(|number| number.parse().ok());
-        match number.filter(|_| check_row(&row).is_ok()) {
-            Some(number) => divisions.push(Division { number, row }),
-            None => {
-                let key = key.escape_ascii();
-                return Err(Error::Damaged(format!(
-                    "the catalog's entry \"{key}\" is that of no part of a table"
-                )));
-            }
-        }
-    }
-    Ok(divisions)
-}
-
-/// Deletes the keys of the catalog that begin with `prefix`.
-fn delete_all(catalog: &Tree, prefix: &str, batch: &mut Batch) -> esker::Result<()> {
-    for pair in catalog.scan(ScanRange::prefix(prefix).keys_only())? {
-        batch.delete(catalog, pair?.0)?;
-    }
-    Ok(())
 }
 
 fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
@@ -349,21 +364,13 @@ impl Tables {
         }
         check_whole(&catalog)?;
         let (mut tables, mut numbers) = (BTreeMap::new(), BTreeSet::new());
-        for pair in catalog.scan(ScanRange::prefix(TABLE_KEYS))? {
-            let (key, text) = pair?;
-            let of_table = |what: String| {
-                Error::Damaged(format!("the catalog's entry {:?}: {what}", key.escape_ascii().to_string()))
-            };
-            let name =
-                std::str::from_utf8(&key[TABLE_KEYS.len()..]).map_err(|error| of_table(error.to_string()))?;
-            let text = std::str::from_utf8(&text).map_err(|error| of_table(error.to_string()))?;
-            let schema = Schema::from_xml(text).map_err(|error| of_table(error.to_string()))?;
-            if !schema.is_numbered() || !numbers.insert(schema.table) {
-                return Err(of_table("its schema lacks numbers, or has those of another table".to_owned()));
+        for (name, schema) in catalog::tables(&catalog)? {
+            if !numbers.insert(schema.table) {
+                return Err(Error::Damaged(format!("the table {name:?} has the number of another table")));
             }
-            let shape = Shape::open(&*journal, &catalog, name, schema, BTreeMap::new())?;
+            let shape = Shape::open(&*journal, &catalog, &name, schema, BTreeMap::new())?;
             shape.tell(&rule, i64::MIN);
-            tables.insert(name.to_owned(), Arc::new(State::new(shape)));
+            tables.insert(name, Arc::new(State::new(Arc::new(shape))));
         }
         let trees = |state: &Arc<State>| state.shape().all_trees().cloned().collect::<Vec<_>>();
         let names = tables.values().flat_map(trees).map(|tree| tree.name().to_owned());
@@ -469,7 +476,7 @@ impl Tables {
         if self.inner.has_namespace(name)? {
             return Err(Error::NamespaceExists(name.to_owned()));
         }
-        self.inner.write_catalog(|catalog, batch| batch.put(catalog, format!("{NAMESPACE_KEYS}{name}"), ""))
+        self.inner.change_catalog(vec![Change::Namespace { name: name.to_owned() }]).map(drop)
     }
 
     /// Drops a namespace that has no tables.
@@ -489,7 +496,7 @@ impl Tables {
         if self.names().iter().any(|table| table.starts_with(&prefix)) {
             return Err(Error::NamespaceInUse(name.to_owned()));
         }
-        self.inner.write_catalog(|catalog, batch| batch.delete(catalog, format!("{NAMESPACE_KEYS}{name}")))
+        self.inner.change_catalog(vec![Change::NoNamespace { name: name.to_owned() }]).map(drop)
     }
 
     /// The names of all namespaces, in their order; `default` is always there.
@@ -497,10 +504,8 @@ impl Tables {
     /// # Errors
     /// `Store` when the catalog cannot be read.
     pub fn namespaces(&self) -> Result<Vec<String>> {
-        let mut names = vec![DEFAULT_NAMESPACE.to_owned()];
-        for pair in self.inner.catalog.scan(ScanRange::prefix(NAMESPACE_KEYS))? {
-            names.push(String::from_utf8_lossy(&pair?.0[NAMESPACE_KEYS.len()..]).into_owned());
-        }
+        let mut names = catalog::namespaces(&self.inner.catalog)?;
+        names.push(DEFAULT_NAMESPACE.to_owned());
         names.sort_unstable();
         Ok(names)
     }
@@ -511,13 +516,10 @@ impl Tables {
     /// `TableExists`, `NoNamespace`; `Invalid` or `Schema` when no table can have this name or schema.
     pub fn create(&self, name: &str, schema: Schema) -> Result<Table> {
         let name = &*full_name(name)?;
-        let Inner { db, journal, rule, catalog, .. } = &*self.inner;
+        let Inner { db, catalog, .. } = &*self.inner;
         let _altering = lock(&self.inner.altering);
         self.inner.check_free(name)?;
-        let next = match catalog.get_vec(NEXT_TABLE_KEY)? {
-            None => 1,
-            Some(bytes) => keys::decode_u64(&bytes)?,
-        };
+        let next = catalog::next_table(catalog)?;
         // A program may have made trees with such names for itself.
         let names = db.tree_names();
         let is_free = |number: &u64| {
@@ -527,19 +529,14 @@ impl Tables {
         };
         let number = (next..).find(is_free).unwrap_or(next);
         let schema = schema.numbered(number)?;
-        let text = schema.to_xml()?;
-        let made = self.inner.make_trees(&schema, None)?;
+        // Nothing is made for a schema that is too long.
+        schema.to_xml()?;
+        self.inner.make_trees(&schema, None)?;
         let _changing = lock(&self.inner.changing);
-        self.inner.write_catalog(|catalog, batch| {
-            batch.put(catalog, table_key(name), &text)?;
-            batch.put(catalog, NEXT_TABLE_KEY, keys::u64(number.saturating_add(1)))
-        })?;
-        let shape = Shape::open(&**journal, catalog, name, schema, made)?;
-        shape.tell(rule, i64::MIN);
-        let state = Arc::new(State::new(shape));
-        let mut tables = self.inner.tables.write().unwrap_or_else(PoisonError::into_inner);
-        tables.insert(name.to_owned(), Arc::clone(&state));
-        Ok(Table { tables: Arc::clone(&self.inner), state, has_distinct_times: false })
+        let table = Change::Table { name: name.to_owned(), schema };
+        let left = self.inner.change_catalog(vec![table, Change::NextTable(number.saturating_add(1))])?;
+        self.inner.remove(left)?;
+        self.table(name)
     }
 
     /// Gives a table another schema: one that was made for it, or that of [`Table::schema`], changed. Reads and writes of the
@@ -671,22 +668,14 @@ impl Tables {
     /// `NoTable`; `Store` when the store cannot write. The table may be gone all the same, with some of its trees left: the
     /// next opening drops these.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        let Inner { journal, rule, .. } = &*self.inner;
         let _altering = lock(&self.inner.altering);
         let changing = lock(&self.inner.changing);
         let shape = self.inner.find(name)?.shape();
-        self.inner.write_catalog(|catalog, batch| {
-            delete_all(catalog, &part_keys(shape.schema.table, None), batch)?;
-            batch.delete(catalog, table_key(&shape.name))
-        })?;
-        self.inner.tables.write().unwrap_or_else(PoisonError::into_inner).remove(&shape.name);
+        let mut changes = catalog::without_parts(&self.inner.catalog, shape.schema.table, None)?;
+        changes.push(Change::NoTable { name: shape.name.clone() });
+        let left = self.inner.change_catalog(changes)?;
         drop(changing);
-        for tree in shape.all_trees() {
-            journal.remove_tree(tree.name())?;
-            rule.forget(tree.name(), shape.now_ms());
-        }
-        self.inner.query_cache.forget(shape.schema.table);
-        Ok(())
+        self.inner.remove(left)
     }
 
     /// Removes all cells of a table, whatever their timestamps, and all its deletes. Its schema, its parts and its handles stay. Readers
@@ -723,7 +712,7 @@ impl Inner {
     }
 
     fn has_namespace(&self, name: &str) -> Result<bool> {
-        Ok(name == DEFAULT_NAMESPACE || self.catalog.contains(format!("{NAMESPACE_KEYS}{name}"))?)
+        Ok(name == DEFAULT_NAMESPACE || catalog::has_namespace(&self.catalog, name)?)
     }
 
     /// Fails if no table can be given the name, which is a full one.
@@ -739,118 +728,215 @@ impl Inner {
         Ok(())
     }
 
-    /// Changes the catalog, durably.
-    fn write_catalog(&self, fill: impl FnOnce(&Tree, &mut Batch) -> esker::Result<()>) -> Result<()> {
+    /// The table with this number.
+    fn numbered(&self, table: u64) -> Option<Arc<State>> {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        tables.values().find(|state| state.shape().schema.table == table).cloned()
+    }
+
+    /// Changes the catalog, durably. `changing` is held.
+    fn change_catalog(&self, changes: Vec<Change>) -> Result<Left> {
+        let coming = self.prepare(changes)?;
         let mut batch = Batch::new();
-        fill(&self.catalog, &mut batch)?;
-        self.journal.propose_durably(self.journal.ground(), &mut batch).wait()?;
+        coming.enter(&self.catalog, &mut batch)?;
+        let end = self.journal.propose_durably(self.journal.ground(), &mut batch).wait();
+        self.settle(coming, end)
+    }
+
+    /// Prepares this process for an entry that makes these changes: the rule keeps everything of tables that are there and become
+    /// others ([`Held`]), and the trees of the new shapes are opened, which were made ([`Inner::make_trees`]). `changing` is held, from
+    /// here until [`Inner::apply`].
+    fn prepare(&self, changes: Vec<Change>) -> Result<Coming<'_>> {
+        let (mut states, mut opened) = (Vec::new(), Vec::new());
+        for change in &changes {
+            match change {
+                Change::NoTable { name } => states.extend(self.find(name).ok()),
+                Change::Table { name, schema } => {
+                    let state = self.numbered(schema.table);
+                    let old = state.as_ref().map(|state| state.shape());
+                    let known = old.as_ref().map(|old| old.parts()).unwrap_or_default();
+                    let known = known.into_iter().map(|(group, parts)| (group, parts.clone())).collect();
+                    let shape = Shape::open(&*self.journal, &self.catalog, name, schema.clone(), known)?;
+                    states.extend(state.clone());
+                    opened.push((state, Arc::new(shape)));
+                }
+                _ => {}
+            }
+        }
+        Ok(Coming { held: Held::of(&self.rule, states), changes, opened })
+    }
+
+    /// Ends what [`Inner::prepare`] has begun, as the entry has ended.
+    fn settle<T>(&self, coming: Coming<'_>, end: std::result::Result<T, Undone>) -> Result<Left> {
+        match end {
+            Ok(_) => self.apply(coming),
+            Err(undone) => {
+                if matches!(undone, Undone::Unknown(_)) {
+                    coming.held.keep();
+                }
+                Err(undone.into())
+            }
+        }
+    }
+
+    /// Changes what this process knows of its tables, by the changes of an entry that is done: their names and shapes, the rule, the
+    /// bound of sequence numbers. Nothing else does that. Returns what is to be removed without locks ([`Inner::remove`]).
+    ///
+    /// `changing` is held. Between the entry and this, entries of other threads may write cells of the tables only if they are right by
+    /// the schema before and by the new one, as for a note of deleted versions.
+    ///
+    /// Readers know a new shape before the rule does: see `begin` of [`esker::rules::CompactionRule`].
+    ///
+    /// # Errors
+    /// `Store` when a tree cannot be split: the next opening does it.
+    fn apply(&self, coming: Coming<'_>) -> Result<Left> {
+        let Coming { changes, opened, held } = coming;
+        held.keep();
+        let mut left = Left::default();
+        let mut gone: Vec<Arc<State>> = Vec::new();
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        for change in &changes {
+            match change {
+                Change::NoTable { name } => gone.extend(tables.remove(name)),
+                Change::Bound(bound) => self.sequences.follow(*bound),
+                // Shapes follow. Namespaces and the number of the next table are read from the catalog.
+                Change::Table { .. } | Change::Part { .. } | Change::NoPart { .. } => {}
+                Change::Namespace { .. } | Change::NoNamespace { .. } | Change::NextTable(_) => {}
+            }
+        }
+        for (state, shape) in opened {
+            let (state, since_ms) = match state {
+                Some(state) => {
+                    let old = state.shape();
+                    let kept: BTreeSet<&str> = shape.all_trees().map(Tree::name).collect();
+                    left.trees.extend(old.all_trees().filter(|tree| !kept.contains(tree.name())).cloned());
+                    state.set_shape(Arc::clone(&shape));
+                    gone.retain(|other| !Arc::ptr_eq(other, &state));
+                    (state, shape.now_ms().saturating_add(1))
+                }
+                None => (Arc::new(State::new(Arc::clone(&shape))), i64::MIN),
+            };
+            tables.insert(shape.name.clone(), state);
+            shape.tell(&self.rule, since_ms);
+        }
+        drop(tables);
+        for shape in gone.iter().map(|state| state.shape()) {
+            left.trees.extend(shape.all_trees().cloned());
+            left.tables.push(shape.schema.table);
+        }
+        for change in &changes {
+            if let Change::Part { table, group, division } = change {
+                self.split_off(*table, *group, division)?;
+            }
+        }
+        Ok(left)
+    }
+
+    /// Splits a part off, which the catalog has, if it is not there yet.
+    fn split_off(&self, table: u64, group: u16, Division { number, row }: &Division) -> Result<()> {
+        let Some(state) = self.numbered(table) else { return Ok(()) };
+        let _splitting = lock(&state.splitting);
+        let (shape, from) = (state.shape(), cell::row_prefix(row));
+        let Some(place) = shape.schema.groups().iter().position(|other| other.id == group) else {
+            return Ok(());
+        };
+        if shape.groups[place].borders().any(|border| border == from) {
+            return Ok(());
+        }
+        let name = part_name(&tree_name(table, group), *number);
+        let mut groups = shape.groups.clone();
+        groups[place] = groups[place].split(&*self.journal, &from, &name)?;
+        let (name, schema, index) = (shape.name.clone(), Arc::clone(&shape.schema), shape.index.clone());
+        let shape = Arc::new(Shape { name, schema, groups, index });
+        state.set_shape(Arc::clone(&shape));
+        shape.tell(&self.rule, shape.now_ms().saturating_add(1));
+        Ok(())
+    }
+
+    /// Removes what tables do not have any more.
+    fn remove(&self, left: Left) -> Result<()> {
+        let Left { trees, tables } = left;
+        trees.into_iter().try_for_each(|tree| self.journal.remove_tree(tree.name()))?;
+        // Only now: a read of a tree that is still there may have brought an answer into the cache.
+        tables.into_iter().for_each(|table| self.query_cache.forget(table));
         Ok(())
     }
 
     /// Gives a table the name and schema that `make` makes of its shape, at a moment at which no write of any table is under
     /// way. Before and behind that moment writes go on: `make` is asked twice, first for the trees that are to be made.
     ///
-    /// Until the schema is in force, the rule keeps everything. What merges have dropped before had expired by the time of the
-    /// moment, and was surplus without the writes from its sequence number on. Readers know the new schema before the rule
-    /// does: see `begin` of [`esker::rules::CompactionRule`].
+    /// Until the schema is in force, the rule keeps everything ([`Held`]). What merges have dropped before had expired by the time of
+    /// the moment, and was surplus without the writes from its sequence number on.
     fn change(&self, name: &str, make: impl Fn(&Shape, Moment) -> Result<(String, Schema)>) -> Result<()> {
         let _altering = lock(&self.altering);
         let state = self.find(name)?;
         let before = state.shape();
-        // These numbers are in no entry.
+        // Its number is in no entry.
         let trial = Moment { sequence: self.sequences.take(1).first, now_ms: before.now_ms() };
         let (_, schema) = make(&before, trial)?;
         // Nothing is made for a schema that is too long.
         schema.to_xml()?;
-        let made = self.make_trees(&schema, Some(&before))?;
+        self.make_trees(&schema, Some(&before))?;
         // If the catalog cannot be written, the store takes no more writes, and the next opening decides. After another error, the
         // next change makes these trees anew.
-        let left = self.put_in_force(state, make, made)?;
-        left.iter().try_for_each(|tree| self.journal.remove_tree(tree.name()).map(drop))?;
-        Ok(())
+        let left = self.put_in_force(&state, make)?;
+        self.remove(left)
     }
 
-    /// As [`Inner::change`], to a table that exists, with the trees that were made for it. Returns the trees that the table has no
-    /// more.
+    /// As [`Inner::change`], to a table that exists and whose new trees were made.
     fn put_in_force(
         &self,
-        state: Arc<State>,
+        state: &Arc<State>,
         make: impl Fn(&Shape, Moment) -> Result<(String, Schema)>,
-        made: BTreeMap<u16, Parts>,
-    ) -> Result<Vec<Tree>> {
+    ) -> Result<Left> {
         let _rows: Vec<MutexGuard<'_, ()>> = self.rows.iter().map(lock).collect();
         let _changing = lock(&self.changing);
         let old = state.shape();
-        let now_ms = old.now_ms();
-        old.all_trees().for_each(|tree| self.rule.forget(tree.name(), now_ms));
-        let changed = self.change_shape(&old, make, made);
-        let new = match changed {
-            Ok(shape) => Arc::new(shape),
-            Err(error) => {
-                old.tell(&self.rule, old.now_ms().saturating_add(1));
-                return Err(error);
+        // Before the moment: no merge goes by a later time.
+        let held = Held::of(&self.rule, vec![Arc::clone(state)]);
+        let taken = self.sequences.take(1);
+        let (name, schema) = make(&old, Moment { sequence: taken.first, now_ms: old.now_ms() })?;
+        let mut changes = Vec::new();
+        for group in &old.schema.groups().iter().map(|group| group.id).collect::<Vec<_>>() {
+            if !schema.groups().iter().any(|kept| kept.id == *group) {
+                changes.extend(catalog::without_parts(&self.catalog, schema.table, Some(*group))?);
             }
-        };
-        state.set_shape(Arc::clone(&new));
-        if new.name != old.name {
-            let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
-            tables.remove(&old.name);
-            tables.insert(new.name.clone(), state);
         }
-        new.tell(&self.rule, new.now_ms().saturating_add(1));
-        let kept: BTreeSet<&str> = new.all_trees().map(Tree::name).collect();
-        Ok(old.all_trees().filter(|tree| !kept.contains(tree.name())).cloned().collect())
+        if name != old.name {
+            changes.push(Change::NoTable { name: old.name.clone() });
+        }
+        changes.push(Change::Table { name, schema });
+        let coming = self.prepare(changes)?;
+        let mut batch = Batch::new();
+        taken.enter(&self.catalog, &mut batch)?;
+        coming.enter(&self.catalog, &mut batch)?;
+        let end = self.journal.propose_durably(self.journal.ground(), &mut batch).wait();
+        if end.is_ok() {
+            taken.done();
+        }
+        held.keep();
+        self.settle(coming, end)
     }
 
     /// Makes the trees that a table of this schema needs, and `old` lacks: those of its groups, and of its indexes. After an error it
     /// drops those that it has made; what it cannot drop, the next opening does.
-    fn make_trees(&self, schema: &Schema, old: Option<&Shape>) -> Result<BTreeMap<u16, Parts>> {
+    fn make_trees(&self, schema: &Schema, old: Option<&Shape>) -> Result<()> {
         let known = old.map(Shape::parts).unwrap_or_default();
         let groups = schema.groups().iter().map(|group| group.id);
-        let mut made = BTreeMap::new();
+        let mut made: Vec<String> = Vec::new();
         for group in groups.chain(schema.has_index().then_some(INDEXES)) {
             if known.contains_key(&group) {
                 continue;
             }
-            match create_tree(&*self.journal, &tree_name(schema.table, group)) {
-                Ok(parts) => drop(made.insert(group, parts)),
-                Err(error) => {
-                    drop(drop_left(&*self.journal, &tree_name(schema.table, group)));
-                    let trees = made.values().flat_map(Parts::trees);
-                    trees.for_each(|tree| drop(self.journal.remove_tree(tree.name())));
-                    return Err(error);
-                }
+            let name = tree_name(schema.table, group);
+            if let Err(error) = create_tree(&*self.journal, &name) {
+                drop(drop_left(&*self.journal, &name));
+                made.iter().for_each(|name| drop(self.journal.remove_tree(name)));
+                return Err(error);
             }
+            made.push(name);
         }
-        Ok(made)
-    }
-
-    /// The new shape of a table, which the catalog has.
-    fn change_shape(
-        &self,
-        old: &Shape,
-        make: impl Fn(&Shape, Moment) -> Result<(String, Schema)>,
-        made: BTreeMap<u16, Parts>,
-    ) -> Result<Shape> {
-        let taken = self.sequences.take(1);
-        let (name, schema) = make(old, Moment { sequence: taken.first, now_ms: old.now_ms() })?;
-        let known =
-            old.parts().into_iter().map(|(group, parts)| (group, parts.clone())).chain(made).collect();
-        let shape = Shape::open(&*self.journal, &self.catalog, &name, schema, known)?;
-        let text = shape.schema.to_xml()?;
-        let kept = shape.parts();
-        self.write_catalog(|catalog, batch| {
-            for group in old.schema.groups().iter().filter(|group| !kept.contains_key(&group.id)) {
-                delete_all(catalog, &part_keys(shape.schema.table, Some(group.id)), batch)?;
-            }
-            if name != old.name {
-                batch.delete(catalog, table_key(&old.name))?;
-            }
-            batch.put(catalog, table_key(&name), &text)?;
-            taken.enter(catalog, batch)
-        })?;
-        taken.done();
-        Ok(shape)
+        Ok(())
     }
 
     /// The locks of these rows, each once, in an order that is the same for everybody.
@@ -862,8 +948,8 @@ impl Inner {
 }
 
 impl State {
-    fn new(shape: Shape) -> State {
-        State { shape: RwLock::new(Arc::new(shape)), splitting: Mutex::new(()) }
+    fn new(shape: Arc<Shape>) -> State {
+        State { shape: RwLock::new(shape), splitting: Mutex::new(()) }
     }
 
     pub(crate) fn shape(&self) -> Arc<Shape> {
@@ -904,7 +990,7 @@ impl Shape {
             if let Some(parts) = known.remove(&group) {
                 return Ok(parts);
             }
-            let divisions = divisions(catalog, schema.table, group)?;
+            let divisions = catalog::divisions(catalog, schema.table, group)?;
             Parts::open(journal, &tree_name(schema.table, group), &divisions).map_err(of_table)
         };
         let groups = schema.groups().iter().map(|group| open(group.id)).collect::<Result<_>>()?;
@@ -1053,18 +1139,18 @@ impl Table {
     pub fn split(&self, row: impl AsRef<[u8]>) -> Result<()> {
         let row = row.as_ref();
         check_row(row)?;
-        let Inner { journal, catalog, rule, .. } = &*self.tables;
+        let Inner { journal, catalog, .. } = &*self.tables;
         let _changing = lock(&self.tables.changing);
         let shape = self.state.shape();
         self.check_there(&shape)?;
         let (table, from) = (shape.schema.table, cell::row_prefix(row));
-        let (mut names, mut keys) = (Vec::new(), Vec::new());
+        let mut changes = Vec::new();
         for (place, group) in shape.schema.groups().iter().enumerate() {
             if shape.groups[place].borders().any(|border| border == from) {
                 continue;
             }
             let first = tree_name(table, group.id);
-            let known = divisions(catalog, table, group.id)?;
+            let known = catalog::divisions(catalog, table, group.id)?;
             let number = match known.iter().find(|known| known.row == row) {
                 // Of a split that has failed.
                 Some(known) => known.number,
@@ -1081,22 +1167,11 @@ impl Table {
                     }
                 }
             };
-            names.push((place, part_name(&first, number)));
-            keys.push(format!("{}{number}", part_keys(table, Some(group.id))));
+            let division = Division { number, row: row.to_vec() };
+            changes.push(Change::Part { table, group: group.id, division });
         }
-        self.tables
-            .write_catalog(|catalog, batch| keys.iter().try_for_each(|key| batch.put(catalog, key, row)))?;
-        for (place, tree) in names {
-            let _splitting = lock(&self.state.splitting);
-            let shape = self.state.shape();
-            let mut groups = shape.groups.clone();
-            groups[place] = groups[place].split(&**journal, &from, &tree)?;
-            let (name, schema, index) = (shape.name.clone(), Arc::clone(&shape.schema), shape.index.clone());
-            let shape = Arc::new(Shape { name, schema, groups, index });
-            self.state.set_shape(Arc::clone(&shape));
-            shape.tell(rule, shape.now_ms().saturating_add(1));
-        }
-        Ok(())
+        let left = self.tables.change_catalog(changes)?;
+        self.tables.remove(left)
     }
 
     /// The rows at which the table is split, in their order ([`Table::split`]).
@@ -1464,19 +1539,9 @@ impl Table {
         let _changing = lock(&self.tables.changing);
         let shape = self.state.shape();
         self.check_there(&shape)?;
-        let schema = Arc::new(shape.schema.with_deleted_versions(families));
-        let text = schema.to_xml()?;
-        self.tables.write_catalog(|catalog, batch| {
-            // A delete needs it, on a full disk too.
-            batch.mark_as_deleting();
-            batch.put(catalog, table_key(&shape.name), &text)
-        })?;
-        let (name, groups, index) = (shape.name.clone(), shape.groups.clone(), shape.index.clone());
-        let shape = Arc::new(Shape { name, schema, groups, index });
-        shape.tell(&self.tables.rule, shape.now_ms().saturating_add(1));
-        // Only now: who sees the schema relies on all of that.
-        self.state.set_shape(shape);
-        Ok(())
+        let schema = shape.schema.with_deleted_versions(families);
+        let left = self.tables.change_catalog(vec![Change::Table { name: shape.name.clone(), schema }])?;
+        self.tables.remove(left)
     }
 
     /// The cells of `row` that `read` asks for, families and qualifiers in their order, of each column the latest first.
