@@ -318,7 +318,8 @@ impl Tables {
     /// `Store` as [`Db::open`], `Damaged` when the catalog is no catalog.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Tables> {
         let rule = TableRule::default();
-        Tables::over(Db::open(path, options.compaction_rule(rule.clone()))?, rule, Access::Write)
+        let db = Db::open(path, options.compaction_rule(rule.clone()))?;
+        Tables::over(Arc::new(Local::new(&db)), rule, Access::Write)
     }
 
     /// Opens the tables of the store in the directory `path` for reading, as [`Db::open_read_only`] does. Calls that write
@@ -328,7 +329,8 @@ impl Tables {
     /// As [`Tables::open`], and `Store` of the kind `NotFound` when the store has no tables.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Tables> {
         let rule = TableRule::default();
-        Tables::over(Db::open_read_only(path, options.compaction_rule(rule.clone()))?, rule, Access::Read)
+        let db = Db::open_read_only(path, options.compaction_rule(rule.clone()))?;
+        Tables::over(Arc::new(Local::new(&db)), rule, Access::Read)
     }
 
     /// Tables that are gone with the last handle.
@@ -337,12 +339,14 @@ impl Tables {
     /// As [`Tables::open`].
     pub fn open_in_memory(options: Options) -> Result<Tables> {
         let rule = TableRule::default();
-        Tables::over(Db::open_in_memory(options.compaction_rule(rule.clone()))?, rule, Access::Write)
+        let db = Db::open_in_memory(options.compaction_rule(rule.clone()))?;
+        Tables::over(Arc::new(Local::new(&db)), rule, Access::Write)
     }
 
-    /// The tables of `db`, which was opened with `rule`.
-    fn over(db: Db, rule: TableRule, access: Access) -> Result<Tables> {
-        let journal: Arc<dyn Journal> = Arc::new(Local::new(&db));
+    /// The tables of the store that `journal` writes to, which was opened with `rule`. Nothing is written if it has a catalog, and a
+    /// crash has interrupted no change of tables.
+    fn over(journal: Arc<dyn Journal>, rule: TableRule, access: Access) -> Result<Tables> {
+        let db = journal.db().clone();
         let catalog = match db.open_tree(CATALOG)? {
             Some(catalog) => catalog,
             None if access == Access::Read => {
@@ -1475,6 +1479,11 @@ impl Table {
         let schema = &shape.schema;
         check_row_deletes(schema, mutations)?;
         let steps = mutations.iter().map(RowMutation::steps).sum();
+        let deletes = mutations.iter().flat_map(|mutation| mutation.deletes_versions_of(schema));
+        let news = deletes.filter(|family| !family.rules().has_deleted_versions).map(|family| family.id);
+        let news: BTreeSet<FamilyId> = news.collect();
+        // Before the numbers, whose lock comes last.
+        let changing = (!news.is_empty()).then(|| lock(&self.tables.changing));
         let taken = sequences.take(steps);
         let (mut stamp, mut times) = (Stamp { now_ms, sequence: taken.first }, puts.times(now_ms));
         let (mut batch, mut cells) = (Batch::new(), Vec::new());
@@ -1505,14 +1514,16 @@ impl Table {
             cells.extend(outcome.cells);
             stamp.sequence += mutation.steps();
         }
-        let deletes = mutations.iter().flat_map(|mutation| mutation.deletes_versions_of(schema));
-        let news = deletes.filter(|family| !family.rules().has_deleted_versions).map(|family| family.id);
-        let news: BTreeSet<FamilyId> = news.collect();
-        if !news.is_empty() {
-            self.note_deleted_versions(&news)?;
+        let noted = changing.as_ref().map(|_| self.note_deleted_versions(&news)).transpose()?;
+        noted.iter().try_for_each(|noted| noted.enter(catalog, &mut batch))?;
+        let end = self.write(shape, &mut batch, mutations.iter().map(RowMutation::row));
+        if end.is_ok() {
+            taken.done();
         }
-        self.write(shape, &mut batch, mutations.iter().map(RowMutation::row))?;
-        taken.done();
+        match noted {
+            Some(noted) => self.tables.remove(self.tables.settle(noted, end)?)?,
+            None => end?,
+        }
         Ok(Some(cells))
     }
 
@@ -1522,7 +1533,7 @@ impl Table {
         shape: &Shape,
         batch: &mut Batch,
         rows: impl Iterator<Item = &'r [u8]>,
-    ) -> Result<()> {
+    ) -> std::result::Result<(), Undone> {
         let Inner { journal, query_cache, .. } = &*self.tables;
         let _writing = query_cache.is_on().then(|| query_cache.begin(shape.schema.table, rows));
         if self.tables.is_power_safe.load(Ordering::Relaxed) {
@@ -1533,15 +1544,17 @@ impl Table {
         Ok(())
     }
 
-    /// Makes durable, and tells the rule, that single versions may have been deleted in these families, before the first one
-    /// is. A flush or merge that has begun without the news sees no entry that is newer than such a delete.
-    fn note_deleted_versions(&self, families: &BTreeSet<FamilyId>) -> Result<()> {
-        let _changing = lock(&self.tables.changing);
+    /// Prepares an entry that is the first one to delete single versions in these families, and notes that in the schema. `changing`
+    /// is held.
+    ///
+    /// The rule keeps everything of the table from before the entry until it knows the note ([`Held`]). So no merge in between calls
+    /// a put surplus that counts since the delete: one that has begun before does not see the delete, nor what is newer; and what
+    /// was surplus then stays away. The note is as durable as the delete, which alone needs it.
+    fn note_deleted_versions(&self, families: &BTreeSet<FamilyId>) -> Result<Coming<'_>> {
         let shape = self.state.shape();
         self.check_there(&shape)?;
         let schema = shape.schema.with_deleted_versions(families);
-        let left = self.tables.change_catalog(vec![Change::Table { name: shape.name.clone(), schema }])?;
-        self.tables.remove(left)
+        self.tables.prepare(vec![Change::Table { name: shape.name.clone(), schema }])
     }
 
     /// The cells of `row` that `read` asks for, families and qualifiers in their order, of each column the latest first.

@@ -3,8 +3,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use esker::Options;
 use esker::env::{Clock, Env};
 
+use esker_journal::Undone;
+
 use super::*;
 use crate::schema::{Family, work};
+
+mod watched;
+
+use watched::watched;
 
 fn schema() -> Schema {
     Schema::new().group("a", [Family::new("f"), Family::new("g")]).group("b", [Family::new("h")])
@@ -175,7 +181,7 @@ fn noted(table: &Table) -> Vec<String> {
 
 /// Without the note, the flush would drop version 5 as surplus beside 10 and 9.
 #[test]
-fn deletes_of_versions_are_noted_before_the_first_one() {
+fn deletes_of_versions_are_noted_with_the_first_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let tables = Tables::open(&path, Options::default()).unwrap();
@@ -209,6 +215,69 @@ fn deletes_of_versions_are_noted_before_the_first_one() {
     assert!(table.mutate(&RowMutation::new("r").delete_version("g", "q", 1)).is_err());
     drop((table, tables));
     assert_eq!(Tables::open(&path, Options::default()).unwrap().names(), [""; 0]);
+}
+
+/// The timestamps of the row "r".
+fn versions(table: &Table) -> Vec<i64> {
+    let cells = table.get("r", &Read::all().versions(9)).unwrap();
+    cells.iter().map(|cell| cell.timestamp).collect()
+}
+
+/// In one entry with the note there may be puts that are newer than the delete: a merge behind the entry that went by the old
+/// rules would drop version 5 as surplus beside 10 and 9.
+#[test]
+fn a_merge_between_an_entry_and_what_it_notes_drops_nothing() {
+    for is_before in [true, false] {
+        let (tables, journal) = watched(Db::open_in_memory);
+        let schema = Schema::new().group("a", [Family::new("f").max_versions(2)]);
+        let table = tables.create("t", schema).unwrap();
+        let put = |timestamp| RowMutation::new("r").put_at("f", "q", timestamp, "v");
+        table.mutate_rows(&[put(5), put(10)]).unwrap();
+        let db = tables.db().clone();
+        journal.hook(move |_, propose| {
+            if is_before {
+                db.compact().unwrap();
+                return propose();
+            }
+            let end = propose();
+            db.compact().unwrap();
+            end
+        });
+        let changes = journal.changes();
+        table.mutate(&RowMutation::new("r").delete_version("f", "q", 10).put_at("f", "q", 9, "v")).unwrap();
+        assert_eq!(journal.changes(), changes + 1, "one entry has the note and the cells");
+        assert_eq!((noted(&table), versions(&table)), (vec!["f".to_owned()], vec![9, 5]));
+        journal.unhook();
+        tables.db().compact().unwrap();
+        assert_eq!(versions(&table), [9, 5]);
+        // The next one notes nothing.
+        let changes = journal.changes();
+        table.mutate(&RowMutation::new("r").delete_version("f", "q", 9)).unwrap();
+        assert_eq!((journal.changes(), versions(&table)), (changes + 1, vec![5]));
+    }
+}
+
+/// If the first delete is refused, merges go by the old rules again. If its end is not known, they keep everything.
+#[test]
+fn a_note_that_is_refused_is_not_noted() {
+    for is_known in [true, false] {
+        let (tables, journal) = watched(Db::open_in_memory);
+        let schema = Schema::new().group("a", [Family::new("f").max_versions(2)]);
+        let table = tables.create("t", schema).unwrap();
+        (1..=4).for_each(|at| table.mutate(&RowMutation::new("r").put_at("f", "q", at, "v")).unwrap());
+        journal.hook(move |_, _| {
+            let error = esker::Error::new(ErrorKind::Busy, "a test refuses it");
+            Err(if is_known { Undone::Refused(error) } else { Undone::Unknown(error) })
+        });
+        assert!(table.mutate(&RowMutation::new("r").delete_version("f", "q", 4)).is_err());
+        journal.unhook();
+        assert_eq!((noted(&table), versions(&table)), (Vec::new(), vec![4, 3]));
+        tables.db().compact().unwrap();
+        let entries = table.state.shape().groups[0].first().count(..).unwrap();
+        assert_eq!((entries, versions(&table)), (if is_known { 2 } else { 4 }, vec![4, 3]));
+        table.mutate(&RowMutation::new("r").delete_version("f", "q", 4)).unwrap();
+        assert_eq!((noted(&table), versions(&table)), (vec!["f".to_owned()], vec![3]));
+    }
 }
 
 /// A clock that the test moves.
