@@ -341,6 +341,12 @@ impl Run {
 
 #[cfg(test)]
 impl TableRule {
+    /// What it was told, by the names of trees: the rules of the families, and the number of the next one.
+    pub(crate) fn known(&self) -> BTreeMap<String, (BTreeMap<FamilyId, Rules>, FamilyId)> {
+        let families = self.families.read().unwrap();
+        families.iter().map(|(name, of)| (name.clone(), (of.rules.clone(), of.next))).collect()
+    }
+
     /// A run over a tree that begins now, and what it decides later: at the time of the oldest reader, in milliseconds since 1970, of
     /// the entry with a key.
     pub(crate) fn begun(&self, tree: &str) -> impl FnMut(i64, &[u8]) -> RuleDecision + use<> {
