@@ -50,6 +50,42 @@ fn tables_are_there_after_a_reopening_until_they_are_dropped() {
 }
 
 #[test]
+fn an_opening_of_a_store_that_is_up_to_date_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let open = || watched(|options| Db::open(&path, options));
+    let (tables, journal) = open();
+    assert_eq!(journal.changes(), 2, "the catalog, and its tag");
+    let indexed = Schema::new().group("a", [Family::new("f").index_values(true)]);
+    let table = tables.create("t", indexed).unwrap();
+    tables.create_namespace("n").unwrap();
+    tables.create("n:u", schema()).unwrap();
+    table.mutate(&RowMutation::new("r").put("f", "q", "v").delete_version("f", "q", 1)).unwrap();
+    table.split("m").unwrap();
+    let kept = trees(&tables);
+    drop((table, tables, journal));
+    let number = || {
+        let db = Db::open_read_only(&path, Options::default().compaction_rule(TableRule::default())).unwrap();
+        db.snapshot().sequence()
+    };
+    let before = number();
+    for _ in 0..2 {
+        let (tables, journal) = open();
+        assert_eq!((journal.changes(), trees(&tables)), (0, kept.clone()));
+        assert_eq!(latest(&tables.table("t").unwrap(), "r").len(), 1);
+        drop((tables, journal));
+        assert_eq!(number(), before);
+    }
+    // A part that the catalog has and that a crash has kept from being split off, and a tree of no table, are mended.
+    let (tables, journal) = open();
+    tables.inner.catalog.put("part 1.1.5", "p").unwrap();
+    tables.db().create_tree(&tree_name(77, 1), TreeOptions::default().rule(RULE)).unwrap();
+    drop((tables, journal));
+    let (tables, journal) = open();
+    assert_eq!((journal.changes(), trees(&tables).len()), (2, kept.len() + 1));
+}
+
+#[test]
 fn what_an_opening_finds_of_no_table_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
