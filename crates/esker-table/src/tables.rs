@@ -51,7 +51,10 @@ const DEFAULT_NAMESPACE: &str = "default";
 /// A rebuilding of indexes begins anew if the schema changes meanwhile: so often.
 const REBUILDS_MAX: usize = 10;
 
-/// A rebuilding of indexes writes so many entries at once.
+/// How many rows a rebuilding of indexes locks together.
+const ROWS_AT_ONCE: usize = 100;
+
+/// After how many entries of an index a rebuilding writes them, and unlocks the rows at the end of a column.
 const ENTRIES_AT_ONCE: usize = 1000;
 
 /// Writes to two rows with the same lock wait for each other.
@@ -582,7 +585,14 @@ impl Tables {
 
     /// Builds the indexes of a table that lack what it had before.
     fn build_indexes(&self, table: &Table) -> Result<()> {
-        if table.schema().is_building() { self.rebuild(table, false) } else { Ok(()) }
+        if !table.schema().is_building() {
+            return Ok(());
+        }
+        match self.rebuild(table, false) {
+            // Enabling the table builds them.
+            Err(Error::Disabled(_)) => Ok(()),
+            built => built,
+        }
     }
 
     /// Enters into the indexes of a table what they lack, and removes what is of no use in them. Reads and writes of the table
@@ -1622,66 +1632,132 @@ impl Table {
         Some(described.join(", "))
     }
 
-    /// Enters all cells of indexed families into the indexes. An entry is as old as its cell: if somebody removes it in between,
-    /// it stays removed.
+    /// Enters all cells of indexed families into the indexes, a few rows or columns at a time. The rows are locked from before their
+    /// cells are read until their entries are written: no mutation of a row comes between, whose deletes of entries these entries
+    /// would follow. Mutations enter their own cells.
     fn enter_all(&self, schema: &Schema) -> Result<()> {
         let families = schema.families().map(|(_, family)| family).filter(|family| family.has_index());
         let names: Vec<&str> = families.map(Family::name).collect();
         let [first, rest @ ..] = &names[..] else { return Ok(()) };
         let read = rest.iter().fold(Read::family(first), |read, family| read.family_too(family));
-        let shape = self.state.shape();
-        let Some(tree) = shape.index.as_ref().map(Parts::first) else { return Ok(()) };
+        let look = read.clone().keys_only().limit_cells_per_row(1, 0).limit_rows(ROWS_AT_ONCE as u64, 0);
+        let read = read.versions(u32::MAX);
+        let mut left = Some(Span::all());
+        while let Some(span) = left {
+            let mut rows = Vec::new();
+            let mut scan = Live::new(&self.tables.db, &self.state, &look, [span.clone()], false)?;
+            while scan.advance()? {
+                rows.push(scan.row().to_vec());
+            }
+            drop(scan);
+            left = self.enter_rows(schema, &read, &span, &rows)?;
+        }
+        Ok(())
+    }
+
+    /// Enters the cells of `rows`, as far as they are in `span`, until these are many. Returns what of `span` is left then.
+    fn enter_rows(
+        &self,
+        schema: &Schema,
+        read: &Read,
+        span: &Span,
+        rows: &[Vec<u8>],
+    ) -> Result<Option<Span>> {
+        let Some(last) = rows.last() else { return Ok(None) };
         let Inner { db, journal, .. } = &*self.tables;
-        let mut scan = Live::new(db, &self.state, &read.versions(u32::MAX), [Span::all()], false)?;
-        // The scan names families by the schema of its beginning.
+        let _rows = self.tables.lock_rows(rows.iter().map(Vec::as_slice));
+        // It stays as it is while rows are locked.
         if self.schema().version() != schema.version() {
             return Err(changed(schema, &self.schema()));
         }
-        let (mut batch, mut entered) = (Batch::new(), 0);
+        let shape = self.state.shape();
+        let Some(tree) = shape.index.as_ref().map(Parts::first) else { return Ok(None) };
+        let through = span.and(&Span::rows::<&Vec<u8>>((Bound::Unbounded, Bound::Included(last))));
+        let mut scan = Live::new(db, &self.state, read, [through], false)?;
+        let (mut batch, mut entered, mut written) = (Batch::new(), 0, 0);
+        // The last column whose cells were entered.
+        let mut column = (Vec::new(), String::new(), Vec::new());
         while scan.advance()? {
             let Some((_, family)) = schema.family(scan.family()) else { continue };
+            let (row, qualifier) = (scan.row(), scan.qualifier());
+            if (row, scan.family(), qualifier) != (&column.0[..], &column.1[..], &column.2[..]) {
+                if entered >= ENTRIES_AT_ONCE {
+                    journal.propose(journal.ground(), &mut batch).wait()?;
+                    let (row, family, qualifier) = column;
+                    return Ok(Some(span.and(&Span::cells_behind(row, &family, qualifier))));
+                }
+                // A row that is not locked has come meanwhile.
+                if rows.binary_search_by(|other| other.as_slice().cmp(row)).is_err() {
+                    continue;
+                }
+                column = (row.to_vec(), scan.family().to_owned(), qualifier.to_vec());
+            }
             let keys = index::entries_of(family, &scan)?;
             entered += keys.len();
             keys.into_iter().try_for_each(|key| batch.put(tree, key, ""))?;
-            if entered >= ENTRIES_AT_ONCE {
+            // A column may have any number of versions.
+            if entered - written >= ENTRIES_AT_ONCE {
                 journal.propose(journal.ground(), &mut std::mem::take(&mut batch)).wait()?;
-                entered = 0;
+                written = entered;
             }
         }
-        journal.propose(journal.ground(), &mut batch).wait()?;
-        Ok(())
+        if !batch.is_empty() {
+            journal.propose(journal.ground(), &mut batch).wait()?;
+        }
+        Ok(Some(span.and(&Span::rows::<&Vec<u8>>((Bound::Excluded(last), Bound::Unbounded)))))
     }
 
     /// Removes the entries that no cell is a reason for.
     fn remove_unused_entries(&self, schema: &Schema) -> Result<()> {
-        let Inner { db, journal, catalog, sequences, .. } = &*self.tables;
         let shape = self.state.shape();
         let Some(index) = &shape.index else { return Ok(()) };
-        let names: BTreeMap<FamilyId, &str> =
-            schema.families().map(|(_, family)| (family.id, family.name())).collect();
-        let mut cursor = Counted::new(index.cursor(&db.snapshot(), &[])?);
+        let mut cursor = Counted::new(index.cursor(&self.tables.db.snapshot(), &[])?);
         let mut entries = index::Entries::all(&mut cursor)?;
-        while let Some(found) = entries.next()? {
-            let Some(family) = names.get(&found.family) else { continue };
-            let row = found.row();
-            // No write of the row is under way, and no change of the schema: an entry is removed only if no cell with its text
-            // counts.
-            let _row = self.tables.lock_rows(std::iter::once(&row[..]));
-            if self.schema().version() != schema.version() {
-                return Err(changed(schema, &self.schema()));
+        let mut found = Vec::new();
+        loop {
+            let next = entries.next()?;
+            let is_over = next.is_none();
+            found.extend(next);
+            if is_over || found.len() >= ROWS_AT_ONCE {
+                self.remove_unused(schema, index.first(), &std::mem::take(&mut found))?;
             }
-            // Most entries have a cell of their own time.
-            let own = found.timestamp..found.timestamp.saturating_add(1);
-            if !self.has_text(&row, family, &found, own)?
-                && !self.has_text(&row, family, &found, 0..i64::MAX)?
-            {
-                let (taken, mut batch) = (sequences.take(1), Batch::new());
-                taken.enter(catalog, &mut batch)?;
-                batch.put(index.first(), found.removed(taken.first), "")?;
-                journal.propose(journal.ground(), &mut batch).wait()?;
-                taken.done();
+            if is_over {
+                return Ok(());
             }
         }
+    }
+
+    /// Removes those of the entries `found` that no cell is a reason for.
+    fn remove_unused(&self, schema: &Schema, index: &Tree, found: &[index::Found]) -> Result<()> {
+        let Inner { journal, catalog, sequences, .. } = &*self.tables;
+        let names: BTreeMap<FamilyId, &str> =
+            schema.families().map(|(_, family)| (family.id, family.name())).collect();
+        let rows: Vec<Vec<u8>> = found.iter().map(index::Found::row).collect();
+        // No write of the rows is under way, and no change of the schema: an entry is removed only if no cell with its text
+        // counts.
+        let _rows = self.tables.lock_rows(rows.iter().map(Vec::as_slice));
+        if self.schema().version() != schema.version() {
+            return Err(changed(schema, &self.schema()));
+        }
+        let mut unused = Vec::new();
+        for (found, row) in found.iter().zip(&rows) {
+            let Some(family) = names.get(&found.family) else { continue };
+            // Most entries have a cell of their own time.
+            let own = found.timestamp..found.timestamp.saturating_add(1);
+            if !self.has_text(row, family, found, own)? && !self.has_text(row, family, found, 0..i64::MAX)? {
+                unused.push(found);
+            }
+        }
+        if unused.is_empty() {
+            return Ok(());
+        }
+        let (taken, mut batch) = (sequences.take(unused.len() as u64), Batch::new());
+        taken.enter(catalog, &mut batch)?;
+        for (found, sequence) in unused.into_iter().zip(taken.first..) {
+            batch.put(index, found.removed(sequence), "")?;
+        }
+        journal.propose(journal.ground(), &mut batch).wait()?;
+        taken.done();
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use esker_journal::Undone;
 use super::*;
 use crate::schema::{Family, work};
 
+mod building;
 mod followers;
 mod watched;
 
