@@ -362,11 +362,8 @@ mod tests {
     fn random_keys_of_few_letters_come_once() {
         for seed in test_kit::seeds(40) {
             println!("seed {seed}");
-            let mut state = seed;
-            let mut random = |below: u64| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) % below
-            };
+            let mut rng = test_kit::Rng::new(seed);
+            let mut random = |below: u64| rng.below(below);
             let letters: &[u8] = &[0, 1, b'a', 254, 255][..2 + random(4) as usize];
             let longest = 1 + random(30);
             let keys: std::collections::BTreeSet<Vec<u8>> = (0..2000)

@@ -348,11 +348,8 @@ mod tests {
     fn writes_are_those_of_a_map_however_they_are_walked_and_undone() {
         for seed in test_kit::seeds(200) {
             println!("seed {seed}");
-            let mut state: u64 = seed;
-            let mut random = |below: u64| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) % below
-            };
+            let mut rng = test_kit::Rng::new(seed);
+            let mut random = |below: u64| rng.below(below);
             let (mut writes, mut model) = (Writes::default(), Model::new());
             for number in 0..60 {
                 let before = model.clone();

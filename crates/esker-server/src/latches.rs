@@ -424,13 +424,8 @@ mod tests {
     /// Each is woken when its turn comes, and nobody else holds its keys then.
     #[tokio::test]
     async fn each_of_many_has_its_turn() {
-        let seed = RandomState::new().hash_one(0);
-        println!("seed {seed}");
-        let (latches, mut state) = (Rc::<Latches>::default(), seed);
-        let mut random = move |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 33) % below
-        };
+        let (latches, mut rng) = (Rc::<Latches>::default(), test_kit::Rng::new(test_kit::seed(1)));
+        let mut random = move |below: u64| rng.below(below);
         let busy = Rc::new(RefCell::new(HashSet::new()));
         let local = tokio::task::LocalSet::new();
         for _ in 0..2000 {

@@ -208,13 +208,8 @@ mod tests {
     fn cells_come_out_as_they_went_in() {
         const TEXTS: [&[u8]; 4] = [b"", b"a", b"ab", b"a\0"];
         for seed in test_kit::seeds(200) {
-            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-            let mut below = |n: usize| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                (state % n as u64) as usize
-            };
+            let mut rng = test_kit::Rng::new(seed);
+            let mut below = |n: usize| rng.index(n);
             let mut batch = CellBatch::new();
             for _ in 0..3 {
                 let cells: Vec<PutCell<'_>> = (0..below(20))

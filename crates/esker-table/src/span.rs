@@ -264,13 +264,8 @@ mod tests {
 
     #[test]
     fn an_intersection_has_what_both_have() {
-        let random = std::hash::RandomState::new();
-        let mut state = std::hash::BuildHasher::hash_one(&random, 0);
-        println!("state {state}");
-        let mut below = |bound: u8| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            ((state >> 33) % u64::from(bound)) as u8
-        };
+        let mut rng = test_kit::Rng::new(test_kit::seed(1));
+        let mut below = |bound: u8| rng.below(u64::from(bound)) as u8;
         for _ in 0..1000 {
             let mut some = || -> Vec<Span> {
                 let span = |from: u8, len: u8| match len {

@@ -300,11 +300,8 @@ mod tests {
 
     #[test]
     fn what_a_reader_judges_is_what_the_rule_says() {
-        let mut state = test_kit::seed(1);
-        let mut below = |bound: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % bound
-        };
+        let mut rng = test_kit::Rng::new(test_kit::seed(1));
+        let mut below = |bound: u64| rng.below(bound);
         for _ in 0..test_kit::cases(100_000) {
             let limits = [Some(1), Some(2), Some(3), None];
             let times = [Some(4), Some(6), None];

@@ -27,17 +27,10 @@ fn a_scan_of_one_group_reads_nothing_of_another() {
     let schema = Schema::new().group("small", [Family::new("s")]).group("large", [Family::new("l")]);
     let table = tables.create("t", schema).unwrap();
     // Bytes that nobody can compress.
-    let mut state = 1_u64;
-    let mut random = |len: usize| -> Vec<u8> {
-        let next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 56) as u8
-        };
-        std::iter::repeat_with(next).take(len).collect()
-    };
+    let mut rng = test_kit::Rng::new(1);
     for row in 0..ROWS {
         let mutation =
-            RowMutation::new(row.to_be_bytes()).put("s", "q", random(10)).put("l", "q", random(10_000));
+            RowMutation::new(row.to_be_bytes()).put("s", "q", rng.bytes(10)).put("l", "q", rng.bytes(10_000));
         table.mutate(&mutation).unwrap();
     }
     table.compact().unwrap();

@@ -1,6 +1,7 @@
-//! Random choices that a seed reproduces (splitmix64).
+//! Random choices that a seed reproduces (SplitMix64; Steele, Lea, Flood, 2014): the generator of all tests and tools.
 
-/// A stream of random choices. It is the generator that the engine has for its simulated disk.
+/// A stream of random choices. The engine's simulated disk has the same generator (`rng` there): the engine does not depend on
+/// its tests.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -39,6 +40,11 @@ impl Rng {
         low + self.index(high - low + 1)
     }
 
+    /// As [`Rng::between`], for numbers that may be negative.
+    pub fn between_i64(&mut self, low: i64, high: i64) -> i64 {
+        low + self.below((high - low + 1) as u64) as i64
+    }
+
     /// True in `percent` of 100 cases.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
@@ -49,8 +55,20 @@ impl Rng {
         self.below(n) == 0
     }
 
+    /// A copy of one of `choices`.
+    pub fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        *self.pick(choices)
+    }
+
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.index(choices.len())]
+    }
+
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let other = self.index(last + 1);
+            items.swap(last, other);
+        }
     }
 
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {

@@ -9,8 +9,9 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use esker::{Batch, Db, ErrorKind, Isolation, Options, ScanRange, Tree, TxnMode, TxnOptions};
+use test_kit::Rng;
 
-use crate::{Failed, Rng};
+use crate::Failed;
 
 /// Keys of a history.
 const KEYS: u64 = 4;
@@ -94,7 +95,7 @@ pub(crate) fn run(dir: &Path, histories: Range<u64>, seed: u64) -> Result<(), Fa
     options.memtable_bytes = Some(64 << 10);
     options.table_bytes = 32 << 10;
     options.separate_at = 3000;
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let mut db = Db::open(dir, options.clone())?;
     for history in histories {
         if rng.below(50) == 0 {
@@ -109,7 +110,7 @@ pub(crate) fn run(dir: &Path, histories: Range<u64>, seed: u64) -> Result<(), Fa
         let start = Arc::new(Barrier::new(CLIENTS as usize));
         let clients: Vec<_> = (0..CLIENTS)
             .map(|_| {
-                let (store, start, rng) = (Arc::clone(&store), Arc::clone(&start), Rng(rng.next()));
+                let (store, start, rng) = (Arc::clone(&store), Arc::clone(&start), Rng::new(rng.next()));
                 std::thread::spawn(move || {
                     start.wait();
                     client(&store, rng)
@@ -207,7 +208,7 @@ fn key_of(history: u64, key: u64) -> String {
 /// The bytes of a value, which say which one it is: few or many, some in a file of their own.
 fn stored(value: u64) -> Vec<u8> {
     let mut bytes = format!("{value} ").into_bytes();
-    let length = [0, 0, 0, 500, 1500, 5000][Rng(value).below(6) as usize];
+    let length = [0, 0, 0, 500, 1500, 5000][Rng::new(value).below(6) as usize];
     bytes.resize(bytes.len().max(length), b'.');
     bytes
 }

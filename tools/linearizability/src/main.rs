@@ -23,23 +23,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use test_kit::Rng;
+
 pub(crate) type Failed = Box<dyn std::error::Error + Send + Sync>;
-
-/// Numbers that a seed repeats (SplitMix64).
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -65,7 +51,7 @@ fn main() -> ExitCode {
 /// Starts clients and kills them until there are `histories`.
 fn record(dir: &Path, histories: u64, seed: u64, out: &Path) -> Result<(), Failed> {
     let mut out = std::io::BufWriter::new(File::create(out)?);
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let (mut current, mut kills) = (0, 0);
     while current < histories {
         let mut child = Command::new(std::env::current_exe()?)

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use esker::{Db, ErrorKind, Options, ScanRange};
 
-use crate::support::can_trace;
+use crate::support::{Rng, can_trace};
 
 type Outcome<T> = Result<T, String>;
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -203,15 +203,6 @@ impl Case {
         let Case { workload, call, error, nth, forever } = self;
         let more = if *forever { "+" } else { "" };
         format!("{}:{call}:{error}:{nth}{more}", WORKLOADS[*workload].name)
-    }
-}
-
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % bound.max(1)
     }
 }
 
@@ -598,7 +589,7 @@ fn trace(dir: &Path, what: &[String], workload: &Workload) -> (Run, String) {
 
 /// In a random order in which each kind of call has its turn, however many calls of others there are.
 fn shuffle(cases: Vec<Case>, seed: u64) -> Vec<Case> {
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let mut by_call: BTreeMap<&str, Vec<Case>> = BTreeMap::new();
     for case in cases {
         by_call.entry(case.call).or_default().push(case);
@@ -606,7 +597,7 @@ fn shuffle(cases: Vec<Case>, seed: u64) -> Vec<Case> {
     let mut shuffled = Vec::new();
     while !by_call.is_empty() {
         for left in by_call.values_mut() {
-            shuffled.push(left.swap_remove(rng.below(left.len())));
+            shuffled.push(left.swap_remove(rng.index(left.len())));
         }
         by_call.retain(|_, left| !left.is_empty());
     }

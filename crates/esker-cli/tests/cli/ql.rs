@@ -495,12 +495,10 @@ fn all_lines_before_a_wrong_one_are_loaded() {
 
 /// Bytes of all kinds, of any length.
 fn mixed(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut rng = test_kit::Rng::new(seed);
     let mut bytes = Vec::with_capacity(len + 16);
     while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        let state = rng.next();
         bytes.extend_from_slice(["plain ", "ä🦀", "\\", "\t\r\n", "\r"][(state % 5) as usize].as_bytes());
         bytes.extend_from_slice(&state.to_le_bytes()[..(state >> 8) as usize % 8]);
     }
@@ -1564,13 +1562,12 @@ fn each_line_of_a_cell_is_a_version() {
 fn compact_gives_back_what_tables_have_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    let mut state = test_kit::seed(1);
+    let mut rng = test_kit::Rng::new(test_kit::seed(1));
     let mut text = b"#row\tcolumn\tvalue\n".to_vec();
     for row in 0..3000 {
         text.extend(format!("r{row}\tf:\t").into_bytes());
         for _ in 0..60 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            text.extend(format!("{:016x}", state ^ (state >> 29)).into_bytes());
+            text.extend(format!("{:016x}", rng.next()).into_bytes());
         }
         text.push(b'\n');
     }

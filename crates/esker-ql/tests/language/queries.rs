@@ -412,7 +412,7 @@ fn hex(bytes: &[u8]) -> String {
 /// Asks random queries of tables with these schemas in turn. With `is_latest`, of the latest versions only.
 fn ask(session: &mut Session, schemas: &[&str], is_latest: bool, cases: u64) {
     let cases = test_kit::cases(cases);
-    let mut random = Random(test_kit::seed(1));
+    let mut random = Random(test_kit::Rng::new(test_kit::seed(1)));
     let (mut stored, mut shown_cells, mut shown_deletes) = (Stored::default(), 0, 0);
     let of_table = if is_latest { QUERIES_PER_TABLE_OF_HBASE } else { QUERIES_PER_TABLE };
     for case in 0..cases {

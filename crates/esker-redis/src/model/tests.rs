@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use sha2::{Digest, Sha256};
+use test_kit::Rng;
 
 use crate::memory::Memory;
 use crate::session::{EMPTY_KEY, KEY_BYTES_MAX};
@@ -63,28 +64,19 @@ fn names() -> Vec<Vec<u8>> {
     names
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % bound
-    }
-}
-
 #[test]
 fn elements_of_any_length_are_kept_in_the_order_of_the_whole() {
     let names = names();
-    let mut random = Random(test_kit::seed(1));
+    let mut random = Rng::new(test_kit::seed(1));
     let mut memory = Memory::default();
     let mut model: BTreeMap<&[u8], String> = BTreeMap::new();
     for step in 0..test_kit::cases(100) {
-        if random.below(6) == 0 {
-            memory.in_transaction = random.below(2) == 0;
+        if random.index(6) == 0 {
+            memory.in_transaction = random.index(2) == 0;
         }
-        let name = names[random.below(names.len())].as_slice();
+        let name = names[random.index(names.len())].as_slice();
         let value = step.to_string();
-        if random.below(3) > 0 {
+        if random.index(3) > 0 {
             let is_new = i64::from(model.insert(name, value.clone()).is_none());
             assert_eq!(integer(&mut memory, &[b"SADD", b"s", name]), is_new);
             assert_eq!(integer(&mut memory, &[b"HSET", b"h", name, value.as_bytes()]), is_new);
@@ -107,17 +99,17 @@ fn elements_of_any_length_are_kept_in_the_order_of_the_whole() {
 }
 
 /// Compares what there is with what should be there.
-fn compare(memory: &mut Memory, model: &BTreeMap<&[u8], String>, names: &[Vec<u8>], random: &mut Random) {
+fn compare(memory: &mut Memory, model: &BTreeMap<&[u8], String>, names: &[Vec<u8>], random: &mut Rng) {
     assert!(strings(memory, &[b"SMEMBERS", b"s"]).iter().eq(model.keys()), "another order of a set");
     let pairs = strings(memory, &[b"HGETALL", b"h"]);
     let expected = model.iter().flat_map(|(name, value)| [*name, value.as_bytes()]);
     assert!(pairs.iter().map(Vec::as_slice).eq(expected), "another order of a hash");
-    let mut from = names[random.below(names.len())].as_slice();
-    let mut to = names[random.below(names.len())].as_slice();
+    let mut from = names[random.index(names.len())].as_slice();
+    let mut to = names[random.index(names.len())].as_slice();
     if from > to {
         (from, to) = (to, from);
     }
-    let (is_from_in, is_to_in) = (random.below(2) == 0, random.below(2) == 0);
+    let (is_from_in, is_to_in) = (random.index(2) == 0, random.index(2) == 0);
     let end = |is_in: bool, name: &[u8]| [if is_in { b"[" } else { b"(" }, name].concat();
     let (min, max) = (end(is_from_in, from), end(is_to_in, to));
     let bound = |is_in: bool, name| if is_in { Bound::Included(name) } else { Bound::Excluded(name) };

@@ -1,7 +1,7 @@
 //! Random commands, from the language of `forms`.
 
 use crate::forms::{FILLING, FORMS, SELDOM};
-use crate::rng::Rng;
+use test_kit::Rng;
 
 /// Expiries lie on a grid of so many seconds, and the clock moves by multiples of it, so that no expiry comes near the time
 /// of a command.
@@ -181,9 +181,9 @@ impl Generator {
             }
             Node::Many(node) => {
                 let count = if self.elements == 1 {
-                    self.rng.between(1, 4)
+                    self.rng.between_i64(1, 4)
                 } else {
-                    self.rng.between(self.elements / 2, self.elements)
+                    self.rng.between_i64(self.elements / 2, self.elements)
                 };
                 (0..count).for_each(|_| self.write_one(node, args));
             }
@@ -194,13 +194,13 @@ impl Generator {
     fn fill(&mut self, hole: &str, args: &mut Vec<Arg>) {
         let bytes = match hole {
             "sec" | "ms" if self.rng.percent(80) => {
-                let seconds = self.rng.between(1, 6) * GRID_S + self.made + 1000;
+                let seconds = self.rng.between_i64(1, 6) * GRID_S + self.made + 1000;
                 args.push(Arg::Relative { seconds, parts: if hole == "sec" { 1 } else { 1000 } });
                 return;
             }
             "sets" | "zsets" | "lists" => {
-                let count = self.rng.between(1, 3);
-                let told = if self.rng.percent(94) { count } else { self.rng.between(-1, 4) };
+                let count = self.rng.between_i64(1, 3);
+                let told = if self.rng.percent(94) { count } else { self.rng.between_i64(-1, 4) };
                 self.counted = told;
                 args.push(Arg::Plain(told.to_string().into_bytes()));
                 let one =
@@ -233,18 +233,18 @@ impl Generator {
                 }
             }
             "key" => {
-                let kind = self.rng.pick(&["s", "h", "S", "z", "l", "t"]);
+                let kind = self.rng.of(&["s", "h", "S", "z", "l", "t"]);
                 if is_spoilt {
-                    self.rng.pick(&[&b"no such key"[..], b"none", b"\xfe\0\xff"]).to_vec()
+                    self.rng.of(&[&b"no such key"[..], b"none", b"\xfe\0\xff"]).to_vec()
                 } else {
                     self.key(kind)
                 }
             }
             "field" => self.field(),
             "value" => self.value(),
-            "score" | "float" if is_spoilt => self.rng.pick(NO_FLOATS).as_bytes().to_vec(),
-            "score" => self.rng.pick(SCORES).as_bytes().to_vec(),
-            "float" => self.rng.pick(FLOATS).as_bytes().to_vec(),
+            "score" | "float" if is_spoilt => self.rng.of(NO_FLOATS).as_bytes().to_vec(),
+            "score" => self.rng.of(SCORES).as_bytes().to_vec(),
+            "float" => self.rng.of(FLOATS).as_bytes().to_vec(),
             "bound" => {
                 let score = self.bytes("score");
                 match self.rng.index(8) {
@@ -264,21 +264,19 @@ impl Generator {
                     _ => [b"[", field.as_slice()].concat(),
                 }
             }
-            "pattern" => self.rng.pick(PATTERNS).to_vec(),
-            "type" => self
-                .rng
-                .pick(&["string", "hash", "SET", "zset", "list", "stream", "none"])
-                .as_bytes()
-                .to_vec(),
+            "pattern" => self.rng.of(PATTERNS).to_vec(),
+            "type" => {
+                self.rng.of(&["string", "hash", "SET", "zset", "list", "stream", "none"]).as_bytes().to_vec()
+            }
             "atsec" | "atms" if self.rng.percent(85) => {
-                let at_s = FAR_S + self.ahead_s + self.rng.between(1, 6) * GRID_S;
+                let at_s = FAR_S + self.ahead_s + self.rng.between_i64(1, 6) * GRID_S;
                 (if hole == "atsec" { at_s } else { at_s * 1000 }).to_string().into_bytes()
             }
             "atsec" | "atms" if self.rng.percent(40) => {
-                self.rng.pick(&["1", "9223372036854775"]).as_bytes().to_vec()
+                self.rng.of(&["1", "9223372036854775"]).as_bytes().to_vec()
             }
-            "sec" | "ms" | "atsec" | "atms" => self.rng.pick(TIMES).as_bytes().to_vec(),
-            _ if is_spoilt => self.rng.pick(NO_INTEGERS).as_bytes().to_vec(),
+            "sec" | "ms" | "atsec" | "atms" => self.rng.of(TIMES).as_bytes().to_vec(),
+            _ if is_spoilt => self.rng.of(NO_INTEGERS).as_bytes().to_vec(),
             _ => self.number(hole).to_string().into_bytes(),
         }
     }
@@ -291,18 +289,18 @@ impl Generator {
             "index" | "count" if is_extreme => [i64::MAX, i64::MIN, 1 << 32, -(1 << 32)][self.rng.index(4)],
             "offset" if is_extreme => [-1, 1 << 29, i64::MAX][self.rng.index(3)],
             "bitoffset" if is_extreme => [-1, 1 << 32, i64::MAX, i64::MIN][self.rng.index(4)],
-            "delta" => self.rng.between(-300, 300),
-            "index" if is_large => self.rng.between(-150, 150),
-            "index" => self.rng.between(-6, 6),
-            "count" if is_large => self.rng.between(-150, 150),
-            "count" => self.rng.between(-1, 6),
-            "offset" => self.rng.between(0, if is_large { 5000 } else { 20 }),
-            "bitoffset" => self.rng.between(0, if is_large { 40_000 } else { 70 }),
+            "delta" => self.rng.between_i64(-300, 300),
+            "index" if is_large => self.rng.between_i64(-150, 150),
+            "index" => self.rng.between_i64(-6, 6),
+            "count" if is_large => self.rng.between_i64(-150, 150),
+            "count" => self.rng.between_i64(-1, 6),
+            "offset" => self.rng.between_i64(0, if is_large { 5000 } else { 20 }),
+            "bitoffset" => self.rng.between_i64(0, if is_large { 40_000 } else { 70 }),
             "bit" => i64::from(self.rng.percent(50)),
             "db" if is_extreme => [16, -1, i64::MAX][self.rng.index(3)],
-            "db" => self.rng.between(0, 2),
+            "db" => self.rng.between_i64(0, 2),
             "cursor" => i64::from(self.rng.percent(5)),
-            "timeout" => self.rng.between(-1, 9).max(0),
+            "timeout" => self.rng.between_i64(-1, 9).max(0),
             _ => panic!("what is {hole}?"),
         }
     }
@@ -325,8 +323,8 @@ impl Generator {
             1 => b"\0\xff\r\n".to_vec(),
             2 => self.long_field(),
             3 => b"e".to_vec(),
-            4 => format!("{}", self.rng.between(-3, 3)).into_bytes(),
-            5..=8 => self.rng.between(0, 30).to_string().into_bytes(),
+            4 => format!("{}", self.rng.between_i64(-3, 3)).into_bytes(),
+            5..=8 => self.rng.between_i64(0, 30).to_string().into_bytes(),
             9..=28 => format!("e{}", self.rng.index(10)).into_bytes(),
             _ => format!("w{:03}", self.rng.index(200.max(self.elements as usize))).into_bytes(),
         }
@@ -355,12 +353,12 @@ impl Generator {
     fn value(&mut self) -> Vec<u8> {
         match self.rng.index(if self.elements > 1 { 60 } else { 20 }) {
             0 => Vec::new(),
-            1 => self.rng.pick(NO_INTEGERS).as_bytes().to_vec(),
-            2 => self.rng.pick(FLOATS).as_bytes().to_vec(),
+            1 => self.rng.of(NO_INTEGERS).as_bytes().to_vec(),
+            2 => self.rng.of(FLOATS).as_bytes().to_vec(),
             3 => (0..self.rng.index(30)).map(|_| self.rng.next() as u8).collect(),
             4 => vec![b'v'; self.rng.index(2500)],
             5 => [i64::MAX, i64::MIN, 10, -10][self.rng.index(4)].to_string().into_bytes(),
-            6..=9 => self.rng.between(-100, 100).to_string().into_bytes(),
+            6..=9 => self.rng.between_i64(-100, 100).to_string().into_bytes(),
             _ => self.field(),
         }
     }
@@ -369,8 +367,8 @@ impl Generator {
     fn spoil(&mut self, args: &mut Vec<Arg>) {
         let junk = match self.rng.index(3) {
             0 => self.bytes("key"),
-            1 => self.rng.pick(NO_INTEGERS).as_bytes().to_vec(),
-            _ => self.rng.pick(WORDS).as_bytes().to_vec(),
+            1 => self.rng.of(NO_INTEGERS).as_bytes().to_vec(),
+            _ => self.rng.of(WORDS).as_bytes().to_vec(),
         };
         let junk = Arg::Plain(junk);
         if args.len() < 2 {

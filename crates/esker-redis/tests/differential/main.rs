@@ -20,7 +20,6 @@ mod forms;
 mod generator;
 mod pair;
 mod redis;
-mod rng;
 mod shrink;
 
 use std::collections::BTreeSet;
@@ -105,11 +104,11 @@ fn epoch(pair: &mut Pair, generator: &mut Generator) -> Option<Found> {
         let resp3 = generator.rng.percent(50);
         let step = match generator.rng.index(400) {
             0 => Step::Select(generator.rng.index(3) as u16),
-            1 if may_advance => Step::Advance(generator.rng.between(1, 4) * GRID_S),
+            1 if may_advance => Step::Advance(generator.rng.between_i64(1, 4) * GRID_S),
             2..20 => Step::Transaction(true),
             20..50 => Step::Transaction(false),
             _ => {
-                let reads = generator.rng.percent(30).then(|| generator.rng.between(0, 12) as u64);
+                let reads = generator.rng.percent(30).then(|| generator.rng.between_i64(0, 12) as u64);
                 Step::Command { args: generator.command(), resp3, reads }
             }
         };

@@ -5,7 +5,7 @@ use std::thread;
 
 use crate::client::{Value, encoded, encoded_line};
 use crate::host::{Host, SetAtEnd};
-use crate::pipelines::Random;
+use test_kit::Rng;
 
 #[test]
 fn increments() {
@@ -53,10 +53,10 @@ fn transfers() {
             .map(|seed| {
                 let (mut client, names) = (host.client(), &names);
                 scope.spawn(move || {
-                    let mut random = Random(seed);
+                    let mut random = Rng::new(seed);
                     for round in 0..test_kit::cases(300) {
-                        let (from, to) = (&names[random.below(ACCOUNTS)], &names[random.below(ACCOUNTS)]);
-                        let amount = random.below(100);
+                        let (from, to) = (&names[random.index(ACCOUNTS)], &names[random.index(ACCOUNTS)]);
+                        let amount = random.index(100);
                         let mut bytes = b"MULTI\r\n".to_vec();
                         bytes.extend(encoded_line(&format!("DECRBY {from} {amount}")));
                         if round % 5 == 0 {

@@ -2,7 +2,7 @@
 
 use crate::client::{Value, encoded};
 use crate::host::{Host, wait_until};
-use crate::pipelines::Random;
+use test_kit::Rng;
 
 #[test]
 fn what_breaks_the_protocol_ends_the_connection() {
@@ -96,7 +96,7 @@ fn half_commands() {
 #[test]
 fn random_bytes() {
     let host = Host::start();
-    let mut random = Random(3);
+    let mut random = Rng::new(3);
     let pieces: Vec<Vec<u8>> = vec![
         b"*3\r\n".to_vec(),
         b"$3\r\n".to_vec(),
@@ -120,11 +120,11 @@ fn random_bytes() {
     for round in 0..300 {
         let mut client = host.client();
         let mut bytes = Vec::new();
-        for _ in 0..random.below(30) {
-            if random.below(6) == 0 {
-                (0..random.below(60)).for_each(|_| bytes.push(random.below(256) as u8));
+        for _ in 0..random.index(30) {
+            if random.index(6) == 0 {
+                (0..random.index(60)).for_each(|_| bytes.push(random.index(256) as u8));
             } else {
-                bytes.extend_from_slice(&pieces[random.below(pieces.len())]);
+                bytes.extend_from_slice(&pieces[random.index(pieces.len())]);
             }
         }
         let _ = client.try_send_bytes(&bytes);

@@ -6,14 +6,14 @@ use esker::fs::sim::SimFs;
 
 use crate::client::{Client, Value, encoded};
 use crate::host::{Host, Store, wait_until};
-use crate::pipelines::Random;
+use test_kit::Rng;
 
 const MIB: usize = 1 << 20;
 
 /// Bytes that differ from place to place.
 fn made(len: usize, seed: u64) -> Vec<u8> {
-    let mut random = Random(seed);
-    let block: Vec<u8> = (0..8191).map(|_| random.below(256) as u8).collect();
+    let mut random = Rng::new(seed);
+    let block: Vec<u8> = (0..8191).map(|_| random.index(256) as u8).collect();
     block.iter().copied().cycle().take(len).collect()
 }
 
@@ -210,10 +210,10 @@ fn a_full_disk_refuses_a_long_value_and_nothing_else() {
 fn send_in_pieces(client: &Client, bytes: Vec<u8>, seed: u64) -> std::thread::JoinHandle<()> {
     let mut writer = client.writer();
     std::thread::spawn(move || {
-        let (mut random, mut at) = (Random(seed), 0);
+        let (mut random, mut at) = (Rng::new(seed), 0);
         while at < bytes.len() {
-            let most = [1, 100, 70_000, 2 * MIB][random.below(4)];
-            let end = (at + 1 + random.below(most)).min(bytes.len());
+            let most = [1, 100, 70_000, 2 * MIB][random.index(4)];
+            let end = (at + 1 + random.index(most)).min(bytes.len());
             writer.send_bytes(&bytes[at..end]);
             at = end;
         }
@@ -226,16 +226,16 @@ fn huge_values_agree_with_a_model() {
     let seed = test_kit::seed(1);
     let host = Host::start();
     let mut client = host.client();
-    let (mut random, mut model) = (Random(seed), BTreeMap::<String, Vec<u8>>::new());
+    let (mut random, mut model) = (Rng::new(seed), BTreeMap::<String, Vec<u8>>::new());
     let lengths =
         [0, 1, 65_535, 65_536, 65_537, MIB - 1, MIB, MIB + 1, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 6 * MIB];
     for step in 0..60 {
-        let key = format!("k{}", random.below(4));
-        let to = format!("k{}", random.below(4));
-        let at = random.below(lengths.len());
+        let key = format!("k{}", random.index(4));
+        let to = format!("k{}", random.index(4));
+        let at = random.index(lengths.len());
         let value = made(lengths[at], seed.wrapping_add(step));
         let has = model.get(&key).cloned();
-        let (command, expected) = match random.below(7) {
+        let (command, expected) = match random.index(7) {
             0 | 1 => {
                 model.insert(key.clone(), value.clone());
                 (encoded(&[&b"SET"[..], key.as_bytes(), &value]), Value::Simple("OK".into()))
@@ -247,7 +247,7 @@ fn huge_values_agree_with_a_model() {
             }
             3 => (encoded(&[&b"GET"[..], key.as_bytes()]), has.map_or(Value::NullBulk, Value::Bulk)),
             4 => {
-                let (first, last) = (random.below(5 << 20), random.below(5 << 20));
+                let (first, last) = (random.index(5 << 20), random.index(5 << 20));
                 let has = has.unwrap_or_default();
                 let part = has.get(first..(last + 1).min(has.len())).unwrap_or_default();
                 let words = ["GETRANGE", &key, &first.to_string(), &last.to_string()];

@@ -5,21 +5,21 @@ use esker_redis::memory::Memory;
 
 use crate::client::{encoded, encoded_line};
 use crate::host::{Host, Store};
-use crate::pipelines::Random;
+use test_kit::Rng;
 
 /// A command about few keys, so that they meet. Some make large collections, some delete these, some need the pool.
-fn command(random: &mut Random) -> Vec<Vec<u8>> {
-    let key = |random: &mut Random| format!("k{}", random.below(6));
-    let element = |random: &mut Random| format!("e{}", random.below(3000));
+fn command(random: &mut Rng) -> Vec<Vec<u8>> {
+    let key = |random: &mut Rng| format!("k{}", random.index(6));
+    let element = |random: &mut Rng| format!("e{}", random.index(3000));
     let (a, b) = (key(random), key(random));
     let words = |text: String| text.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
-    let kind = random.below(32);
+    let kind = random.index(32);
     let mut many = |begin: String, pairs: bool| {
         let mut arguments = words(begin);
-        let count = [1, 3, 100, 1500][random.below(4)];
+        let count = [1, 3, 100, 1500][random.index(4)];
         for _ in 0..count {
             if pairs {
-                arguments.push(random.below(1000).to_string().into_bytes());
+                arguments.push(random.index(1000).to_string().into_bytes());
             }
             arguments.push(element(random).into_bytes());
         }
@@ -47,26 +47,26 @@ fn command(random: &mut Random) -> Vec<Vec<u8>> {
         21 => words(format!("TYPE {a}")),
         22 => words(format!("SCARD {a}")),
         23 => words(format!("APPEND {a} xyz")),
-        24 => vec![b"SET".to_vec(), a.into_bytes(), vec![b'v'; [10, 70_000, 300_000][random.below(3)]]],
+        24 => vec![b"SET".to_vec(), a.into_bytes(), vec![b'v'; [10, 70_000, 300_000][random.index(3)]]],
         25 => words(format!("STRLEN {a}")),
         26 => words(format!("GETRANGE {a} 100 120")),
         27 => words(format!("SET {a} 5")),
         28 => words(format!("INCR {a}")),
         29 => words("DBSIZE".to_owned()),
-        30 if random.below(4) == 0 => words("FLUSHDB".to_owned()),
+        30 if random.index(4) == 0 => words("FLUSHDB".to_owned()),
         _ => words(format!("EXISTS {a} {b}")),
     }
 }
 
 /// Runs random commands, in pipelines and transactions, and compares all replies, in bytes.
 fn compare(host: &Host, seed: u64, rounds: usize) {
-    let mut random = Random(seed);
+    let mut random = Rng::new(seed);
     let mut model = Memory::at(1_000_000_000_000_000);
     let mut client = host.client();
     client.check("FLUSHALL => +OK");
     for round in 0..rounds {
-        let count = 1 + random.below(12);
-        let in_transaction = random.below(3) == 0;
+        let count = 1 + random.index(12);
+        let in_transaction = random.index(3) == 0;
         let commands: Vec<Vec<Vec<u8>>> = (0..count).map(|_| command(&mut random)).collect();
         let mut bytes = Vec::new();
         let mut expected = Vec::new();

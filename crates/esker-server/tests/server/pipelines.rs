@@ -2,23 +2,12 @@
 
 use std::thread;
 
+use test_kit::Rng;
+
 use crate::client::{Client, Value, encoded, encoded_line};
 use crate::host::Host;
 
 const COMMANDS: usize = 100_000;
-
-/// Numbers that a seed repeats.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
-    }
-}
 
 /// Sends `bytes`, in pieces if `most` says how long these are at most, while the replies are read.
 fn send_and_read(
@@ -29,9 +18,9 @@ fn send_and_read(
 ) {
     let mut writer = client.writer();
     let sender = thread::spawn(move || {
-        let (mut rest, mut random) = (bytes.as_slice(), Random(7));
+        let (mut rest, mut random) = (bytes.as_slice(), Rng::new(7));
         while !rest.is_empty() {
-            let len = most.map_or(rest.len(), |most| (1 + random.below(most)).min(rest.len()));
+            let len = most.map_or(rest.len(), |most| (1 + random.index(most)).min(rest.len()));
             writer.send_bytes(&rest[..len]);
             rest = &rest[len..];
         }

@@ -350,13 +350,8 @@ mod tests {
 
     #[test]
     fn ranges_have_what_is_in_both_or_in_one() {
-        let random = std::hash::RandomState::new();
-        let mut state = std::hash::BuildHasher::hash_one(&random, 0);
-        println!("state {state}");
-        let mut below = |bound: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % bound
-        };
+        let mut rng = test_kit::Rng::new(test_kit::seed(1));
+        let mut below = |bound: usize| rng.index(bound);
         let samples: [&[u8]; 12] = [
             b"",
             b"\0",

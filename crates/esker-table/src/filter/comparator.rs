@@ -438,13 +438,8 @@ mod tests {
     /// What a random pattern matches begins as it says.
     #[test]
     fn what_matches_begins_as_the_pattern_says() {
-        let random = std::hash::RandomState::new();
-        let mut state = std::hash::BuildHasher::hash_one(&random, 0);
-        println!("state {state}");
-        let mut below = |bound: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % bound
-        };
+        let mut rng = test_kit::Rng::new(test_kit::seed(1));
+        let mut below = |bound: usize| rng.index(bound);
         let parts = [
             "^",
             "^",

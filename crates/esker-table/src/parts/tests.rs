@@ -29,11 +29,8 @@ fn keys(rows: &[&str]) -> Vec<Vec<u8>> {
 
 #[test]
 fn a_cursor_over_parts_goes_as_one_over_a_tree() {
-    let mut state = test_kit::seed(1);
-    let mut below = |bound: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((state >> 33) % bound as u64) as usize
-    };
+    let mut rng = test_kit::Rng::new(test_kit::seed(1));
+    let mut below = |bound: usize| rng.index(bound);
     let all = ["a", "a\0", "b", "c", "d", "e", "f"];
     let mut some = |count: usize| -> Vec<&str> {
         let start = below(2);

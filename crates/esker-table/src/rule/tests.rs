@@ -98,11 +98,8 @@ fn living(all: &Found, families: &Families, now_ms: i64) -> Found {
 #[test]
 fn no_run_changes_what_a_reader_finds() {
     let (seed, cases) = (test_kit::seed(1), test_kit::cases(20_000));
-    let mut state = seed;
-    let mut below = move |bound: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((state >> 33) % bound as u64) as usize
-    };
+    let mut rng = test_kit::Rng::new(seed);
+    let mut below = move |bound: usize| rng.index(bound);
     let row = cell::row_prefix(b"r");
     let mut dropped = 0;
     for case in 0..cases {

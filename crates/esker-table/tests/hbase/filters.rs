@@ -2,7 +2,9 @@
 
 use std::fmt::Display;
 
-use super::{FAMILIES, FUTURE_MS, QUALIFIERS, ROWS, Random, some_time, some_value};
+use test_kit::Rng;
+
+use super::{FAMILIES, FUTURE_MS, QUALIFIERS, ROWS, some_time, some_value};
 
 /// Which filters mean the same on both sides in the read that they are for: `docs/tables.md` says why.
 #[derive(Clone, Copy)]
@@ -32,15 +34,15 @@ struct Place {
 }
 
 /// A text that both sides read.
-pub(crate) fn some_filter(random: &mut Random, allowed: Allowed) -> Vec<u8> {
-    let has_while = random.below(2) == 0;
+pub(crate) fn some_filter(random: &mut Rng, allowed: Allowed) -> Vec<u8> {
+    let has_while = random.index(2) == 0;
     let place =
         Place { depth: 0, in_or: false, in_skip: false, in_while: false, has_while, may_have_prefix: true };
     list(random, allowed, place)
 }
 
 /// One filter, or several with the same operator between them.
-fn list(random: &mut Random, allowed: Allowed, place: Place) -> Vec<u8> {
+fn list(random: &mut Rng, allowed: Allowed, place: Place) -> Vec<u8> {
     let count = random.of(&[1, 1, 2, 2, 3]);
     let operator = random.of(&[" AND ", " OR "]);
     let in_or = place.in_or || (count > 1 && operator == " OR ");
@@ -55,12 +57,12 @@ fn list(random: &mut Random, allowed: Allowed, place: Place) -> Vec<u8> {
     text
 }
 
-fn one(random: &mut Random, allowed: Allowed, place: Place) -> Vec<u8> {
-    let inside = |random: &mut Random, prefix: &str, in_skip: bool, in_while: bool| {
+fn one(random: &mut Rng, allowed: Allowed, place: Place) -> Vec<u8> {
+    let inside = |random: &mut Rng, prefix: &str, in_skip: bool, in_while: bool| {
         let inner = list(random, allowed, Place { depth: place.depth + 1, in_skip, in_while, ..place });
         [prefix.as_bytes(), b"(", &inner, b")"].concat()
     };
-    match random.below(8) {
+    match random.index(8) {
         0 if place.depth < 2 => inside(random, "", place.in_skip, place.in_while),
         1 if place.depth < 2 && place.may_have_prefix => inside(random, "SKIP ", true, place.in_while),
         2 if place.depth < 2 && place.may_have_prefix && place.has_while => {
@@ -92,10 +94,10 @@ fn word(word: impl Display) -> Vec<u8> {
 }
 
 /// An operator, and what the bytes that are like `example` are compared with.
-fn test(random: &mut Random, example: &[u8]) -> [Vec<u8>; 2] {
+fn test(random: &mut Rng, example: &[u8]) -> [Vec<u8>; 2] {
     let patterns =
         ["^a", "b", "[a-c]+", "d$", "a|q", "(aa|b)c?", "h[or]", r"\Qa\E", r"^.{2}\Z", "[a-z&&[^b]]$"];
-    let (kind, bytes) = match random.below(6) {
+    let (kind, bytes) = match random.index(6) {
         0 => ("regexstring:", random.of(&patterns).as_bytes()),
         1 => ("regexstringnocase:", random.of(&["^A", "Q", "[A-C]d"]).as_bytes()),
         2 => ("substring:", &random.of(&[b"a", b"B", b"q", b"o"])[..]),
@@ -107,7 +109,7 @@ fn test(random: &mut Random, example: &[u8]) -> [Vec<u8>; 2] {
     [word(random.of(operators)), quoted(&[kind.as_bytes(), bytes].concat())]
 }
 
-fn leaf(random: &mut Random, allowed: Allowed, place: Place) -> Vec<u8> {
+fn leaf(random: &mut Rng, allowed: Allowed, place: Place) -> Vec<u8> {
     let (row, qualifier, other) = (random.of(ROWS), random.of(QUALIFIERS), random.of(QUALIFIERS));
     let (family, value) = (random.of(FAMILIES).0, some_value(random));
     let prefix = |bytes: &[u8]| quoted(&bytes[..1]);
@@ -115,30 +117,30 @@ fn leaf(random: &mut Random, allowed: Allowed, place: Place) -> Vec<u8> {
     let seeks = !(allowed.is_reversed && place.in_or);
     let judges_rows = !place.has_while || (place.in_while && allowed.row_in_while);
     let ends_rows = judges_rows && !(allowed.is_reversed && place.in_skip);
-    match random.below(21) {
+    match random.index(21) {
         0 => call("KeyOnlyFilter", random.of(&[&[][..], &[word(true)], &[word(false)]])),
         1 => call("FirstKeyOnlyFilter", &[]),
         2 if ends_rows => call("PrefixFilter", &[prefix(row)]),
         3 if ends_rows => call("InclusiveStopFilter", &[quoted(row)]),
         4 if judges_rows => call("RowFilter", &test(random, row)),
-        5 => call("PageFilter", &[word(random.below(4))]),
+        5 => call("PageFilter", &[word(random.index(4))]),
         6 if seeks => call("ColumnPrefixFilter", &[prefix(qualifier)]),
         7 if seeks && qualifier != other => {
             call("MultipleColumnPrefixFilter", &[quoted(qualifier), quoted(other)])
         }
         8 if seeks && allowed.next_column => {
             let (from, to) = (qualifier.min(other), qualifier.max(other));
-            let ends = [word(random.below(2) == 0), word(random.below(2) == 0)];
+            let ends = [word(random.index(2) == 0), word(random.index(2) == 0)];
             call("ColumnRangeFilter", &[quoted(from), ends[0].clone(), quoted(to), ends[1].clone()])
         }
         9 if allowed.column_count && allowed.next_column => {
-            call("ColumnCountGetFilter", &[word(1 + random.below(3))])
+            call("ColumnCountGetFilter", &[word(1 + random.index(3))])
         }
         10 if allowed.next_column => {
-            call("ColumnPaginationFilter", &[word(1 + random.below(3)), word(random.below(3))])
+            call("ColumnPaginationFilter", &[word(1 + random.index(3)), word(random.index(3))])
         }
         11 => {
-            let times: Vec<_> = (0..=random.below(3)).map(|_| word(some_time(random))).collect();
+            let times: Vec<_> = (0..=random.index(3)).map(|_| word(some_time(random))).collect();
             call("TimestampsFilter", &times)
         }
         12 => call("FamilyFilter", &test(random, family.as_bytes())),
@@ -148,17 +150,17 @@ fn leaf(random: &mut Random, allowed: Allowed, place: Place) -> Vec<u8> {
         }
         15 | 16 => {
             let name = random.of(&["SingleColumnValueFilter", "SingleColumnValueExcludeFilter"]);
-            let rest = [word(random.below(2) == 0), word(random.below(2) == 0)];
-            let rest = if random.below(3) == 0 { &[][..] } else { &rest };
+            let rest = [word(random.index(2) == 0), word(random.index(2) == 0)];
+            let rest = if random.index(3) == 0 { &[][..] } else { &rest };
             call(name, &[&column()[..], &test(random, &value), rest].concat())
         }
         17 => {
-            let drop = [word(random.below(2) == 0)];
+            let drop = [word(random.index(2) == 0)];
             let both = [&drop[..], &test(random, &value)].concat();
             let rest = random.of(&[&[][..], &drop, &both]);
             call("DependentColumnFilter", &[&column()[..], rest].concat())
         }
-        18 => call("TimestampsFilter", &[word(FUTURE_MS + random.below(6) as i64)]),
+        18 => call("TimestampsFilter", &[word(FUTURE_MS + random.index(6) as i64)]),
         _ => call("ValueFilter", &test(random, &value)),
     }
 }

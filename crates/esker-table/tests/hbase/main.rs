@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 use esker_table::{Cell, Check, Comparison, Family, Filter, Read, RowMutation, Schema, Table, Tables};
 use filters::{Allowed, some_filter};
 use past::{Does, Past, Touched};
+use test_kit::Rng;
 
 const ROWS: &[&[u8]] = &[b"\0", b"a", b"a\0", b"b", b"\xff"];
 const QUALIFIERS: &[&[u8]] = &[b"\0", b"q", b"q\0", b"r"];
@@ -55,19 +56,6 @@ const AHEAD_MAX: usize = 256;
 
 /// How many operations the message of a difference shows.
 const HISTORY_LEN: usize = 40;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) % bound as u64) as usize
-    }
-
-    fn of<T: Copy>(&mut self, things: &[T]) -> T {
-        things[self.below(things.len())]
-    }
-}
 
 /// HBase behind its driver.
 struct HBase {
@@ -167,33 +155,33 @@ fn show(row: &[u8], cell: &Cell) -> String {
     format!("{}/{family}/{}/{timestamp}/{}", hex(row), hex(qualifier), hex(value))
 }
 
-fn some_time(random: &mut Random) -> i64 {
-    let base = if random.below(5) == 0 { PAST_MS } else { FUTURE_MS };
-    base + random.below(6) as i64
+fn some_time(random: &mut Rng) -> i64 {
+    let base = if random.index(5) == 0 { PAST_MS } else { FUTURE_MS };
+    base + random.index(6) as i64
 }
 
-fn some_value(random: &mut Random) -> Vec<u8> {
-    match random.below(6) {
+fn some_value(random: &mut Rng) -> Vec<u8> {
+    match random.index(6) {
         0 => Vec::new(),
-        1 | 2 => (random.below(5) as i64 - 2).to_be_bytes().to_vec(),
-        _ => vec![b'a' + random.below(4) as u8; 1 + random.below(2)],
+        1 | 2 => (random.index(5) as i64 - 2).to_be_bytes().to_vec(),
+        _ => vec![b'a' + random.index(4) as u8; 1 + random.index(2)],
     }
 }
 
 /// A random mutation of `row`, for both sides: its steps are appended to `line`.
 fn some_mutation(
-    random: &mut Random,
+    random: &mut Rng,
     past: &Past,
     row: &'static [u8],
     line: &mut String,
 ) -> (RowMutation, Vec<Touched>) {
     let (mut mutation, mut steps) = (RowMutation::new(row), Vec::<Touched>::new());
     let count = random.of(&[1, 1, 1, 2, 5]);
-    while steps.is_empty() || random.below(count) > 0 {
+    while steps.is_empty() || random.index(count) > 0 {
         let (family, _, _) = random.of(FAMILIES);
         let (qualifier, at) = (random.of(QUALIFIERS), some_time(random));
         let (name, value) = (hex(qualifier), some_value(random));
-        let kind = random.below(16);
+        let kind = random.index(16);
         let (of_family, of_qualifier, does) = match kind {
             0 => (None, None, Does::DeleteUpTo),
             1 => (Some(family), None, Does::DeleteUpTo),
@@ -241,19 +229,19 @@ struct Asking {
     families: usize,
 }
 
-fn some_read(random: &mut Random, past: &Past, versions: u32) -> Asking {
+fn some_read(random: &mut Rng, past: &Past, versions: u32) -> Asking {
     let mut read = Read::all().versions(versions);
     let (mut columns, mut families) = (String::new(), 0);
     // Each family as a whole, or columns of it: HBase does not add one to the other.
-    if random.below(2) == 0 {
+    if random.index(2) == 0 {
         for (family, _, _) in FAMILIES {
-            match random.below(4) {
+            match random.index(4) {
                 0 => {
                     write!(columns, " {family}").unwrap();
                     read = read.family_too(family);
                 }
                 1 => {
-                    for _ in 0..1 + random.below(2) {
+                    for _ in 0..1 + random.index(2) {
                         let qualifier = random.of(QUALIFIERS);
                         write!(columns, " {family}/{}", hex(qualifier)).unwrap();
                         read = read.column_too(family, qualifier);
@@ -264,10 +252,10 @@ fn some_read(random: &mut Random, past: &Past, versions: u32) -> Asking {
             families += 1;
         }
     }
-    let from = FUTURE_MS + random.below(6) as i64;
+    let from = FUTURE_MS + random.index(6) as i64;
     let has_end = !past.has_files() || columns.trim_start() == UNLIMITED;
-    let time = match random.below(6) {
-        0 if has_end => (from, from + 1 + random.below(5) as i64),
+    let time = match random.index(6) {
+        0 if has_end => (from, from + 1 + random.index(5) as i64),
         1 if has_end => (0, from),
         2 => (from, i64::MAX),
         _ => (0, i64::MAX),
@@ -314,10 +302,10 @@ impl Ours {
 }
 
 /// One random operation on both sides.
-fn operation(random: &mut Random, ours: &mut Ours, both: &mut Both) {
+fn operation(random: &mut Rng, ours: &mut Ours, both: &mut Both) {
     let (row, qualifier) = (random.of(ROWS), random.of(QUALIFIERS));
     let (family, _, _) = random.of(FAMILIES);
-    match random.below(100) {
+    match random.index(100) {
         0..50 => {
             let mut line = format!("mutate {}", hex(row));
             let (mutation, steps) = some_mutation(random, &ours.past, row, &mut line);
@@ -335,8 +323,8 @@ fn operation(random: &mut Random, ours: &mut Ours, both: &mut Both) {
 /// How many versions a read with a filter asks for: all, since in HBase the filter sees no more of them.
 const ALL_VERSIONS: u32 = 100;
 
-fn get(random: &mut Random, ours: &Ours, both: &mut Both, row: &[u8]) {
-    let has_filter = random.below(2) == 0;
+fn get(random: &mut Rng, ours: &Ours, both: &mut Both, row: &[u8]) {
+    let has_filter = random.index(2) == 0;
     let versions = if has_filter { ALL_VERSIONS } else { random.of(&[1, 2, 100]) };
     let Asking { mut read, versions, time, columns, families } = some_read(random, &ours.past, versions);
     let mut text = Vec::new();
@@ -355,10 +343,10 @@ fn get(random: &mut Random, ours: &Ours, both: &mut Both, row: &[u8]) {
     both.ask_of(line, cells.join(" "), &text);
 }
 
-fn scan(random: &mut Random, ours: &Ours, both: &mut Both) {
+fn scan(random: &mut Rng, ours: &Ours, both: &mut Both) {
     let (mut start, mut stop) =
         (random.of(&[b"", ROWS[0], ROWS[1], ROWS[3]]), random.of(&[b"", ROWS[2], ROWS[4]]));
-    let (is_reversed, has_filter) = (random.below(3) == 0, random.below(2) == 0);
+    let (is_reversed, has_filter) = (random.index(3) == 0, random.index(2) == 0);
     if is_reversed {
         (start, stop) = (stop, start);
     }
@@ -402,7 +390,7 @@ fn scan(random: &mut Random, ours: &Ours, both: &mut Both) {
 
 /// Changes a column by what it holds, some times, and deletes it: what is written has different timestamps on both sides.
 fn increment_or_append(
-    random: &mut Random,
+    random: &mut Rng,
     ours: &mut Ours,
     both: &mut Both,
     row: &'static [u8],
@@ -410,9 +398,9 @@ fn increment_or_append(
     qualifier: &'static [u8],
 ) {
     let place = format!("{} {family} {}", hex(row), hex(qualifier));
-    for _ in 0..1 + random.below(3) {
-        if random.below(2) == 0 {
-            let by = random.below(5) as i64 - 2;
+    for _ in 0..1 + random.index(3) {
+        if random.index(2) == 0 {
+            let by = random.index(5) as i64 - 2;
             let answer = ours.table.increment(row, family, qualifier, by);
             let answer = answer.map_or("error".to_owned(), |sum| sum.to_string());
             both.ask(format!("increment {place} {by}"), answer);
@@ -429,7 +417,7 @@ fn increment_or_append(
 }
 
 fn check(
-    random: &mut Random,
+    random: &mut Rng,
     ours: &mut Ours,
     both: &mut Both,
     row: &'static [u8],
@@ -439,7 +427,7 @@ fn check(
     let value = some_value(random);
     let is_empty = ours.latest(row, family, qualifier).is_some_and(|cell| cell.value.is_empty());
     // To HBase, an empty value is none.
-    let (name, condition) = match random.below(8) {
+    let (name, condition) = match random.index(8) {
         0 if !is_empty => ("ABSENT", Check::absent(family, qualifier)),
         1 if !is_empty => ("PRESENT", Check::present(family, qualifier)),
         _ if value.is_empty() => return,
@@ -482,7 +470,7 @@ fn tables_answer_as_hbase_does() {
         return;
     };
     let (seed, cases) = (test_kit::seed(1), test_kit::cases(100_000));
-    let (mut random, begun) = (Random(seed), Instant::now());
+    let (mut random, begun) = (Rng::new(seed), Instant::now());
     let folder = tempfile::tempdir().unwrap();
     // So little memory that flushes and merges happen on their own too.
     let options = esker::Options::default().memtable_bytes(64 << 10);
@@ -491,7 +479,7 @@ fn tables_answer_as_hbase_does() {
     let mut both = Both::new(&command, seed);
     both.ask(create_line(), "ok".to_owned());
     for _ in 0..cases {
-        match random.below(5_000) {
+        match random.index(5_000) {
             0..8 => {
                 ours.tables.db().flush().unwrap();
                 ours.past.flush();

@@ -10,7 +10,7 @@ use esker::fs::sim::SimFs;
 use esker::{Durability, Options, ScanRange};
 use esker_table::{AccessGroup, Family, Read, RowMutation, Schema, Table, Tables};
 
-use crate::Random;
+use test_kit::Rng;
 
 /// Power cuts of a life.
 const CRASHES: u64 = 8;
@@ -47,10 +47,10 @@ impl Randomness for Seeded {
     }
 }
 
-fn open(disk: &SimFs, random: &mut Random) -> esker_table::Result<Tables> {
+fn open(disk: &SimFs, random: &mut Rng) -> esker_table::Result<Tables> {
     let env = Env {
         fs: Arc::new(disk.clone()),
-        random: Arc::new(Seeded(AtomicU64::new(random.below(1 << 30) as u64))),
+        random: Arc::new(Seeded(AtomicU64::new(random.index(1 << 30) as u64))),
         executor: Some(Arc::new(StepExecutor)),
         ..Env::system()
     };
@@ -129,16 +129,11 @@ fn seen(tables: &Tables) -> World {
 }
 
 /// Does one thing to the store and, as it should become, to `world`. `None`: the disk is dead.
-fn step(
-    random: &mut Random,
-    tables: &Tables,
-    world: &mut World,
-    written: &mut u64,
-) -> esker_table::Result<()> {
+fn step(random: &mut Rng, tables: &Tables, world: &mut World, written: &mut u64) -> esker_table::Result<()> {
     let (name, other, family) = (random.of(TABLES), random.of(TABLES), random.of(FAMILIES));
     let (is_there, has_other) = (world.tables.contains_key(name), world.tables.contains_key(other));
     let has_space = world.namespaces.contains("space");
-    match random.below(16) {
+    match random.index(16) {
         0 => {
             if !world.namespaces.insert("space".to_owned()) {
                 return Ok(());
@@ -150,7 +145,7 @@ fn step(
             world.tables.insert(name.to_owned(), Known { families, ..Known::default() });
             tables.create(name, Schema::new().group("a", [Family::new(family).max_versions(None)])).map(drop)
         }
-        2 if is_there && random.below(4) == 0 => {
+        2 if is_there && random.index(4) == 0 => {
             world.tables.remove(name);
             tables.drop_table(name)
         }
@@ -166,7 +161,7 @@ fn step(
             let has = known.families.contains(family);
             match what {
                 // Several new trees at once.
-                4 if random.below(3) == 0 => {
+                4 if random.index(3) == 0 => {
                     let news = FAMILIES.iter().filter(|family| !known.families.contains(**family));
                     let news: Vec<&str> = news.copied().collect();
                     let add = |schema: Schema, name: &&str| {
@@ -205,7 +200,7 @@ fn step(
                     known.is_disabled = !known.is_disabled;
                     if known.is_disabled { tables.disable(name) } else { tables.enable(name) }
                 }
-                8 if random.below(3) == 0 => {
+                8 if random.index(3) == 0 => {
                     let row = random.of(SPLITS);
                     let schema = schema();
                     let groups =
@@ -215,8 +210,8 @@ fn step(
                 }
                 _ if known.is_disabled => Ok(()),
                 8 => tables.db().flush().map_err(Into::into),
-                9 if random.below(3) == 0 => table.compact(),
-                9 if random.below(4) == 0 => {
+                9 if random.index(3) == 0 => table.compact(),
+                9 if random.index(4) == 0 => {
                     known.cells.clear();
                     tables.truncate(name)
                 }
@@ -227,11 +222,11 @@ fn step(
                 }
                 _ => {
                     let mut mutations = Vec::new();
-                    for row in ROWS.iter().take(1 + random.below(2)) {
+                    for row in ROWS.iter().take(1 + random.index(2)) {
                         let mut mutation = RowMutation::new(*row);
                         for family in &known.families {
                             *written += 1;
-                            let (at, value) = (random.below(4) as i64, written.to_string());
+                            let (at, value) = (random.index(4) as i64, written.to_string());
                             mutation = mutation.put_at(family, "", at, value.clone());
                             known.cells.insert(((*row).to_owned(), family.clone(), at), value);
                         }
@@ -250,7 +245,7 @@ fn power_cuts_leave_tables_whole() {
     let (mut cut_openings, mut done_changes, mut undone_changes) = (0, 0, 0);
     for seed in lives.clone() {
         println!("ESKER_SEED={seed} ESKER_CASES=1");
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9));
+        let mut random = Rng::new(seed.wrapping_mul(0x9e37_79b9));
         let mut disk = SimFs::new(seed);
         // What is certain, and what the step that was cut would have made of it.
         let (mut before, mut after) = (World::default(), World::default());
@@ -260,8 +255,8 @@ fn power_cuts_leave_tables_whole() {
         for crash in 0..CRASHES {
             let tables = loop {
                 // An opening may be cut too.
-                let is_cut = random.below(3) == 0;
-                disk.set_crash_after(is_cut.then(|| disk.operations() + random.below(60) as u64));
+                let is_cut = random.index(3) == 0;
+                disk.set_crash_after(is_cut.then(|| disk.operations() + random.index(60) as u64));
                 match open(&disk, &mut random) {
                     Ok(tables) if !disk.is_dead() => break tables,
                     // The disk has died within a step that an opening can do without.
@@ -280,7 +275,7 @@ fn power_cuts_leave_tables_whole() {
             // Looking has enabled all tables.
             now.tables.values_mut().for_each(|known| known.is_disabled = false);
             before = now;
-            disk.set_crash_after(Some(disk.operations() + random.below(600) as u64));
+            disk.set_crash_after(Some(disk.operations() + random.index(600) as u64));
             loop {
                 after.clone_from(&before);
                 match step(&mut random, &tables, &mut after, &mut written) {
@@ -291,7 +286,7 @@ fn power_cuts_leave_tables_whole() {
                         break;
                     }
                 }
-                if random.below(4) == 0 {
+                if random.index(4) == 0 {
                     tables.db().step(random.of(&JobKind::ALL));
                 }
             }
@@ -311,7 +306,7 @@ fn power_cuts_leave_tables_whole() {
 #[test]
 fn a_change_that_is_cut_leaves_no_trees() {
     let seed = test_kit::seed(1);
-    let mut random = Random(seed);
+    let mut random = Rng::new(seed);
     let disk = SimFs::new(seed);
     let group = |schema: Schema, name: &&str| schema.group(*name, [Family::new(*name)]);
     let old = ["a", "b", "c"].iter().fold(Schema::new(), group);

@@ -6,7 +6,8 @@ use std::cmp::Ordering;
 
 use esker_table::Cell;
 
-use super::{FAMILIES, Found, QUALIFIERS, ROWS, Random};
+use super::{FAMILIES, Found, QUALIFIERS, ROWS};
+use test_kit::Rng;
 
 /// What a filter answers about a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -687,9 +688,9 @@ impl Model for Or {
 }
 
 /// The text of a random filter, and the filter itself.
-pub(crate) fn some(random: &mut Random, old_ms: i64, is_reversed: bool) -> (Vec<u8>, Boxed) {
+pub(crate) fn some(random: &mut Rng, old_ms: i64, is_reversed: bool) -> (Vec<u8>, Boxed) {
     // Some of the kinds that narrow what is read, in few lists.
-    if random.below(3) == 0 {
+    if random.index(3) == 0 {
         return filter(random, old_ms, is_reversed, 1, true);
     }
     filter(random, old_ms, is_reversed, 3, false)
@@ -702,7 +703,7 @@ fn quoted(text: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// A comparison with one of `samples`, or with something of them.
-fn compared(random: &mut Random, text: &mut Vec<u8>, samples: &[&[u8]]) -> Compared {
+fn compared(random: &mut Rng, text: &mut Vec<u8>, samples: &[&[u8]]) -> Compared {
     type Passes = fn(Ordering) -> bool;
     let comparisons: [(&str, Passes); 6] = [
         ("=", Ordering::is_eq),
@@ -712,8 +713,8 @@ fn compared(random: &mut Random, text: &mut Vec<u8>, samples: &[&[u8]]) -> Compa
         (">", Ordering::is_gt),
         (">=", Ordering::is_ge),
     ];
-    let kind = random.below(5);
-    let (comparison, passes) = comparisons[random.below(if kind < 2 { 2 } else { 6 })];
+    let kind = random.index(5);
+    let (comparison, passes) = comparisons[random.index(if kind < 2 { 2 } else { 6 })];
     text.extend_from_slice(comparison.as_bytes());
     text.extend_from_slice(b", ");
     let sample = random.of(samples).to_vec();
@@ -758,7 +759,7 @@ fn is_last_line(before: &str, after: &str) -> bool {
 }
 
 /// A regular expression with the name of its comparator, and what it says of bytes.
-fn expression(random: &mut Random, samples: &[&[u8]]) -> (&'static str, String, Says) {
+fn expression(random: &mut Rng, samples: &[&[u8]]) -> (&'static str, String, Says) {
     // Java sees bytes as text.
     fn text(bytes: &[u8]) -> String {
         String::from_utf8_lossy(bytes).into_owned()
@@ -766,12 +767,12 @@ fn expression(random: &mut Random, samples: &[&[u8]]) -> (&'static str, String, 
     let escaped =
         |text: &str| text.chars().map(|one| format!("\\x{{{:x}}}", u32::from(one))).collect::<String>();
     let sample = random.of(samples);
-    let begin = text(&sample[..random.below(sample.len() + 1)]);
+    let begin = text(&sample[..random.index(sample.len() + 1)]);
     let (sample, other) = (text(sample), text(random.of(samples)));
     let (of_begin, of_sample, of_other) = (escaped(&begin), escaped(&sample), escaped(&other));
     let is_whole =
         |text: &str, whole: &str| text.strip_prefix(whole).is_some_and(|after| is_last_line(whole, after));
-    match random.below(8) {
+    match random.index(8) {
         0 => {
             let has =
                 |bytes: &[u8]| bytes.first().is_some_and(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'm'));
@@ -817,26 +818,20 @@ fn expression(random: &mut Random, samples: &[&[u8]]) -> (&'static str, String, 
     }
 }
 
-fn boolean(random: &mut Random, text: &mut Vec<u8>) -> bool {
-    let is_true = random.below(2) == 0;
+fn boolean(random: &mut Rng, text: &mut Vec<u8>) -> bool {
+    let is_true = random.index(2) == 0;
     text.extend_from_slice(if is_true { b"true" } else { b"false" });
     is_true
 }
 
 const VALUES: &[&[u8]] = &[b"", b"2", b"55", b"8", b"a1", b"c", b"f"];
 
-fn filter(
-    random: &mut Random,
-    old_ms: i64,
-    is_reversed: bool,
-    depth: usize,
-    narrows: bool,
-) -> (Vec<u8>, Boxed) {
+fn filter(random: &mut Rng, old_ms: i64, is_reversed: bool, depth: usize, narrows: bool) -> (Vec<u8>, Boxed) {
     let families: Vec<&[u8]> = FAMILIES.iter().map(|(name, ..)| name.as_bytes()).collect();
     let mut text = Vec::new();
     let kind = match (depth, narrows) {
-        (0, false) => random.below(19),
-        (_, false) => random.below(27),
+        (0, false) => random.index(19),
+        (_, false) => random.index(27),
         (0, true) => random.of(&[1, 3, 4, 7, 10, 11, 12, 12, 13, 14, 14, 14, 15, 17, 18]),
         (_, true) => random.of(&[12, 21, 21, 24]),
     };
@@ -911,18 +906,18 @@ fn filter(
         1 => Box::new(FirstKeyOnly::default()),
         2 => {
             let row = random.of(ROWS);
-            let prefix = row[..random.below(row.len() + 1)].to_vec();
+            let prefix = row[..random.index(row.len() + 1)].to_vec();
             quoted(&mut text, &prefix);
             Box::new(Prefix { prefix, is_reversed, has_passed: false, is_out: true })
         }
         3 => {
-            let prefix = qualifier[..random.below(qualifier.len() + 1)].to_vec();
+            let prefix = qualifier[..random.index(qualifier.len() + 1)].to_vec();
             quoted(&mut text, &prefix);
             Box::new(ColumnPrefix(prefix))
         }
         4 => {
             let mut prefixes = std::collections::BTreeSet::new();
-            for _ in 0..random.below(3) {
+            for _ in 0..random.index(3) {
                 prefixes.insert(random.of(QUALIFIERS).to_vec());
             }
             for prefix in &prefixes {
@@ -932,17 +927,17 @@ fn filter(
             Box::new(ColumnPrefixes { prefixes, hint: None })
         }
         5 => {
-            let limit = random.below(6) as u32;
+            let limit = random.index(6) as u32;
             number(&mut text, limit.into());
             Box::new(ColumnCountGet { limit, count: 0 })
         }
         6 => {
-            let size = random.below(4) as u64;
+            let size = random.index(4) as u64;
             number(&mut text, size);
             Box::new(Page { size, rows: 0 })
         }
         7 => {
-            let (limit, offset) = (random.below(4) as u32, random.below(4) as u32);
+            let (limit, offset) = (random.index(4) as u32, random.index(4) as u32);
             number(&mut text, limit.into());
             text.push(b',');
             number(&mut text, offset.into());
@@ -955,7 +950,7 @@ fn filter(
         }
         9 => {
             let timestamps: Vec<i64> =
-                (0..random.below(4)).map(|_| old_ms + random.below(7) as i64).collect();
+                (0..random.index(4)).map(|_| old_ms + random.index(7) as i64).collect();
             for timestamp in &timestamps {
                 number(&mut text, *timestamp as u64);
                 text.push(b',');
@@ -970,7 +965,7 @@ fn filter(
             column(&mut text);
             let compared = compared(random, &mut text, VALUES);
             let (mut if_missing, mut latest_only) = (false, true);
-            if random.below(3) > 0 {
+            if random.index(3) > 0 {
                 text.push(b',');
                 if_missing = boolean(random, &mut text);
                 text.push(b',');
@@ -993,7 +988,7 @@ fn filter(
             column(&mut text);
             let drop = boolean(random, &mut text);
             text.push(b',');
-            let compared = (random.below(2) == 0).then(|| compared(random, &mut text, VALUES));
+            let compared = (random.index(2) == 0).then(|| compared(random, &mut text, VALUES));
             Box::new(Dependent { family, qualifier, drop, compared, stamps: Default::default() })
         }
         17 => {

@@ -8,7 +8,7 @@ use esker_table::{
     Comparator, Comparison, Error, Family, Filter, Read, RowMutation, Scan, Schema, Span, Table, Tables,
 };
 
-use crate::Random;
+use test_kit::Rng;
 
 const ROWS: &[&[u8]] =
     &[b"\0", b"\0\0", b"a", b"a\0", b"a\0b", b"ab", b"b", b"c", b"d", b"e", b"f\xff", b"\xff", b"\xff\xff"];
@@ -48,34 +48,34 @@ fn open(path: &std::path::Path) -> (Tables, [Table; 2]) {
     (tables, tables_of)
 }
 
-fn mutation(random: &mut Random, now_ms: i64) -> RowMutation {
+fn mutation(random: &mut Rng, now_ms: i64) -> RowMutation {
     let values = values();
     let mut mutation = RowMutation::new(random.of(ROWS));
     for _ in 0..random.of(&[1, 1, 1, 2, 3]) {
         let (family, qualifier) = (random.of(FAMILIES), random.of(QUALIFIERS));
-        let timestamp = now_ms + random.below(6) as i64;
-        mutation = match random.below(20) {
+        let timestamp = now_ms + random.index(6) as i64;
+        mutation = match random.index(20) {
             0 => mutation.delete_row_up_to(timestamp),
             1 => mutation.delete_family_up_to(family, timestamp),
             2 => mutation.delete_column_up_to(family, qualifier, timestamp),
             3 => mutation.delete_version(family, qualifier, timestamp),
-            _ => mutation.put_at(family, qualifier, timestamp, values[random.below(values.len())].clone()),
+            _ => mutation.put_at(family, qualifier, timestamp, values[random.index(values.len())].clone()),
         };
     }
     mutation
 }
 
-fn some_read(random: &mut Random) -> Read {
+fn some_read(random: &mut Rng) -> Read {
     let values = values();
     let (family, qualifier) = (random.of(FAMILIES), random.of(QUALIFIERS));
-    let value = values[random.below(values.len())].clone();
+    let value = values[random.index(values.len())].clone();
     let equal = Comparison::Equal;
-    let comparator = match random.below(3) {
-        0 => Comparator::prefix(&value[..random.below(value.len() + 1)]),
+    let comparator = match random.index(3) {
+        0 => Comparator::prefix(&value[..random.index(value.len() + 1)]),
         _ => Comparator::binary(value),
     };
     let is = Filter::family(equal, Comparator::binary(family));
-    let filter = match random.below(5) {
+    let filter = match random.index(5) {
         0 => None,
         1 => Some(is.and(Filter::value(equal, comparator)).row_with()),
         2 => {
@@ -83,12 +83,12 @@ fn some_read(random: &mut Random) -> Read {
             Some(column.and(Filter::value(equal, comparator)).row_with())
         }
         3 => {
-            let latest_only = random.below(2) == 0;
+            let latest_only = random.index(2) == 0;
             Some(Filter::single_column_value(family, qualifier, equal, comparator, true, latest_only))
         }
         _ => Some(is.and(Filter::value(equal, comparator)).row_with().and(Filter::first_key_only())),
     };
-    let read = match (&filter, random.below(3)) {
+    let read = match (&filter, random.index(3)) {
         (None, _) | (_, 0) => {
             Read::column(family, qualifier).column_too(random.of(FAMILIES), random.of(QUALIFIERS))
         }
@@ -96,7 +96,7 @@ fn some_read(random: &mut Random) -> Read {
         _ => Read::all(),
     };
     let read = read.versions(random.of(&[1, 2, u32::MAX]));
-    let read = if random.below(4) == 0 { read.limit_rows(2, random.below(2) as u64) } else { read };
+    let read = if random.index(4) == 0 { read.limit_rows(2, random.index(2) as u64) } else { read };
     match filter {
         Some(filter) => read.filter(filter),
         None => read,
@@ -133,22 +133,22 @@ fn entries_needed(table: &Table) -> usize {
 #[test]
 fn a_table_with_indexes_answers_as_one_without() {
     let (seed, cases) = (test_kit::seed(1), test_kit::cases(12_000));
-    let mut random = Random(seed);
+    let mut random = Rng::new(seed);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let (mut tables, [mut plain, mut indexed]) = open(&path);
     let (now_ms, mut by_index) = (crate::now_ms(), 0);
     let is_of_index = |name: &String| name.starts_with("table ") && name.ends_with(".0");
     for case in 0..cases {
-        match random.below(200) {
+        match random.index(200) {
             0 => tables.db().flush().unwrap(),
             1 => tables.db().compact().unwrap(),
-            2 if random.below(5) == 0 => {
+            2 if random.index(5) == 0 => {
                 drop((plain, indexed, tables));
                 (tables, [plain, indexed]) = open(&path);
             }
-            3 if random.below(4) == 0 => tables.rebuild_indexes("indexed").unwrap(),
-            4 if random.below(4) == 0 => {
+            3 if random.index(4) == 0 => tables.rebuild_indexes("indexed").unwrap(),
+            4 if random.index(4) == 0 => {
                 // Without an index or two for a while.
                 let names = [random.of(FAMILIES), random.of(FAMILIES)];
                 for is_indexed in [false, true] {
@@ -161,7 +161,7 @@ fn a_table_with_indexes_answers_as_one_without() {
                     [&plain, &indexed].iter().for_each(|table| table.mutate_rows(&changes).unwrap());
                 }
             }
-            5 if random.below(20) == 0 => {
+            5 if random.index(20) == 0 => {
                 // Without any, so that their tree goes.
                 let bare = |is_indexed| {
                     let old = (*indexed.schema()).clone();
@@ -175,7 +175,7 @@ fn a_table_with_indexes_answers_as_one_without() {
                 let read = some_read(&mut random);
                 by_index += usize::from(indexed.index_of(&read).is_some());
                 assert_eq!(plain.index_of(&read), None);
-                let spans = match random.below(4) {
+                let spans = match random.index(4) {
                     0 => vec![Span::rows(random.of(ROWS)..)],
                     1 => vec![Span::row(random.of(ROWS)), Span::prefix(random.of(ROWS))],
                     _ => vec![Span::all()],
@@ -217,23 +217,23 @@ fn a_table_with_indexes_answers_as_one_without() {
 fn an_index_does_not_outgrow_its_table() {
     let tables = Tables::open_in_memory(esker::Options::default()).unwrap();
     let table = tables.create("t", schema(true)).unwrap();
-    let mut random = Random(7);
+    let mut random = Rng::new(7);
     let values = values();
     for time in 0..5000_i64 {
         let (row, qualifier) = (random.of(ROWS), random.of(QUALIFIERS));
         let family = random.of(&["one", "three"]);
         let mutation = RowMutation::new(row);
-        let mutation = match random.below(30) {
+        let mutation = match random.index(30) {
             0 => mutation.delete_row_up_to(time),
             1 => mutation.delete_family_up_to(family, time),
             2 => mutation.delete_column_up_to(family, qualifier, time - 3),
             _ => {
-                let late = random.below(20) as i64;
+                let late = random.index(20) as i64;
                 mutation.put_at(
                     family,
                     qualifier,
                     (time - late).max(0),
-                    values[random.below(values.len())].clone(),
+                    values[random.index(values.len())].clone(),
                 )
             }
         };
@@ -396,13 +396,13 @@ fn writes_rebuildings_and_changes_of_schemas_meet() {
             for writer in 0..2_u64 {
                 let (table, is_over) = (&table, &is_over);
                 scope.spawn(move || {
-                    let mut random = Random(round * 100 + writer);
+                    let mut random = Rng::new(round * 100 + writer);
                     while !is_over.load(Ordering::Relaxed) {
-                        let mut mutation = RowMutation::new(format!("{}", random.below(30)));
+                        let mut mutation = RowMutation::new(format!("{}", random.index(30)));
                         for _ in 0..random.of(&[1, 1, 2]) {
                             let (family, qualifier) = (random.of(&["f", "g"]), random.of(&["p", "q"]));
-                            let (time, value) = (random.below(50) as i64, format!("{}", random.below(6)));
-                            mutation = match random.below(12) {
+                            let (time, value) = (random.index(50) as i64, format!("{}", random.index(6)));
+                            mutation = match random.index(12) {
                                 0 => mutation.delete_row_up_to(time),
                                 1 => mutation.delete_family_up_to(family, time),
                                 2 => mutation.delete_column_up_to(family, qualifier, time),

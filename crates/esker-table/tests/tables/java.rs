@@ -270,11 +270,8 @@ fn random_expressions_mean_what_they_mean_in_java() {
         |name: &str, otherwise: u64| std::env::var(name).map_or(otherwise, |value| value.parse().unwrap());
     let (cases, seed) = (number("ESKER_CASES", 20_000), number("ESKER_SEED", 47));
     println!("ESKER_SEED={seed}");
-    let mut state = seed;
-    let mut random = move |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    };
+    let mut rng = test_kit::Rng::new(seed);
+    let mut random = move |below: usize| rng.index(below);
     let characters: Vec<char> = TEXTS.chars().collect();
     let mut asked = Vec::new();
     for _ in 0..cases {

@@ -27,6 +27,7 @@ use esker_table::{
     Span, Table, Tables,
 };
 use filters::Shown;
+use test_kit::Rng;
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -37,19 +38,6 @@ const QUALIFIERS: &[&[u8]] = &[b"", b"\0", b"p", b"q", b"q\0", b"qa", b"qb", b"q
 /// The families of the table: its name, how many versions it keeps, and whether its cells live for an hour.
 const FAMILIES: &[(&str, Option<u32>, bool)] =
     &[("all", None, false), ("one", Some(1), false), ("short", Some(2), true), ("three", Some(3), false)];
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) % bound as u64) as usize
-    }
-
-    fn of<T: Copy>(&mut self, things: &[T]) -> T {
-        things[self.below(things.len())]
-    }
-}
 
 /// A column: row, family, qualifier.
 type Place = (Vec<u8>, &'static str, Vec<u8>);
@@ -156,24 +144,24 @@ impl Asked {
         }
     }
 
-    fn some(random: &mut Random, old_ms: i64) -> Asked {
+    fn some(random: &mut Rng, old_ms: i64) -> Asked {
         let columns = (0..random.of(&[0, 0, 1, 2, 3])).map(|_| {
-            let qualifier = (random.below(2) == 0).then(|| random.of(QUALIFIERS).to_vec());
+            let qualifier = (random.index(2) == 0).then(|| random.of(QUALIFIERS).to_vec());
             (random.of(FAMILIES).0, qualifier)
         });
         let columns = columns.collect();
-        let from = old_ms + random.below(8) as i64;
-        let time = if random.below(3) == 0 { from..from + random.below(8) as i64 } else { 0..i64::MAX };
-        let is_reversed = random.below(3) == 0;
-        let filter = (random.below(3) > 0).then(|| filters::some(random, old_ms, is_reversed));
+        let from = old_ms + random.index(8) as i64;
+        let time = if random.index(3) == 0 { from..from + random.index(8) as i64 } else { 0..i64::MAX };
+        let is_reversed = random.index(3) == 0;
+        let filter = (random.index(3) > 0).then(|| filters::some(random, old_ms, is_reversed));
         let limits = [6, 20, 8, 4].map(|most| {
-            let offset = if random.below(8) == 0 { random.below(most) as u64 } else { 0 };
-            (offset, if random.below(8) == 0 { random.below(most) as u64 } else { u64::MAX })
+            let offset = if random.index(8) == 0 { random.index(most) as u64 } else { 0 };
+            (offset, if random.index(8) == 0 { random.index(most) as u64 } else { u64::MAX })
         });
-        let (versions, is_keys_only) = (random.of(&[1, 1, 2, 100]), random.below(10) == 0);
+        let (versions, is_keys_only) = (random.of(&[1, 1, 2, 100]), random.index(10) == 0);
         // Deletes count for limits, except those of families, and a filter may decide about a row that has nothing else.
         let is_plain = filter.is_none() && limits[..3].iter().all(|limit| *limit == (0, u64::MAX));
-        let shows_deletes = is_plain && random.below(2) == 0;
+        let shows_deletes = is_plain && random.index(2) == 0;
         Asked { columns, versions, time, filter, is_reversed, is_keys_only, shows_deletes, limits }
     }
 
@@ -234,17 +222,17 @@ impl Asked {
 type Has = Box<dyn Fn(&Place) -> bool>;
 
 /// A random part of the table, and what it has.
-fn some_span(random: &mut Random) -> (Span, Has) {
+fn some_span(random: &mut Rng) -> (Span, Has) {
     let (one, other) = (random.of(ROWS), random.of(ROWS));
     let (family, qualifier) = (random.of(FAMILIES).0, random.of(QUALIFIERS));
     let place: Place = (one.to_vec(), family, qualifier.to_vec());
-    match random.below(9) {
+    match random.index(9) {
         0 => (Span::row(one), Box::new(move |place| place.0 == one)),
         1 => (Span::rows(one..other), Box::new(move |place| (one..other).contains(&&place.0[..]))),
         2 => (Span::rows(one..=other), Box::new(move |place| (one..=other).contains(&&place.0[..]))),
         3 => (Span::rows(one..), Box::new(move |place| &place.0[..] >= one)),
         4 => {
-            let prefix = &one[..random.below(one.len() + 1)];
+            let prefix = &one[..random.index(one.len() + 1)];
             (Span::prefix(prefix), Box::new(move |place| place.0.starts_with(prefix)))
         }
         5 => (Span::cells_from(one, family, qualifier), Box::new(move |other| *other >= place)),
@@ -293,7 +281,7 @@ fn open(path: &std::path::Path) -> (Tables, Table) {
 
 /// One random step of a mutation, done to `model` too.
 fn step(
-    random: &mut Random,
+    random: &mut Rng,
     mutation: RowMutation,
     model: &mut Model,
     old_ms: i64,
@@ -302,7 +290,7 @@ fn step(
     let (row, family) = (mutation.row().to_vec(), random.of(FAMILIES).0);
     let qualifier = random.of(QUALIFIERS);
     let at = a_time(random, old_ms);
-    match random.below(if deletes_versions { 14 } else { 12 }) {
+    match random.index(if deletes_versions { 14 } else { 12 }) {
         0 => {
             model.delete(|place| place.0 == row, at);
             mutation.delete_row_up_to(at)
@@ -322,7 +310,7 @@ fn step(
             mutation.delete_version(family, qualifier, at)
         }
         _ => {
-            let value = format!("{:x}", random.0).into_bytes();
+            let value = format!("{:x}", random.next()).into_bytes();
             model.put((row, family, qualifier.to_vec()), at, &value);
             mutation.put_at(family, qualifier, at, value)
         }
@@ -330,16 +318,16 @@ fn step(
 }
 
 /// Some of these have expired where cells live for an hour, and the others will not while the test runs.
-fn a_time(random: &mut Random, old_ms: i64) -> i64 {
-    (if random.below(4) == 0 { old_ms - 2 * HOUR_MS } else { old_ms }) + random.below(6) as i64
+fn a_time(random: &mut Rng, old_ms: i64) -> i64 {
+    (if random.index(4) == 0 { old_ms - 2 * HOUR_MS } else { old_ms }) + random.index(6) as i64
 }
 
 /// Puts some cells together, also several of one row, of rows that come twice, and of one version.
-fn put_cells(random: &mut Random, table: &Table, model: &mut Model, old_ms: i64) {
+fn put_cells(random: &mut Rng, table: &Table, model: &mut Model, old_ms: i64) {
     let mut cells = CellBatch::new();
     for _ in 0..random.of(&[1, 2, 5, 20]) {
         let (row, family, qualifier) = (random.of(ROWS), random.of(FAMILIES).0, random.of(QUALIFIERS));
-        let (at, value) = (a_time(random, old_ms), format!("{:x}", random.0).into_bytes());
+        let (at, value) = (a_time(random, old_ms), format!("{:x}", random.next()).into_bytes());
         for qualifier in [qualifier, random.of(QUALIFIERS)] {
             model.put((row.to_vec(), family, qualifier.to_vec()), at, &value);
             cells.push(PutCell { row, family, qualifier, timestamp: Some(at), value: &value });
@@ -353,13 +341,13 @@ fn now_ms() -> i64 {
 }
 
 /// One change that depends on the latest cell of a column.
-fn dependent(random: &mut Random, table: &Table, model: &mut Model, place: &Place) {
+fn dependent(random: &mut Rng, table: &Table, model: &mut Model, place: &Place) {
     let (row, family, qualifier) = (&place.0, place.1, &place.2);
     let latest = model.latest(place, now_ms());
     let value = latest.as_ref().map(|(_, value)| value.clone());
-    let (new, is_done) = match random.below(3) {
+    let (new, is_done) = match random.index(3) {
         0 => {
-            let by = random.below(1000) as i64 - 500;
+            let by = random.index(1000) as i64 - 500;
             let number = match &value {
                 None => Some(0),
                 Some(value) => <[u8; 8]>::try_from(value.as_slice()).ok().map(i64::from_be_bytes),
@@ -379,8 +367,8 @@ fn dependent(random: &mut Random, table: &Table, model: &mut Model, place: &Plac
             (new, true)
         }
         _ => {
-            let other = format!("{:x}", random.below(16)).into_bytes();
-            let (check, holds) = match random.below(4) {
+            let other = format!("{:x}", random.index(16)).into_bytes();
+            let (check, holds) = match random.index(4) {
                 0 => (Check::absent(family, qualifier.clone()), value.is_none()),
                 1 => (
                     Check::value(family, qualifier.clone(), Comparison::Less, other.clone()),
@@ -413,24 +401,24 @@ fn dependent(random: &mut Random, table: &Table, model: &mut Model, place: &Plac
 
 /// Changes the schema or the name of the table. With a higher number of versions once, a lower one then, and merges between
 /// changes, families get histories of rules.
-fn change(random: &mut Random, tables: &Tables, table: &Table, model: &mut Model) {
-    if random.below(3) == 0 {
+fn change(random: &mut Rng, tables: &Tables, table: &Table, model: &mut Model) {
+    if random.index(3) == 0 {
         return tables.rename(&table.name(), random.of(&["u", "v"])).map_or((), drop);
     }
-    let some_family = |random: &mut Random, name| {
+    let some_family = |random: &mut Rng, name| {
         let max = random.of(&[None, Some(1), Some(2), Some(3), Some(4)]);
-        let is_short = random.below(2) == 0;
+        let is_short = random.index(2) == 0;
         let ttl = is_short.then_some(Duration::from_millis(HOUR_MS as u64));
         (Family::new(name).max_versions(max).ttl(ttl), max, is_short)
     };
-    if random.below(4) == 0 {
+    if random.index(4) == 0 {
         // Families are dropped, in one change or several, and others with their names made, maybe in another group.
-        let names: BTreeSet<&'static str> = (0..=random.below(2)).map(|_| random.of(FAMILIES).0).collect();
+        let names: BTreeSet<&'static str> = (0..=random.index(2)).map(|_| random.of(FAMILIES).0).collect();
         for name in &names {
             tables.alter(&table.name(), (*table.schema()).clone().without_family(name)).unwrap();
             model.columns.retain(|place, _| place.1 != *name);
         }
-        match random.below(4) {
+        match random.index(4) {
             0 => tables.db().flush().unwrap(),
             1 => tables.db().compact().unwrap(),
             _ => {}
@@ -463,7 +451,7 @@ struct Also {
 fn run(seed: u64, cases: u64, also: Also) {
     let Also { deletes_versions, alters, caches } = also;
     println!("ESKER_SEED={seed} ESKER_CASES={cases} {also:?}");
-    let mut random = Random(seed);
+    let mut random = Rng::new(seed);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let (mut tables, mut table) = open(&path);
@@ -474,16 +462,16 @@ fn run(seed: u64, cases: u64, also: Also) {
     let (old_ms, mut model) = (now_ms(), Model::new());
     let mut kept: Vec<(Scan, Vec<Found>)> = Vec::new();
     for case in 0..cases {
-        match random.below(100) {
+        match random.index(100) {
             0 => tables.db().flush().unwrap(),
-            1 if random.below(3) == 0 => tables.db().compact().unwrap(),
+            1 if random.index(3) == 0 => tables.db().compact().unwrap(),
             // Seldom, so that the table is split at few rows for long, and at more later. Some rows are no row of the table.
-            1 if random.below(40) == 0 => {
+            1 if random.index(40) == 0 => {
                 let row = [random.of(ROWS), random.of(&[&b""[..], b"\0", b"m"])].concat();
                 table.split(&row).unwrap();
                 assert!(table.split_rows().contains(&row));
             }
-            2 if random.below(10) == 0 => {
+            2 if random.index(10) == 0 => {
                 kept.clear();
                 hits += tables.query_cache_stats().hits;
                 drop((table, tables));
@@ -492,21 +480,21 @@ fn run(seed: u64, cases: u64, also: Also) {
             }
             3..40 => {
                 // With a cache, one of few reads, so that they are repeated.
-                let number = random.below(if caches { 60 } else { usize::MAX >> 1 });
-                let mut query = Random(seed ^ (number as u64) << 20);
-                query.below(1);
+                let number = random.index(if caches { 60 } else { usize::MAX >> 1 });
+                let mut query = Rng::new(seed ^ (number as u64) << 20);
+                query.index(1);
                 let mut asked = Asked::some(&mut query, old_ms);
                 let read = asked.read();
                 let context =
                     format!("case {case}: {}, reversed: {}, {read:?}", asked.text(), asked.is_reversed);
-                if query.below(3) == 0 && !asked.is_reversed {
+                if query.index(3) == 0 && !asked.is_reversed {
                     let row = query.of(ROWS);
                     let expected = model.read(|place| place.0 == row, &mut asked, now_ms());
                     let expected: Vec<Cell> = expected.into_iter().map(|(_, cell)| cell).collect();
                     assert_eq!(table.get(row, &read).unwrap(), expected, "{context}");
                     continue;
                 }
-                let (scan, has): (Scan, Has) = if query.below(2) == 0 {
+                let (scan, has): (Scan, Has) = if query.index(2) == 0 {
                     let count = query.of(&[0, 1, 1, 2, 3]);
                     let (spans, has): (Vec<Span>, Vec<Has>) =
                         (0..count).map(|_| some_span(&mut query)).unzip();
@@ -518,8 +506,7 @@ fn run(seed: u64, cases: u64, also: Also) {
                     };
                     (scan.unwrap(), has)
                 } else {
-                    let bound =
-                        |random: &mut Random| if random.below(2) == 0 { b"" } else { random.of(ROWS) };
+                    let bound = |random: &mut Rng| if random.index(2) == 0 { b"" } else { random.of(ROWS) };
                     let (start, stop) = (bound(&mut query), bound(&mut query));
                     if asked.is_reversed {
                         let has = move |place: &Place| {
@@ -534,7 +521,7 @@ fn run(seed: u64, cases: u64, also: Also) {
                     }
                 };
                 let expected = model.read(has, &mut asked, now_ms());
-                if random.below(8) == 0 && kept.len() < 3 {
+                if random.index(8) == 0 && kept.len() < 3 {
                     kept.push((scan, expected));
                 } else {
                     assert_eq!(cells(scan), expected, "{context}");
@@ -547,10 +534,10 @@ fn run(seed: u64, cases: u64, also: Also) {
             }
             43 if alters => change(&mut random, &tables, &table, &mut model),
             40 if !kept.is_empty() => {
-                let (scan, expected) = kept.swap_remove(random.below(kept.len()));
+                let (scan, expected) = kept.swap_remove(random.index(kept.len()));
                 assert_eq!(cells(scan), expected, "a scan that has stayed until case {case}");
             }
-            _ if random.below(4) == 0 => put_cells(&mut random, &table, &mut model, old_ms),
+            _ if random.index(4) == 0 => put_cells(&mut random, &table, &mut model, old_ms),
             _ => {
                 let mutations: Vec<RowMutation> = (0..=random.of(&[0, 0, 0, 1, 2]))
                     .map(|_| {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use esker::env::{Clock, Env};
 use esker_table::{Comparator, Comparison, Family, Filter, Read, RowMutation, Schema, Span, Table, Tables};
 
-use crate::Random;
 use crate::indexes::shown;
+use test_kit::Rng;
 
 #[derive(Debug)]
 struct Manual(AtomicU64);
@@ -31,21 +31,21 @@ const VALUES: &[&[u8]] = &[b"", b"\0", b"a", b"ab", b"b", b"\xff"];
 
 struct Names(Vec<String>);
 
-fn value(random: &mut Random) -> Vec<u8> {
-    match random.below(8) {
+fn value(random: &mut Rng) -> Vec<u8> {
+    match random.index(8) {
         0 => [&[b'l'; 1023][..], random.of(VALUES)].concat(),
-        1 => random.below(3).to_be_bytes().to_vec(),
+        1 => random.index(3).to_be_bytes().to_vec(),
         _ => random.of(VALUES).to_vec(),
     }
 }
 
-fn mutation(random: &mut Random, names: &Names, now_ms: i64, steps: usize, reads: bool) -> RowMutation {
+fn mutation(random: &mut Rng, names: &Names, now_ms: i64, steps: usize, reads: bool) -> RowMutation {
     let mut mutation = RowMutation::new(random.of(ROWS));
     for _ in 0..steps {
-        let family = names.0[random.below(names.0.len())].clone();
+        let family = names.0[random.index(names.0.len())].clone();
         let (family, qualifier) = (&*family, random.of(QUALIFIERS));
-        let timestamp = now_ms - 6 + random.below(8) as i64;
-        mutation = match random.below(24) {
+        let timestamp = now_ms - 6 + random.index(8) as i64;
+        mutation = match random.index(24) {
             0 => mutation.delete_row_up_to(timestamp),
             1 => mutation.delete_family_up_to(family, timestamp),
             2 => mutation.delete_column_up_to(family, qualifier, timestamp),
@@ -59,50 +59,50 @@ fn mutation(random: &mut Random, names: &Names, now_ms: i64, steps: usize, reads
     mutation
 }
 
-fn comparison(random: &mut Random) -> (Comparison, Comparator) {
+fn comparison(random: &mut Rng) -> (Comparison, Comparator) {
     let value = value(random);
-    let comparator = match random.below(4) {
-        0 => Comparator::prefix(&value[..random.below(value.len() + 1)]),
+    let comparator = match random.index(4) {
+        0 => Comparator::prefix(&value[..random.index(value.len() + 1)]),
         _ => Comparator::binary(value),
     };
-    let comparison = match random.below(8) {
+    let comparison = match random.index(8) {
         0 => random.of(&[Comparison::NotEqual, Comparison::LessOrEqual, Comparison::Greater]),
         _ => Comparison::Equal,
     };
     (comparison, comparator)
 }
 
-fn filter(random: &mut Random, names: &Names, depth: usize) -> Filter {
-    let family = names.0[random.below(names.0.len())].clone();
+fn filter(random: &mut Rng, names: &Names, depth: usize) -> Filter {
+    let family = names.0[random.index(names.0.len())].clone();
     let (comparison, comparator) = comparison(random);
     let equal = Comparison::Equal;
     let qualifier = random.of(QUALIFIERS);
-    match random.below(if depth == 0 { 14 } else { 22 }) {
+    match random.index(if depth == 0 { 14 } else { 22 }) {
         0 => Filter::family(comparison, Comparator::binary(family)),
         1 => Filter::qualifier(comparison, Comparator::binary(qualifier)),
         2 => Filter::value(comparison, comparator),
         3 => Filter::key_only(),
         4 => Filter::first_key_only(),
-        5 => Filter::column_pagination(random.below(3) as u32, random.below(2) as u32),
+        5 => Filter::column_pagination(random.index(3) as u32, random.index(2) as u32),
         6 | 7 => Filter::single_column_value(
             &family,
             qualifier,
             comparison,
             comparator,
-            random.below(4) > 0,
-            random.below(2) == 0,
+            random.index(4) > 0,
+            random.index(2) == 0,
         ),
         8 => Filter::single_column_value_exclude(
             &family,
             qualifier,
             comparison,
             comparator,
-            random.below(4) > 0,
-            random.below(2) == 0,
+            random.index(4) > 0,
+            random.index(2) == 0,
         ),
         9 => Filter::column_value(&family, qualifier, comparison, comparator),
         10 => {
-            Filter::dependent_column(&family, qualifier, random.below(2) == 0, Some((comparison, comparator)))
+            Filter::dependent_column(&family, qualifier, random.index(2) == 0, Some((comparison, comparator)))
         }
         11 => Filter::page(2),
         12 => Filter::column_prefix(qualifier),
@@ -113,55 +113,55 @@ fn filter(random: &mut Random, names: &Names, depth: usize) -> Filter {
             .row_with(),
         18 => filter(random, names, depth - 1).row_with(),
         19 => filter(random, names, depth - 1).skip(),
-        20 if random.below(4) == 0 => filter(random, names, depth - 1).while_match(),
+        20 if random.index(4) == 0 => filter(random, names, depth - 1).while_match(),
         20 => Filter::any([filter(random, names, depth - 1), filter(random, names, depth - 1)]),
         _ => Filter::all([filter(random, names, depth - 1), filter(random, names, depth - 1)]),
     }
 }
 
-fn some_read(random: &mut Random, names: &Names, now_ms: i64) -> Read {
+fn some_read(random: &mut Rng, names: &Names, now_ms: i64) -> Read {
     let mut read = Read::all();
-    match random.below(3) {
+    match random.index(3) {
         0 => {
-            for _ in 0..=random.below(3) {
-                let family = &names.0[random.below(names.0.len())];
+            for _ in 0..=random.index(3) {
+                let family = &names.0[random.index(names.0.len())];
                 read = read.column_too(family, random.of(QUALIFIERS));
             }
-            if random.below(8) == 0 {
-                read = read.family_too(&names.0[random.below(names.0.len())]);
+            if random.index(8) == 0 {
+                read = read.family_too(&names.0[random.index(names.0.len())]);
             }
         }
         1 => {
             read = read
-                .family_too(&names.0[random.below(names.0.len())])
-                .family_too(&names.0[random.below(names.0.len())]);
+                .family_too(&names.0[random.index(names.0.len())])
+                .family_too(&names.0[random.index(names.0.len())]);
         }
         _ => {}
     }
-    if random.below(5) > 0 {
+    if random.index(5) > 0 {
         read = read.filter(filter(random, names, 3));
     }
     read = read.versions(random.of(&[1, 2, u32::MAX]));
-    if random.below(4) == 0 {
-        read = read.limit_rows(2, random.below(2) as u64);
+    if random.index(4) == 0 {
+        read = read.limit_rows(2, random.index(2) as u64);
     }
-    if random.below(6) == 0 {
-        read = read.limit_cells(random.below(6) as u64, random.below(3) as u64);
+    if random.index(6) == 0 {
+        read = read.limit_cells(random.index(6) as u64, random.index(3) as u64);
     }
-    if random.below(6) == 0 {
-        read = read.limit_cells_per_row(random.below(3) as u64 + 1, random.below(2) as u64);
+    if random.index(6) == 0 {
+        read = read.limit_cells_per_row(random.index(3) as u64 + 1, random.index(2) as u64);
     }
-    if random.below(6) == 0 {
-        read = read.limit_cells_per_family(random.below(3) as u64 + 1, random.below(2) as u64);
+    if random.index(6) == 0 {
+        read = read.limit_cells_per_family(random.index(3) as u64 + 1, random.index(2) as u64);
     }
-    if random.below(4) == 0 {
-        let from = now_ms - 8 + random.below(6) as i64;
-        read = read.time(from..from + random.below(6) as i64);
+    if random.index(4) == 0 {
+        let from = now_ms - 8 + random.index(6) as i64;
+        read = read.time(from..from + random.index(6) as i64);
     }
-    if random.below(10) == 0 { read.keys_only() } else { read }
+    if random.index(10) == 0 { read.keys_only() } else { read }
 }
 
-fn some_family(random: &mut Random, name: &str) -> Family {
+fn some_family(random: &mut Rng, name: &str) -> Family {
     let ttl = random.of(&[None, None, Some(10), Some(30)]).map(Duration::from_millis);
     Family::new(name).max_versions(random.of(&[None, Some(1), Some(2), Some(3), Some(70)])).ttl(ttl)
 }
@@ -169,7 +169,7 @@ fn some_family(random: &mut Random, name: &str) -> Family {
 #[test]
 fn a_table_with_indexes_and_a_cache_answers_as_one_without() {
     let (seed, cases) = (test_kit::seed(1), test_kit::cases(20_000));
-    let mut random = Random(seed);
+    let mut random = Rng::new(seed);
     let clock = Arc::new(Manual(AtomicU64::new(1_700_000_000_000_000)));
     let env = || Env { clock: Arc::<Manual>::clone(&clock), ..Env::system() };
     let open =
@@ -189,17 +189,17 @@ fn a_table_with_indexes_and_a_cache_answers_as_one_without() {
     let mut reads: Vec<(Read, Vec<Span>, bool)> = Vec::new();
     for case in 0..cases {
         let now_ms = (clock.0.load(Ordering::Relaxed) / 1000) as i64;
-        match random.below(300) {
+        match random.index(300) {
             0 => stores.iter().for_each(|store| store.db().flush().unwrap()),
             1 => stores.iter().for_each(|store| store.db().compact().unwrap()),
             2 => stores[1].db().flush().unwrap(),
             3 => stores[1].db().compact().unwrap(),
-            4 if random.below(4) == 0 => tables[1].split(random.of(ROWS)).unwrap(),
+            4 if random.index(4) == 0 => tables[1].split(random.of(ROWS)).unwrap(),
             4 => stores[1].rebuild_indexes("t").unwrap(),
             5 | 6 => {
-                let name = names.0[random.below(names.0.len())].clone();
+                let name = names.0[random.index(names.0.len())].clone();
                 let rules = some_family(&mut random, &name);
-                let is_indexed = random.below(4) > 0;
+                let is_indexed = random.index(4) > 0;
                 for (place, store) in stores.iter().enumerate() {
                     let rules =
                         rules.clone().index_values(is_indexed && place == 1).index_qualifiers(place == 1);
@@ -209,7 +209,7 @@ fn a_table_with_indexes_and_a_cache_answers_as_one_without() {
             }
             7 => {
                 // Renamed, or two of them swapped.
-                let (one, other) = (random.below(names.0.len()), random.below(names.0.len()));
+                let (one, other) = (random.index(names.0.len()), random.index(names.0.len()));
                 let (a, b) = (names.0[one].clone(), names.0[other].clone());
                 if a != b {
                     for (place, store) in stores.iter().enumerate() {
@@ -220,8 +220,8 @@ fn a_table_with_indexes_and_a_cache_answers_as_one_without() {
                 }
                 reads.clear();
             }
-            8 if random.below(3) == 0 => {
-                let place = random.below(names.0.len());
+            8 if random.index(3) == 0 => {
+                let place = random.index(names.0.len());
                 let name = names.0[place].clone();
                 let rules = some_family(&mut random, &name);
                 for (place, store) in stores.iter().enumerate() {
@@ -232,11 +232,11 @@ fn a_table_with_indexes_and_a_cache_answers_as_one_without() {
                 reads.clear();
             }
             9..150 => {
-                let (read, spans, is_reversed) = if !reads.is_empty() && random.below(2) == 0 {
-                    reads[random.below(reads.len())].clone()
+                let (read, spans, is_reversed) = if !reads.is_empty() && random.index(2) == 0 {
+                    reads[random.index(reads.len())].clone()
                 } else {
                     let read = some_read(&mut random, &names, now_ms);
-                    let spans = match random.below(5) {
+                    let spans = match random.index(5) {
                         0 => vec![Span::rows(random.of(ROWS)..)],
                         1 => vec![Span::row(random.of(ROWS)), Span::prefix(random.of(ROWS))],
                         2 => vec![
@@ -249,11 +249,11 @@ fn a_table_with_indexes_and_a_cache_answers_as_one_without() {
                         ],
                         _ => vec![Span::all()],
                     };
-                    let new = (read, spans, random.below(3) == 0);
+                    let new = (read, spans, random.index(3) == 0);
                     if reads.len() < 20 {
                         reads.push(new.clone());
                     } else {
-                        let place = random.below(20);
+                        let place = random.index(20);
                         reads[place] = new.clone();
                     }
                     new

@@ -211,12 +211,8 @@ fn many_get_through(unit: usize, seed: u64) {
         for thread in 0..16_u64 {
             let (memory, most) = (&memory, &most);
             scope.spawn(move || {
-                let mut state = seed * 100 + thread;
-                let mut random = move |below: usize| {
-                    state =
-                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    (state >> 33) as usize % below
-                };
+                let mut rng = test_kit::Rng::new(seed * 100 + thread);
+                let mut random = move |below: usize| rng.index(below);
                 let share = Share::new(memory);
                 for _ in 0..300 {
                     let (mut len, end) = (0, 1 + random(400));

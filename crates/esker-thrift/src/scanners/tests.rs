@@ -62,11 +62,8 @@ fn next(
 
 #[test]
 fn rows_that_were_read_ahead_are_those_that_others_get() {
-    let mut state = test_kit::seed(7);
-    let mut random = move |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    };
+    let mut rng = test_kit::Rng::new(test_kit::seed(7));
+    let mut random = move |below: usize| rng.index(below);
     let mut parts = 0;
     for round in 0..test_kit::cases(80) {
         // In the last form, what is read ahead ends within most rows.

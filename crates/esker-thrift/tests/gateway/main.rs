@@ -18,11 +18,8 @@ use test_kit::thrift as client;
 
 /// Numbers below the given ones, from a seed that is shown.
 fn randomness(seed: u64) -> impl FnMut(usize) -> usize {
-    let mut state = test_kit::seed(seed);
-    move |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    }
+    let mut rng = test_kit::Rng::new(test_kit::seed(seed));
+    move |below: usize| rng.index(below)
 }
 
 /// A server of tables in memory, which ends with this.

@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::rng::Rng;
 
 fn id(table: u64, number: usize) -> PageId {
     PageId::new(table, number).expect("small numbers")
@@ -8,13 +9,6 @@ fn id(table: u64, number: usize) -> PageId {
 
 fn page(len: usize, fill: u8) -> Page {
     vec![fill; len].into()
-}
-
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
 }
 
 #[test]
@@ -27,15 +21,15 @@ fn what_is_found_is_what_was_inserted_and_the_limit_holds() {
 fn check_history(policy: CachePolicy) {
     let seed = 0x5eed_0001_u64;
     println!("{} seed {seed:#x}", policy.name());
-    let mut state = seed;
+    let mut rng = Rng::new(seed);
     let capacity = 256 * 1024;
     let pool = BufferPool::new(capacity, policy);
     let mut inserted = HashMap::new();
     let mut limit = capacity;
     for step in 0..200_000_u64 {
-        let (table, number) = (random(&mut state) % 5, random(&mut state) as usize % 400);
+        let (table, number) = (rng.next() % 5, rng.next() as usize % 400);
         let id = id(table, number);
-        match random(&mut state) % 1000 {
+        match rng.next() % 1000 {
             0 => {
                 pool.remove_table(table);
                 inserted.retain(|other: &PageId, _| other.table() != table);
@@ -47,13 +41,13 @@ fn check_history(policy: CachePolicy) {
                 assert_eq!(pool.used(), 0);
             }
             1 => {
-                let reserved = random(&mut state) as usize % capacity;
+                let reserved = rng.next() as usize % capacity;
                 pool.set_reserved(reserved);
                 limit = capacity - reserved;
             }
             3..=500 => {
                 if pool.get(id).is_none() {
-                    let new = page(random(&mut state) as usize % 3000, step as u8);
+                    let new = page(rng.next() as usize % 3000, step as u8);
                     if step % 3 == 0 {
                         pool.insert_if_room(id, &new);
                     } else {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::sim::SimFs;
 use super::*;
 use crate::error::ErrorKind;
+use crate::rng::Rng;
 
 mod random;
 
@@ -343,34 +344,27 @@ fn random_calls_agree_with_a_model() {
     let seed = 0x5EED_0001;
     println!("seed {seed:#x}");
     on_all(|fs, dir| {
-        let mut random = seed;
+        let mut random = Rng::new(seed);
         for _ in 0..20 {
-            let run = dir.join(format!("run{}", next(&mut random)));
+            let run = dir.join(format!("run{}", random.next()));
             fs.create_dir_all(&run).unwrap();
             run_against_model(fs, &run, &mut random);
         }
     });
 }
 
-fn next(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
-fn run_against_model(fs: &dyn FileSystem, dir: &Path, random: &mut u64) {
+fn run_against_model(fs: &dyn FileSystem, dir: &Path, random: &mut Rng) {
     let mut model: BTreeMap<String, Arc<Vec<u8>>> = BTreeMap::new();
-    let name = |random: &mut u64| format!("f{}", next(random) % 5);
+    let name = |random: &mut Rng| format!("f{}", random.next() % 5);
     for _ in 0..200 {
         let (a, b) = (name(random), name(random));
         let (path_a, path_b) = (dir.join(&a), dir.join(&b));
-        match next(random) % 6 {
+        match random.next() % 6 {
             0 | 1 => {
                 let made = fs.create(&path_a).map(|mut file| {
                     let mut bytes = Vec::new();
-                    for _ in 0..next(random) % 4 {
-                        let part = vec![next(random) as u8; (next(random) % 9000) as usize];
+                    for _ in 0..random.next() % 4 {
+                        let part = vec![random.next() as u8; (random.next() % 9000) as usize];
                         file.append(&part).unwrap();
                         bytes.extend(part);
                     }
@@ -408,7 +402,7 @@ fn run_against_model(fs: &dyn FileSystem, dir: &Path, random: &mut u64) {
         names.sort();
         assert!(names.iter().eq(model.keys()), "{names:?}");
         if let Some(bytes) = model.get(&name(random)) {
-            let (at, path) = (next(random) % (bytes.len() as u64 + 1), dir.join(model_name(&model, bytes)));
+            let (at, path) = (random.next() % (bytes.len() as u64 + 1), dir.join(model_name(&model, bytes)));
             let mut buf = vec![0; bytes.len() - at as usize];
             fs.open_read(&path).unwrap().read_exact_at(&mut buf, at).unwrap();
             assert_eq!(buf, bytes[at as usize..]);
@@ -425,7 +419,7 @@ fn model_name<'a>(model: &'a BTreeMap<String, Arc<Vec<u8>>>, bytes: &Arc<Vec<u8>
 #[test]
 fn direct_files_hold_what_was_appended() {
     on_all(|fs, dir| {
-        let mut random = 0x5EED_0002;
+        let mut random = Rng::new(0x5EED_0002);
         for run in 0..12 {
             let path = dir.join(format!("d{run}"));
             let mut file = match fs.create_direct(&path) {
@@ -435,14 +429,14 @@ fn direct_files_hold_what_was_appended() {
                 file => file.unwrap(),
             };
             let mut bytes = Vec::new();
-            for _ in 0..next(&mut random) % 6 {
-                let len = next(&mut random) % if run % 2 == 0 { 5000 } else { 900_000 };
+            for _ in 0..random.next() % 6 {
+                let len = random.next() % if run % 2 == 0 { 5000 } else { 900_000 };
                 let part: Vec<u8> = (0..len).map(|i| (i / 7 + len) as u8).collect();
                 file.append(&part).unwrap();
                 bytes.extend(part);
                 file.start_writeback();
                 assert_eq!((file.len(), file.is_empty()), (bytes.len() as u64, bytes.is_empty()));
-                if next(&mut random).is_multiple_of(3) {
+                if random.next().is_multiple_of(3) {
                     file.sync().unwrap();
                     assert!(fs.read(&path).unwrap() == bytes, "a sync in between");
                 }
@@ -452,8 +446,8 @@ fn direct_files_hold_what_was_appended() {
             let reader = fs.open_direct(&path).unwrap();
             assert_eq!((reader.len(), reader.path()), (bytes.len() as u64, path.as_path()));
             for _ in 0..40 {
-                let from = next(&mut random) as usize % (bytes.len() + 1);
-                let to = (from + next(&mut random) as usize % 700_000).min(bytes.len());
+                let from = random.next() as usize % (bytes.len() + 1);
+                let to = (from + random.next() as usize % 700_000).min(bytes.len());
                 let mut buf = vec![1; to - from];
                 reader.read_exact_at(&mut buf, from as u64).unwrap();
                 assert!(buf == bytes[from..to], "run {run}: {from} to {to}");

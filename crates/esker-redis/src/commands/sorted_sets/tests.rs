@@ -841,13 +841,8 @@ fn bounds_follow_what_goes() {
 #[test]
 fn a_sorted_set_that_is_a_queue_agrees_with_a_model() {
     for seed in test_kit::seeds(20) {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut below = |bound: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % bound
-        };
+        let mut rng = test_kit::Rng::new(seed);
+        let mut below = |bound: u64| rng.below(bound);
         let mut memory = Memory::default();
         memory.reads_in_memory = (seed % 3 == 0).then_some(40);
         let mut model = std::collections::BTreeMap::<String, i64>::new();

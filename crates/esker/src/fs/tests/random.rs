@@ -142,17 +142,17 @@ fn random_changes_agree_with_a_model() {
     let seed = 0x5EED_0003;
     println!("seed {seed:#x}");
     on_all(|fs, dir| {
-        let mut random = seed;
+        let mut random = Rng::new(seed);
         for run in 0..20 {
             let path = dir.join(format!("f{run}"));
             let mut file = fs.create_random(&path).unwrap();
             let (mut model, mut links) = (Vec::new(), 1);
             for step in 0..60u8 {
-                let at = next(&mut random) % 40_000;
-                match next(&mut random) % 8 {
+                let at = random.next() % 40_000;
+                match random.next() % 8 {
                     0..=3 => {
-                        let parts: Vec<Vec<u8>> = (0..next(&mut random) % 5)
-                            .map(|_| vec![step + 1; (next(&mut random) % 6000) as usize])
+                        let parts: Vec<Vec<u8>> = (0..random.next() % 5)
+                            .map(|_| vec![step + 1; (random.next() % 6000) as usize])
                             .collect();
                         let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
                         file.write_at(&slices, at).unwrap();
@@ -168,7 +168,7 @@ fn random_changes_agree_with_a_model() {
                         model.resize(at as usize, 0);
                     }
                     5 => {
-                        let (from, len) = (at / 4096 * 4096, next(&mut random) % 4 * 4096);
+                        let (from, len) = (at / 4096 * 4096, random.next() % 4 * 4096);
                         fs.punch_holes(&path, &[(0, 0), (from, len)]).unwrap();
                         let end = model.len().min((from + len) as usize);
                         model[end.min(from as usize)..end].fill(0);
