@@ -9,51 +9,12 @@ use esker_redis::numbers::integer;
 use esker_redis::resp::parser::{Limits, Parser};
 use esker_redis::spec;
 use libfuzzer_sys::fuzz_target;
+use test_kit::redis::reply_len;
 
 const LIMITS: Limits = Limits { arguments: 4096, bulk_bytes: 64 << 10, long_bytes: u64::MAX };
 
 /// Larger numbers make long values or replies, which are right, and too much for a fuzzer.
 const NUMBER_MAX: i64 = 20_000;
-
-/// The length of the reply at the beginning of `bytes`.
-fn reply_len(bytes: &[u8]) -> usize {
-    let end = bytes.windows(2).position(|two| two == b"\r\n").expect("a reply has a line");
-    let (kind, rest) = (bytes[0], &bytes[1..end]);
-    let number = || integer(rest).expect("a reply's length is a number");
-    let mut at = end + 2;
-    let several = match kind {
-        b'+' | b'-' | b'_' => 0,
-        b':' => {
-            number();
-            0
-        }
-        b',' => {
-            std::str::from_utf8(rest).expect("text").parse::<f64>().expect("a double");
-            0
-        }
-        b'#' => {
-            assert!(rest == b"t" || rest == b"f");
-            0
-        }
-        b'$' | b'=' => {
-            let len = number();
-            if len >= 0 {
-                at += len as usize + 2;
-                assert_eq!(bytes.get(at - 2..at), Some(&b"\r\n"[..]), "the end of bytes");
-            } else {
-                assert_eq!(len, -1);
-            }
-            0
-        }
-        b'*' | b'~' | b'>' => number().max(0),
-        b'%' => number() * 2,
-        other => panic!("no reply begins with {other}"),
-    };
-    for _ in 0..several {
-        at += reply_len(&bytes[at..]);
-    }
-    at
-}
 
 /// Whether a command may make too much of a number.
 fn is_too_much(arguments: &[&[u8]]) -> bool {
@@ -109,7 +70,7 @@ impl Session {
                 if reply.is_empty() {
                     assert!(spec.flags.blocks, "{} has no reply", spec.name);
                 } else {
-                    assert_eq!(reply_len(&reply), reply.len(), "{}: {}", spec.name, reply.escape_ascii());
+                    assert_eq!(reply_len(&reply), Some(reply.len()), "{}: {}", spec.name, reply.escape_ascii());
                 }
             }
         }
@@ -125,7 +86,7 @@ impl Session {
             let mut rest = &reply[reply.windows(2).position(|two| two == b"\r\n").expect("a count") + 2..];
             while !rest.is_empty() {
                 let head = rest.windows(2).position(|two| two == b"\r\n").expect("a length") + 2;
-                let len = reply_len(rest);
+                let len = reply_len(rest).expect("the reply is whole");
                 let key = rest[head..len - 2].to_vec();
                 assert_eq!(self.reply(&[b"DEL", &key]), b":1\r\n", "{}", key.escape_ascii());
                 rest = &rest[len..];

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use test_kit::redis;
 
 /// How long a server may take to begin, and a reply to come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -144,35 +145,16 @@ impl Server {
 
 /// The bytes of a command.
 pub(super) fn command(arguments: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
-    for argument in arguments {
-        bytes.extend(format!("${}\r\n", argument.len()).into_bytes());
-        bytes.extend_from_slice(argument);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes
+    redis::encoded(arguments)
 }
 
-/// The length of the reply at the beginning of `bytes`, if all of it is there.
+/// The length of the reply at the start of `bytes`, if it is complete. Fails if it is an error.
 pub(super) fn reply_len(bytes: &[u8]) -> Result<Option<usize>> {
-    let Some(end) = bytes.windows(2).position(|two| two == b"\r\n") else { return Ok(None) };
-    let number = || std::str::from_utf8(&bytes[1..end]).ok().and_then(|text| text.parse::<i64>().ok());
-    let mut at = end + 2;
-    match bytes[0] {
-        b'+' | b':' => {}
-        b'$' => {
-            let len = number().ok_or("a length is no number")?;
-            at += usize::try_from(len).map_or(0, |len| len + 2);
-        }
-        b'*' => {
-            for _ in 0..number().ok_or("a length is no number")? {
-                let Some(len) = reply_len(bytes.get(at..).unwrap_or_default())? else { return Ok(None) };
-                at += len;
-            }
-        }
-        _ => return Err(String::from_utf8_lossy(&bytes[..end]).into_owned().into()),
+    let len = redis::reply_len(bytes);
+    match (len, bytes.split_first()) {
+        (Some(len), Some((b'-', text))) => Err(String::from_utf8_lossy(&text[..len - 3]).into()),
+        _ => Ok(len),
     }
-    Ok((at <= bytes.len()).then_some(at))
 }
 
 /// The reply to a command.
@@ -212,26 +194,4 @@ pub(super) fn drain(stream: &mut TcpStream, key: &[u8], buffer: &mut [u8]) -> Re
         left = left.saturating_sub(read as u64);
     }
     Ok(len)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lengths_of_replies() {
-        for (bytes, len) in [
-            (&b"+OK\r\n:1\r\n"[..], Some(5)),
-            (b":1\r", None),
-            (b"$3\r\nabc\r\n", Some(9)),
-            (b"$3\r\nabc\r", None),
-            (b"$-1\r\n", Some(5)),
-            (b"*2\r\n$1\r\na\r\n:7\r\n+", Some(15)),
-            (b"*2\r\n$1\r\na\r\n", None),
-            (b"*-1\r\n", Some(5)),
-        ] {
-            assert_eq!(reply_len(bytes).ok().flatten(), len, "{}", bytes.escape_ascii());
-        }
-        assert!(reply_len(b"-ERR x\r\n").is_err());
-    }
 }

@@ -6,6 +6,10 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+mod head;
+
+pub use head::{Head, head, reply_len};
+
 /// A reply. It prints as scripts of tests write it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
@@ -55,6 +59,33 @@ impl fmt::Display for Value {
 }
 
 impl Value {
+    fn of_line(kind: u8, rest: &str) -> Value {
+        match kind {
+            b'+' => Value::Simple(rest.to_owned()),
+            b'-' => Value::Error(rest.to_owned()),
+            b':' => Value::Integer(rest.parse().unwrap()),
+            b'_' => Value::Null,
+            b',' => Value::Double(rest.to_owned()),
+            b'#' => Value::Boolean(rest == "t"),
+            kind => panic!("a reply of the type {}", char::from(kind)),
+        }
+    }
+
+    fn of_several(kind: u8, values: Vec<Value>) -> Value {
+        match kind {
+            b'*' => Value::Array(values),
+            b'~' => Value::Set(values),
+            b'>' => Value::Push(values),
+            _ => {
+                let (mut values, mut pairs) = (values.into_iter(), Vec::new());
+                while let (Some(key), Some(value)) = (values.next(), values.next()) {
+                    pairs.push((key, value));
+                }
+                Value::Map(pairs)
+            }
+        }
+    }
+
     pub fn integer(&self) -> i64 {
         match self {
             Value::Integer(number) => *number,
@@ -207,23 +238,6 @@ impl Client {
         Ok(read > 0)
     }
 
-    fn line(&mut self) -> io::Result<Option<String>> {
-        let mut searched = 0;
-        loop {
-            let rest = &self.buffer[self.at..];
-            if let Some(end) = rest[searched..].windows(2).position(|two| two == b"\r\n") {
-                let line = String::from_utf8_lossy(&rest[..searched + end]).into_owned();
-                self.at += searched + end + 2;
-                return Ok(Some(line));
-            }
-            searched = rest.len().saturating_sub(1);
-            if !self.fill()? {
-                let is_whole = self.at == self.buffer.len();
-                return if is_whole { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
-            }
-        }
-    }
-
     fn body(&mut self, len: usize) -> io::Result<Vec<u8>> {
         while self.buffer.len() - self.at < len + 2 {
             if !self.fill()? {
@@ -238,36 +252,36 @@ impl Client {
 
     /// The next reply. `None`: the server has closed the connection.
     pub fn try_read(&mut self) -> io::Result<Option<Value>> {
-        let Some(line) = self.line()? else { return Ok(None) };
-        let (first, rest) = line.split_at_checked(1).expect("a reply has a type");
-        let number = || rest.parse::<i64>().unwrap_or_else(|_| panic!("no length: {line:?}"));
-        Ok(Some(match first {
-            "+" => Value::Simple(rest.to_owned()),
-            "-" => Value::Error(rest.to_owned()),
-            ":" => Value::Integer(number()),
-            "_" if rest.is_empty() => Value::Null,
-            "," => Value::Double(rest.to_owned()),
-            "#" => Value::Boolean(rest == "t"),
-            "$" if number() == -1 => Value::NullBulk,
-            "*" if number() == -1 => Value::NullArray,
-            "$" => Value::Bulk(self.body(number() as usize)?),
-            "=" => Value::Verbatim(String::from_utf8(self.body(number() as usize)?).unwrap()),
-            "*" => Value::Array(self.several(number())?),
-            "~" => Value::Set(self.several(number())?),
-            ">" => Value::Push(self.several(number())?),
-            "%" => {
-                let mut values = self.several(2 * number())?.into_iter();
-                let mut pairs = Vec::new();
-                while let (Some(key), Some(value)) = (values.next(), values.next()) {
-                    pairs.push((key, value));
-                }
-                Value::Map(pairs)
+        loop {
+            if let Some((head, len)) = head(&self.buffer[self.at..]) {
+                let value = match head {
+                    Head::Line(kind, rest) => Value::of_line(kind, &String::from_utf8_lossy(rest)),
+                    Head::Null(b'*') => Value::NullArray,
+                    Head::Null(_) => Value::NullBulk,
+                    Head::Bytes(kind, body_len) => {
+                        self.at += len;
+                        let body = self.body(body_len)?;
+                        return Ok(Some(match kind {
+                            b'=' => Value::Verbatim(String::from_utf8(body).unwrap()),
+                            _ => Value::Bulk(body),
+                        }));
+                    }
+                    Head::Several(kind, count) => {
+                        self.at += len;
+                        return Ok(Some(Value::of_several(kind, self.several(count)?)));
+                    }
+                };
+                self.at += len;
+                return Ok(Some(value));
             }
-            _ => panic!("no reply: {line:?}"),
-        }))
+            if !self.fill()? {
+                let is_whole = self.at == self.buffer.len();
+                return if is_whole { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
+            }
+        }
     }
 
-    fn several(&mut self, count: i64) -> io::Result<Vec<Value>> {
+    fn several(&mut self, count: usize) -> io::Result<Vec<Value>> {
         (0..count).map(|_| self.try_read()?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())).collect()
     }
 

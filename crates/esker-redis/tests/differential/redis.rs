@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use test_kit::redis::{Head, encoded, head};
+
 /// A server, which ends with this value.
 pub(crate) struct Server {
     child: Child,
@@ -67,16 +69,7 @@ pub(crate) struct Client {
 impl Client {
     /// Sends commands at once.
     pub(crate) fn send<A: AsRef<[u8]>>(&mut self, commands: &[&[A]]) {
-        let mut bytes = Vec::new();
-        for command in commands {
-            write!(bytes, "*{}\r\n", command.len()).unwrap();
-            for argument in *command {
-                let argument = argument.as_ref();
-                write!(bytes, "${}\r\n", argument.len()).unwrap();
-                bytes.extend_from_slice(argument);
-                bytes.extend_from_slice(b"\r\n");
-            }
-        }
+        let bytes: Vec<u8> = commands.iter().flat_map(|command| encoded(command)).collect();
         self.stream.write_all(&bytes).unwrap();
     }
 
@@ -120,28 +113,22 @@ pub(crate) enum Reply {
 impl Reply {
     /// The reply that begins at `at`, if all of it is there.
     pub(crate) fn parse(bytes: &[u8], at: &mut usize) -> Option<Reply> {
-        let rest = bytes.get(*at..)?;
-        let end = rest.iter().position(|byte| *byte == b'\n')?;
-        let (first, line) = rest[..end].strip_suffix(b"\r")?.split_first()?;
-        *at += end + 1;
-        let len = || std::str::from_utf8(line).unwrap().parse::<i64>().unwrap();
-        match first {
-            b'$' if len() < 0 => Some(Reply::Bulk(None)),
-            b'$' => {
-                let len = len() as usize;
+        let (head, len) = head(bytes.get(*at..)?)?;
+        *at += len;
+        Some(match head {
+            Head::Line(first, line) => Reply::Line(first, line.to_vec()),
+            Head::Null(b'$') => Reply::Bulk(None),
+            Head::Null(first) => Reply::List(first, None),
+            Head::Bytes(_, len) => {
                 let found = bytes.get(*at..*at + len + 2)?;
                 *at += len + 2;
-                Some(Reply::Bulk(Some(found.strip_suffix(b"\r\n").unwrap().to_vec())))
+                Reply::Bulk(Some(found.strip_suffix(b"\r\n").unwrap().to_vec()))
             }
-            b'*' if len() < 0 => Some(Reply::List(b'*', None)),
-            b'*' | b'~' | b'%' | b'>' => {
-                let count = len() * if *first == b'%' { 2 } else { 1 };
+            Head::Several(first, count) => {
                 let parts = (0..count).map(|_| Reply::parse(bytes, at)).collect::<Option<_>>()?;
-                Some(Reply::List(*first, Some(parts)))
+                Reply::List(first, Some(parts))
             }
-            b'+' | b'-' | b':' | b',' | b'#' | b'_' | b'(' => Some(Reply::Line(*first, line.to_vec())),
-            _ => panic!("no reply: {:?}", String::from_utf8_lossy(rest)),
-        }
+        })
     }
 
     pub(crate) fn is_error(&self) -> bool {
