@@ -3,13 +3,7 @@
 //! Making an operation's key and value must cost a small part of the operation, or all stores look alike; the
 //! pseudo-store `none` measures what it costs.
 
-/// SplitMix64's finaliser: a stateless mixer, so that draw `i` of a stream is found without the draws before it.
-pub(crate) fn mix(x: u64) -> u64 {
-    let mut z = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
+pub(crate) use test_kit::mix;
 
 /// A stream of random numbers in which every position can be asked for.
 #[derive(Clone, Copy)]
@@ -24,7 +18,7 @@ impl Draws {
 
     /// Draw `index`, any 64 bits.
     pub(crate) fn bits(self, index: u64) -> u64 {
-        mix(self.origin.wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+        mix(self.origin.wrapping_add(index.wrapping_mul(test_kit::STEP)))
     }
 
     /// Draw `index`, below `bound` (which must not be 0). The bias is below bound / 2^64.

@@ -9,12 +9,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let db = Db::open_read_only(path, Options::default())?;
     let tree = db.default_tree();
     let (mut asked, mut passed) = (0, 0);
-    let mut state = args.seed;
+    let mut rng = test_kit::Rng::new(args.seed);
     for _ in 0..args.n {
-        // Splitmix; the ninth byte makes a key that no store of 8-byte keys holds.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let number = (mixed % 25_000_000).to_be_bytes();
+        // The ninth byte makes a key that no store of 8-byte keys holds.
+        let number = rng.below(25_000_000).to_be_bytes();
         let key = [&number[..], &[7]].concat();
         let (tables, let_through) = tree.filter_probe(&key)?;
         asked += tables;

@@ -220,12 +220,9 @@ impl<'a> Context<'a> {
 
     /// The next random number.
     pub(crate) fn random(&mut self) -> u64 {
-        // SplitMix64 (Steele, Lea, Flood, 2014).
+        // SplitMix64.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        mixed(self.random)
     }
 
     /// A random number below `bound`, which is not 0.
@@ -322,4 +319,11 @@ impl<'a> Context<'a> {
             self.events.push(Event { database: self.database, class, name, key: key.to_vec() });
         }
     }
+}
+
+/// Makes numbers of a sequence, such as seeds, independent of each other: the finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
+pub fn mixed(mut state: u64) -> u64 {
+    state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ (state >> 31)
 }

@@ -30,7 +30,7 @@ mod cursors;
 mod fault;
 
 pub use commands::{Family, Flags, Keys, Spec, evaluate, spec, specs};
-pub use context::{Class, Context, Event, Lookups, Stamp, Wants};
+pub use context::{Class, Context, Event, Lookups, Stamp, Wants, mixed};
 pub use cursors::{Cursors, Keeper};
 pub use fault::{Fault, ReadError};
 pub use resp::reply::{Part, Reply};

@@ -545,11 +545,8 @@ mod tests {
     use super::*;
 
     fn hash_of(key: u64) -> u64 {
-        // SplitMix64's finalizer (Steele, Lea, Flood, 2014): as even as the real one, and the same in each run.
-        let mut z = key.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        // As even as the real one, and the same in each run.
+        test_kit::mix(key.wrapping_mul(test_kit::STEP))
     }
 
     fn is_near(found: u64, expected: u64) -> bool {

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use esker::{Db, Error, ErrorKind, Tree};
 use esker_journal::{Journal, Local, Moment};
 use esker_redis::{
-    Context, Cursors, EMPTY_KEY, Reply, Session, Slot, Space, Stamp, Wants, Writes, evaluate, spec,
+    Context, Cursors, EMPTY_KEY, Reply, Session, Slot, Space, Stamp, Wants, Writes, evaluate, mixed, spec,
 };
 
 use crate::prefixes;
-use crate::server::mixed;
 use crate::trees::{ELEMENTS_END, Trees, View, unreadable};
 
 /// See the module's comment.

@@ -24,7 +24,7 @@ use esker_redis::commands::blocking::reply_without_element;
 use esker_redis::model::{self, Kind as Type, Swept};
 use esker_redis::{
     Base, Context, Cursors, Event, Long, Lookups, ReadError, Reply, Session, Slot, Space, Spec, Stamp, Wants,
-    Writes, evaluate, placed,
+    Writes, evaluate, mixed, placed,
 };
 use tokio::sync::Notify;
 
@@ -1208,13 +1208,6 @@ impl Server {
         }
         waiter.answer.send(Answer::Reply(reply.bytes)).is_ok()
     }
-}
-
-/// Seeds of one row must have nothing to do with each other: the finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
-pub(crate) fn mixed(mut state: u64) -> u64 {
-    state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    state ^ (state >> 31)
 }
 
 /// Refuses what is pending when a command or a commit ends by a panic: it may be half of what there had to be, and each later

@@ -96,8 +96,7 @@ pub struct SeededRandom(AtomicU64);
 
 impl Random for SeededRandom {
     fn next_u64(&self) -> u64 {
-        let state = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        Rng::new(state).next()
+        test_kit::mix(self.0.fetch_add(test_kit::STEP, Ordering::Relaxed))
     }
 }
 

@@ -18,7 +18,7 @@ pub mod thrift;
 
 pub use clock::AHEAD_MIN_US;
 pub use effort::{cases, duration, is_full_run, is_quick, places, seed, seeds, some_of, variable};
-pub use rng::Rng;
+pub use rng::{Rng, STEP, mix};
 
 /// A short sleep, for a loop that waits for something. Without it, the loop takes the processor from what it waits for.
 pub fn pause() {

@@ -1,5 +1,17 @@
 //! Random choices that a seed reproduces (SplitMix64; Steele, Lea, Flood, 2014): the generator of all tests and tools.
 
+/// What the state of a stream grows by with each draw.
+pub const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The draw of a stream in the state `state`: draw `i` of the seed `s` is that of the state `s + i * STEP`.
+#[inline]
+pub fn mix(state: u64) -> u64 {
+    let mut z = state.wrapping_add(STEP);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
 /// A stream of random choices. The engine's simulated disk has the same generator (`rng` there): the engine does not depend on
 /// its tests.
 #[derive(Clone, Debug)]
@@ -12,11 +24,9 @@ impl Rng {
 
     #[allow(clippy::should_implement_trait, reason = "a stream without an end")]
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        let drawn = mix(self.0);
+        self.0 = self.0.wrapping_add(STEP);
+        drawn
     }
 
     /// A number below `bound`; 0 when `bound` is 0.

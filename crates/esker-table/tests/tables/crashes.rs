@@ -42,8 +42,7 @@ struct Seeded(AtomicU64);
 
 impl Randomness for Seeded {
     fn next_u64(&self) -> u64 {
-        let state = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        (state ^ (state >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+        test_kit::mix(self.0.fetch_add(test_kit::STEP, Ordering::Relaxed))
     }
 }
 
