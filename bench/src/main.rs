@@ -13,6 +13,7 @@ mod args;
 mod data;
 mod design;
 mod gen001;
+mod latency;
 mod measure;
 mod paper;
 mod plot;

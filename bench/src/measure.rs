@@ -1,5 +1,6 @@
 //! Timing a phase: wall time, sampled latencies, CPU, memory, bytes on disk, and what else the machine did meanwhile.
 
+use crate::latency::Latencies;
 use crate::process;
 use crate::stores::{Result, Store};
 use std::path::{Path, PathBuf};
@@ -97,29 +98,6 @@ impl Record {
     }
 }
 
-/// Latencies in nanoseconds; a call beyond 4.2 s counts as 4.2 s.
-#[derive(Default)]
-pub(crate) struct Latencies(Vec<u32>);
-
-impl Latencies {
-    pub(crate) fn push(&mut self, elapsed: Duration) {
-        self.0.push(u32::try_from(elapsed.as_nanos()).unwrap_or(u32::MAX));
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Microseconds at p50, p99 and the largest.
-    pub(crate) fn quantiles(mut self) -> (f64, f64, f64) {
-        self.0.sort_unstable();
-        let at =
-            |q: f64| self.0.get((self.0.len().saturating_sub(1) as f64 * q) as usize).copied().unwrap_or(0);
-        let us = |ns: u32| f64::from(ns) / 1e3;
-        (us(at(0.5)), us(at(0.99)), us(at(1.0)))
-    }
-}
-
 /// Runs phases of one group in this process and prints a record for each.
 pub(crate) struct Recorder {
     pub store: String,
@@ -139,19 +117,19 @@ impl Recorder {
         mut op: impl FnMut(u64) -> Result<u64>,
     ) -> Result<()> {
         let stride = if calls < TIME_ALL_BELOW { 1 } else { 16 };
-        let mut latencies = Latencies(Vec::with_capacity((calls / stride) as usize + 1));
+        let mut latencies = Latencies::default();
         let phase = Phase::start();
         let mut ops = 0;
         for i in 0..calls {
             if i % stride == 0 {
                 let begun = Instant::now();
                 ops += op(i)?;
-                latencies.push(begun.elapsed());
+                latencies.add(begun.elapsed());
             } else {
                 ops += op(i)?;
             }
         }
-        self.finish(workload, &phase, ops, latencies);
+        self.finish(workload, &phase, ops, &latencies);
         Ok(())
     }
 
@@ -173,14 +151,14 @@ impl Recorder {
             for i in 0..calls_max {
                 let begun = Instant::now();
                 outcome = op(thread, i);
-                latencies.push(begun.elapsed());
+                latencies.add(begun.elapsed());
                 if outcome.is_err() || started.elapsed() > time || stop.load(Ordering::Relaxed) {
                     break;
                 }
             }
             stop.store(true, Ordering::Relaxed);
             let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-            all.0.0.append(&mut latencies.0);
+            all.0.add_all(&latencies);
             if outcome.is_err() {
                 all.1 = outcome;
             }
@@ -194,7 +172,7 @@ impl Recorder {
         });
         let (latencies, outcome) = all.into_inner().unwrap_or_else(PoisonError::into_inner);
         outcome?;
-        self.finish(workload, &phase, latencies.0.len() as u64, latencies);
+        self.finish(workload, &phase, latencies.count(), &latencies);
         Ok(())
     }
 
@@ -204,15 +182,14 @@ impl Recorder {
     pub(crate) fn settle(&self, workload: &str, store: &dyn Store) -> Result<()> {
         let phase = Phase::start();
         wait_until_quiet(&self.dir, || store.busy())?;
-        self.finish(workload, &phase, 1, Latencies::default());
+        self.finish(workload, &phase, 1, &Latencies::default());
         Ok(())
     }
 
-    fn finish(&self, workload: &str, phase: &Phase, ops: u64, latencies: Latencies) {
+    fn finish(&self, workload: &str, phase: &Phase, ops: u64, latencies: &Latencies) {
         let seconds = phase.begun.elapsed().as_secs_f64();
         let cpu_seconds = process::cpu_seconds() - phase.cpu;
         let others = process::machine_cpu_seconds() - phase.machine_cpu - cpu_seconds;
-        let (p50_us, p99_us, max_us) = latencies.quantiles();
         let record = Record {
             store: self.store.clone(),
             group: self.group.clone(),
@@ -220,9 +197,9 @@ impl Recorder {
             round: self.round,
             ops,
             seconds,
-            p50_us,
-            p99_us,
-            max_us,
+            p50_us: latencies.quantile_us(0.5),
+            p99_us: latencies.quantile_us(0.99),
+            max_us: latencies.max_us(),
             cpu_seconds,
             other_cores: (others / seconds).max(0.0),
             written_bytes: process::written_bytes().saturating_sub(phase.written),
@@ -292,12 +269,5 @@ mod tests {
         assert_eq!(Record::parse(&record.line()), Some(record.clone()));
         assert_eq!(record.kops(), 4000.0);
         assert!(Record::parse("a line of something else").is_none());
-    }
-
-    #[test]
-    fn quantiles_of_nothing_and_of_a_hundred() {
-        assert_eq!(Latencies::default().quantiles(), (0.0, 0.0, 0.0));
-        let hundred = Latencies((1..=100).rev().map(|i| i * 1000).collect());
-        assert_eq!(hundred.quantiles(), (50.0, 99.0, 100.0));
     }
 }

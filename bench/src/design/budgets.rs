@@ -3,7 +3,8 @@
 
 use crate::args::Args;
 use crate::data::{Draws, Values, key16};
-use crate::measure::{Latencies, wait_until_quiet};
+use crate::latency::Latencies;
+use crate::measure::wait_until_quiet;
 use crate::stores::Result;
 use esker::{Db, Options, Stats};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +46,7 @@ fn gets(db: &Db, args: &Args, done: &AtomicBool) -> Result<Latencies> {
         }
         let begun = Instant::now();
         std::hint::black_box(db.get(key16(draws.below(i, args.n)))?);
-        latencies.push(begun.elapsed());
+        latencies.add(begun.elapsed());
     }
     Ok(latencies)
 }
@@ -69,7 +70,8 @@ fn row(args: &Args, (name, background_io, threads): (&str, Option<u64>, usize)) 
     let (put, latencies, after) = (put?, latencies??, db.stats()?);
     let bytes = |stats: &Stats| stats.merged_bytes_in + stats.merged_bytes_out;
     let count = latencies.count();
-    let (median, most, longest) = latencies.quantiles();
+    let (median, most) = (latencies.quantile_us(0.5), latencies.quantile_us(0.99));
+    let longest = latencies.max_us();
     println!(
         "| {name} | {} | {:.0} | {median:.1} | {most:.0} | {longest:.0} | {:.0} |",
         put / SECONDS,

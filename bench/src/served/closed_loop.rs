@@ -1,9 +1,9 @@
 //! Commands over some connections, each of which sends its next command when it has the reply to the last one.
 
-use super::histogram::Windows;
 use super::open_loop::key;
 use super::target::{Server, command, reply_len};
 use crate::data::mix;
+use crate::latency::Windows;
 use crate::stores::Result;
 use rustix::event::epoll;
 use std::io::{ErrorKind, Read, Write};

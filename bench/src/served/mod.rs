@@ -8,8 +8,8 @@
 //! larger   skewed gets, of data that is a tenth of the store's memory budget, and of ten times as much as the budget
 //! ```
 
+use crate::latency::Windows;
 use crate::stores::Result;
-use histogram::Windows;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -20,7 +20,6 @@ use target::{Manner, Server, call, command, drain, read_reply};
 
 mod closed_loop;
 mod commands;
-mod histogram;
 mod open_loop;
 mod target;
 
@@ -347,7 +346,7 @@ fn open(server: &Server, options: &Options) -> Result<()> {
     );
     println!(
         "sent late: p99 {:.2} ms, at most {:.2} ms",
-        measured.sending.ms(990.0),
+        measured.sending.quantile_us(0.99) / 1e3,
         measured.sending.max_ms()
     );
     table(&measured.replies, options);
@@ -381,7 +380,7 @@ fn mixed(server: &Server, options: &Options) -> Result<()> {
         "second fifth {second:.0} a second, last fifth {last:.0}: {:+.1} %",
         100.0 * (last / second - 1.0)
     );
-    let worst = windows.all().iter().map(|window| window.ms(999.0)).fold(0.0, f64::max);
+    let worst = windows.all().iter().map(|window| window.quantile_us(0.999) / 1e3).fold(0.0, f64::max);
     println!("the worst p99.9 of a window: {worst:.2} ms");
     Ok(())
 }
@@ -434,9 +433,9 @@ fn table(windows: &Windows, options: &Options) {
             "| {} | {:.0} | {:.2} | {:.2} | {:.2} | {:.2} |",
             place as u64 * options.window,
             window.count() as f64 / options.window as f64,
-            window.ms(500.0),
-            window.ms(990.0),
-            window.ms(999.0),
+            window.quantile_us(0.5) / 1e3,
+            window.quantile_us(0.99) / 1e3,
+            window.quantile_us(0.999) / 1e3,
             window.max_ms()
         );
     }

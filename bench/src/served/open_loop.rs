@@ -5,9 +5,9 @@
 //! get i   due at i / rate   on connection i mod n   its reply is the (i div n)-th of that connection
 //! ```
 
-use super::histogram::{Histogram, Windows};
 use super::target::{Server, call, command};
 use crate::data::mix;
+use crate::latency::{Latencies, Windows};
 use crate::stores::Result;
 use rustix::event::epoll;
 use std::io::{ErrorKind, Read, Write};
@@ -37,7 +37,7 @@ pub(super) fn key(number: u64) -> Vec<u8> {
 /// How late the replies came, and how late the gets were sent, by windows.
 pub(super) struct Measured {
     pub(super) replies: Windows,
-    pub(super) sending: Histogram,
+    pub(super) sending: Latencies,
 }
 
 pub(super) fn run(server: &Server, plan: &Plan) -> Result<Measured> {
@@ -72,8 +72,8 @@ fn total(plan: &Plan) -> u64 {
     (plan.rate as f64 * plan.time.as_secs_f64()) as u64
 }
 
-fn send_all(streams: &[TcpStream], plan: &Plan, begin: Instant, is_over: &AtomicBool) -> Result<Histogram> {
-    let mut late = Histogram::default();
+fn send_all(streams: &[TcpStream], plan: &Plan, begin: Instant, is_over: &AtomicBool) -> Result<Latencies> {
+    let mut late = Latencies::default();
     let mut number = 0;
     while number < total(plan) && !is_over.load(Ordering::Relaxed) {
         let now = begin.elapsed();
