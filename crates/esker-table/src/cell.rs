@@ -6,7 +6,7 @@
 //! marker of a version         row 00 00 | family | qualifier 00 00 | 1 | ~timestamp | ~sequence
 //! cell                        row 00 00 | family | qualifier 00 00 | 2 | ~timestamp | ~sequence
 //! ```
-//! A byte `00` in a row or qualifier is written as `00 ff`, so that their ends sort before all that goes on. A family is its
+//! Rows and qualifiers are escaped ([`push_escaped`]), so that their ends sort before all that goes on. A family is its
 //! number, 2 bytes, big-endian; 0 is none, so the markers of a row and of its families are at the row's head, and the
 //! marker of a row names family 0. `~` is the complement: what is newest comes first. Timestamps are milliseconds since 1970,
 //! from 0 to [`TIMESTAMP_MAX`].
@@ -16,6 +16,8 @@
 //! number.
 
 use esker::KEY_LEN_MAX;
+use esker::keys::escaped_len;
+pub(crate) use esker::keys::{push_escaped, unescape};
 
 use crate::error::{Error, Result};
 
@@ -77,36 +79,6 @@ pub(crate) enum Entry<'a> {
     Column { family: FamilyId, qualifier: &'a [u8], column_len: usize, kind: Kind, version: Version },
 }
 
-/// Appends `text`, escaped, and its end.
-pub(crate) fn push_escaped(key: &mut Vec<u8>, text: &[u8]) {
-    let mut rest = text;
-    while let Some(zero) = first_zero(rest) {
-        let (part, behind) = rest.split_at(zero + 1);
-        key.extend_from_slice(part);
-        key.push(0xff);
-        rest = behind;
-    }
-    key.extend_from_slice(rest);
-    key.extend_from_slice(&[0, 0]);
-}
-
-/// Where the first byte 00 is. It looks at eight bytes at a time: keys are searched for each row and column of a scan.
-fn first_zero(bytes: &[u8]) -> Option<usize> {
-    const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
-    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (place, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        // The lowest bit that is left belongs to the first byte 00; those above it may deceive.
-        let zeros = word.wrapping_sub(LOW) & !word & HIGH;
-        if zeros != 0 {
-            return Some(place * 8 + zeros.trailing_zeros() as usize / 8);
-        }
-    }
-    let place = rest.iter().position(|byte| *byte == 0)?;
-    Some(words.len() * 8 + place)
-}
-
 /// Whether `key` begins with `prefix`. The last bytes of keys in a scan differ more often than the first ones, so they are
 /// compared first.
 pub(crate) fn begins_with(key: &[u8], prefix: &[u8]) -> bool {
@@ -120,21 +92,6 @@ pub(crate) fn begins_with(key: &[u8], prefix: &[u8]) -> bool {
 /// Whether the entry with this key, of which `row_len` bytes are its row's, is in the head of the row.
 pub(crate) fn is_head(key: &[u8], row_len: usize) -> bool {
     is_of_family(key, row_len, NO_FAMILY)
-}
-
-/// The length of an escaped text with its end, at the beginning of `key`; and whether its bytes are the text that they stand
-/// for.
-fn escaped_len(key: &[u8]) -> Option<(usize, bool)> {
-    let mut at = 0;
-    let mut is_plain = true;
-    loop {
-        at += first_zero(key.get(at..)?)? + 2;
-        match key.get(at - 1)? {
-            0 => return Some((at, is_plain)),
-            0xff => is_plain = false,
-            _ => return None,
-        }
-    }
 }
 
 /// Where the end of the escaped text ends that begins at `from` in `key`, and whether its bytes are the text that they stand
@@ -163,17 +120,6 @@ pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
 /// Whether the entry with this key, of which `row_len` bytes are its row's, is of this family.
 pub(crate) fn is_of_family(key: &[u8], row_len: usize, family: FamilyId) -> bool {
     key.get(row_len..).is_some_and(|rest| rest.starts_with(&family.to_be_bytes()))
-}
-
-/// Appends the text that the bytes `escaped`, with their end, stand for.
-pub(crate) fn unescape(escaped: &[u8], text: &mut Vec<u8>) {
-    text.clear();
-    let mut rest = escaped.strip_suffix(&[0, 0]).unwrap_or(escaped);
-    while let Some(zero) = first_zero(rest) {
-        text.extend_from_slice(&rest[..=zero]);
-        rest = rest.get(zero + 2..).unwrap_or_default();
-    }
-    text.extend_from_slice(rest);
 }
 
 /// Fails if `row` is no row: empty or too long.
@@ -404,17 +350,12 @@ mod tests {
     }
 
     #[test]
-    fn the_first_zero_is_found_and_prefixes_are_compared() {
+    fn prefixes_are_compared() {
         for len in 0..40 {
             for zero in 0..=len {
                 for fill in [1_u8, 0x80, 0xff] {
                     let mut bytes = vec![fill; len];
                     bytes[zero..].fill(0);
-                    // What borrows from the byte behind the first zero must not deceive.
-                    if zero + 1 < len {
-                        bytes[zero + 1] = 1;
-                    }
-                    assert_eq!(first_zero(&bytes), (zero < len).then_some(zero), "{bytes:?}");
                     assert!(begins_with(&bytes, &bytes[..zero]) && begins_with(&bytes, &bytes));
                     for other in 0..zero {
                         let mut prefix = bytes[..zero].to_vec();

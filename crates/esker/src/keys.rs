@@ -28,8 +28,10 @@
 
 use crate::error::{Error, Result};
 
+mod escape;
 mod tuple;
 
+pub use escape::{escaped_len, push_escaped, unescape};
 pub use tuple::{
     FromTuple, ReadElement, ToTuple, TupleReader, TupleWriter, WriteElement, decode_tuple, tuple,
 };

@@ -6,16 +6,13 @@
 //! ```
 //!
 //! Numbers are encoded as by the functions of [`keys`](super). They have a fixed width and need no terminator. Text and
-//! bytes may have any length: each zero byte in them is written as `00 ff`, and `00 00` ends the element. So an element
-//! that is the start of another one sorts first, whatever follows it (`00 00` is below `00 ff` and below every other
-//! byte). The key of the first elements is a prefix of exactly those keys that begin with these elements.
+//! bytes may have any length: [`push_escaped`] writes them. The key of the first elements is a prefix of exactly those keys
+//! that begin with these elements.
 //!
 //! The key does not record types: reader and writer must agree on them, as they agree on what a tree holds.
 
+use super::escape::{escaped_len, push_escaped, unescape};
 use crate::error::{Error, Result};
-
-const ESCAPED_ZERO: u8 = 0xff;
-const END: u8 = 0x00;
 
 /// The key of a tuple of one to eight elements: numbers, text, bytes.
 ///
@@ -74,13 +71,8 @@ impl TupleWriter {
     /// Appends bytes.
     pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
         self.bytes.reserve(value.len() + 2);
-        for (i, run) in value.split(|&byte| byte == 0).enumerate() {
-            if i > 0 {
-                self.bytes.extend_from_slice(&[0, ESCAPED_ZERO]);
-            }
-            self.bytes.extend_from_slice(run);
-        }
-        self.raw(&[0, END])
+        push_escaped(&mut self.bytes, value);
+        self
     }
 
     /// The key so far.
@@ -133,30 +125,16 @@ impl<'a> TupleReader<'a> {
 
     /// The next element, bytes.
     pub fn bytes(&mut self) -> Result<Vec<u8>> {
+        let parts = escaped_len(self.rest).and_then(|(len, _)| self.rest.split_at_checked(len));
+        let Some((escaped, rest)) = parts else {
+            return Err(Error::invalid(
+                "a text or bytes element of a key has no end, or a zero byte that is not escaped",
+            ));
+        };
         let mut value = Vec::new();
-        let mut rest = self.rest;
-        loop {
-            let Some(zero) = rest.iter().position(|&byte| byte == 0) else {
-                return Err(Error::invalid("a text or bytes element of a key has no end"));
-            };
-            let (run, tail) = rest.split_at(zero);
-            value.extend_from_slice(run);
-            match tail {
-                [0, ESCAPED_ZERO, after @ ..] => {
-                    value.push(0);
-                    rest = after;
-                }
-                [0, END, after @ ..] => {
-                    self.rest = after;
-                    return Ok(value);
-                }
-                _ => {
-                    return Err(Error::invalid(
-                        "a zero byte in a text or bytes element of a key is not escaped",
-                    ));
-                }
-            }
-        }
+        unescape(escaped, &mut value);
+        self.rest = rest;
+        Ok(value)
     }
 
     /// Whether every element has been read.
