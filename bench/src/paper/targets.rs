@@ -123,7 +123,7 @@ pub(super) fn table(cells: &Cells<'_>, out: &mut String) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "leveldb"))]
 mod tests {
     use super::*;
 

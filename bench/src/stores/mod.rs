@@ -3,6 +3,7 @@
 use std::path::Path;
 
 mod esker;
+#[cfg(feature = "leveldb")]
 pub(crate) mod leveldb;
 mod none;
 #[cfg(feature = "rocksdb")]
@@ -45,6 +46,7 @@ pub(crate) enum Settings {
 /// The names that `open` understands, in the order in which they are measured.
 pub(crate) const NAMES: &[&str] = &[
     "none",
+    #[cfg(feature = "leveldb")]
     "leveldb",
     #[cfg(feature = "rocksdb")]
     "rocksdb",
@@ -56,12 +58,14 @@ const CACHE_BYTES: usize = 1 << 30;
 /// `equal`: one write buffer.
 const WRITE_BUFFER_BYTES: usize = 64 << 20;
 /// `equal`: filter bits for each key.
+#[cfg(any(feature = "leveldb", feature = "rocksdb"))]
 const FILTER_BITS: u8 = 10;
 
 /// Opens or creates the store `name` in `dir`.
 pub(crate) fn open(name: &str, dir: &Path, settings: Settings) -> Result<Box<dyn Store>> {
     Ok(match name {
         "none" => Box::new(none::None),
+        #[cfg(feature = "leveldb")]
         "leveldb" => Box::new(leveldb::LevelDb::open(dir, settings)?),
         #[cfg(feature = "rocksdb")]
         "rocksdb" => Box::new(rocksdb::RocksDb::open(dir, settings)?),

@@ -73,6 +73,7 @@ fn keeps_what_it_is_told(name: &str, settings: Settings) {
     store.close().unwrap();
 }
 
+#[cfg(feature = "leveldb")]
 #[test]
 fn leveldb() {
     keeps_what_it_is_told("leveldb", Settings::Default);

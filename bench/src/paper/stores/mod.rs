@@ -3,7 +3,9 @@
 //! Values are copied into a buffer that the caller keeps, by every store: who hands out its own memory would be
 //! measured without the copy that its user makes.
 
-use crate::stores::{Result, leveldb};
+use crate::stores::Result;
+#[cfg(feature = "leveldb")]
+use crate::stores::leveldb;
 use std::path::Path;
 
 #[cfg(feature = "peers")]
@@ -49,6 +51,7 @@ pub(super) const CONTENDERS: &[Contender] = &[
         equal: true,
         open: |dir| Ok(Box::new(esker::Esker::open(dir, Some(usize::MAX))?)),
     },
+    #[cfg(feature = "leveldb")]
     Contender { name: "leveldb", equal: true, open: |dir| Ok(Box::new(leveldb::LevelDb::open_huge(dir)?)) },
     #[cfg(feature = "rocksdb")]
     Contender { name: "rocksdb", equal: true, open: |dir| rocksdb(dir, Blobs::None) },
@@ -86,6 +89,7 @@ pub(super) fn open(name: &str, dir: &Path) -> Result<Box<dyn Huge>> {
 }
 
 /// Copies `value` to the front of `into`.
+#[cfg(any(feature = "leveldb", feature = "rocksdb", feature = "peers"))]
 pub(crate) fn hand_over(value: &[u8], into: &mut [u8]) -> Result<usize> {
     into.get_mut(..value.len()).ok_or("a value is longer than was put")?.copy_from_slice(value);
     Ok(value.len())
