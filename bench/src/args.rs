@@ -16,7 +16,8 @@ esker-bench COMMAND [OPTIONS]
                a command file for `esker run --keys u64`, and the output it must give
   probe        --n N STORE: asks Esker's filters for N absent keys between the u64 keys of STORE, and prints
                how often they are wrong
-  cache        the pool's policies: ns of a hit and of a simulated access, by the number of pages
+  cache        the buffer pool: ns of a hit, of a miss and of a skewed access, by the number of pages
+  cache-sim    hit rates of policies for the buffer pool on a trace: options by `cache-sim --help`
   chunks       reads of a huge value by the size of its chunks
   index        the block index of a table beside binary searches; ns a lookup
   memtable     --n N: the skip list beside a BTreeMap behind a lock; ns an operation (default 400,000 entries)

@@ -27,6 +27,31 @@ impl Draws {
     }
 }
 
+/// Numbers drawn one after the other.
+#[derive(Clone)]
+pub(crate) struct Stream {
+    draws: Draws,
+    drawn: u64,
+}
+
+impl Stream {
+    pub(crate) fn new(seed: u64) -> Stream {
+        Stream { draws: Draws { origin: seed }, drawn: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self) -> u64 {
+        self.drawn += 1;
+        self.draws.bits(self.drawn - 1)
+    }
+
+    /// As [`Draws::below`].
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.drawn += 1;
+        self.draws.below(self.drawn - 1, bound)
+    }
+}
+
 /// db_bench's key: the number in 16 decimal digits, so that byte order is number order.
 pub(crate) fn key16(number: u64) -> [u8; 16] {
     let mut key = [b'0'; 16];

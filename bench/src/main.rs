@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 use stores::Result;
 
 mod args;
+mod cache_sim;
 mod data;
 mod design;
 mod gen001;
@@ -64,6 +65,7 @@ fn dispatch(words: &[String]) -> Result<()> {
         "warm" => warm_only(&Args::parse(rest, 1000, &[])?),
         "child" => child(rest),
         "paper" => paper::run(rest),
+        "cache-sim" => cache_sim::run(rest),
         "served" => served::run(rest),
         "space" => space::run(rest),
         "separate-at" => paper::separate_at(rest),

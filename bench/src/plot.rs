@@ -1,4 +1,4 @@
-//! Plots as SVG: the vertical axis logarithmic; lines, or bars.
+//! Plots as SVG: lines or bars, on an axis that is logarithmic or goes from 0 to 100 percent.
 
 use std::fmt::Write;
 
@@ -22,6 +22,16 @@ pub(crate) struct Plot<'a> {
     pub columns: Vec<String>,
     pub series: Vec<Series>,
     pub bars: bool,
+    pub axis: Axis,
+}
+
+/// The vertical axis.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Axis {
+    /// Logarithmic: the powers of ten around all points.
+    Decades,
+    /// From 0 to 100.
+    Percent,
 }
 
 /// Distinct also in print without colours, by the marks beside them.
@@ -61,8 +71,13 @@ impl Plot<'_> {
     }
 
     fn y(&self, value: f64) -> f64 {
-        let (low, high) = self.decades();
-        let share = (value.max(1e-9).log10() - low) / (high - low);
+        let share = match self.axis {
+            Axis::Percent => value / 100.0,
+            Axis::Decades => {
+                let (low, high) = self.decades();
+                (value.max(1e-9).log10() - low) / (high - low)
+            }
+        };
         HEIGHT - BOTTOM - share.max(0.0) * (HEIGHT - TOP - BOTTOM)
     }
 
@@ -96,18 +111,24 @@ impl Plot<'_> {
                 y - 10.0
             )
             .ok();
-            writeln!(out, "<text x=\"{}\" y=\"{y}\">{}</text>", x + 18.0, series.name).ok();
+            writeln!(out, "<text x=\"{}\" y=\"{y}\">{}</text>", x + 18.0, escaped(&series.name)).ok();
         }
         out.push_str("</svg>\n");
         out
     }
 
     fn axes(&self, out: &mut String) {
-        let (low, high) = self.decades();
         let right = WIDTH - RIGHT;
-        for decade in low as i32..=high as i32 {
-            let y = self.y(10f64.powi(decade));
-            let label = number(10f64.powi(decade));
+        let marks: Vec<f64> = match self.axis {
+            Axis::Percent => (0..=5).map(|fifth| f64::from(fifth * 20)).collect(),
+            Axis::Decades => {
+                let (low, high) = self.decades();
+                (low as i32..=high as i32).map(|decade| 10f64.powi(decade)).collect()
+            }
+        };
+        for mark in marks {
+            let y = self.y(mark);
+            let label = if self.axis == Axis::Percent { format!("{mark} %") } else { number(mark) };
             writeln!(out, "<line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#ccc\"/>")
                 .ok();
             let y = y + 4.0;
@@ -152,6 +173,22 @@ impl Plot<'_> {
     }
 }
 
+/// Plots one above the other.
+pub(crate) fn stacked(plots: &[String]) -> String {
+    let height = HEIGHT * plots.len() as f64;
+    let mut out = format!("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\">\n");
+    for (i, plot) in plots.iter().enumerate() {
+        let place = format!("<svg y=\"{}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" ", HEIGHT * i as f64);
+        out.push_str(&plot.replacen("<svg ", &place, 1));
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,12 +197,14 @@ mod tests {
     fn a_plot_has_its_points_between_its_axes() {
         let series = vec![Series { name: "esker".into(), points: vec![Some(12.0), None, Some(900.0)] }];
         let columns = ["a", "b", "c"].map(str::to_owned).to_vec();
-        let mut plot = Plot { title: "t", columns, series, bars: false };
+        let mut plot = Plot { title: "t", columns, series, bars: false, axis: Axis::Decades };
         assert_eq!(plot.decades(), (1.0, 3.0));
         assert_eq!((plot.y(10.0), plot.y(1000.0)), (HEIGHT - BOTTOM, TOP));
         assert_eq!(plot.svg().matches("<circle").count(), 2);
         plot.bars = true;
         assert_eq!(plot.svg().matches("fill=\"#d62728\"").count(), 3);
+        plot.axis = Axis::Percent;
+        assert_eq!((plot.y(0.0), plot.y(100.0)), (HEIGHT - BOTTOM, TOP));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use crate::args::Args;
 use crate::data::{Draws, mix};
-use crate::plot::{Plot, Series, number};
+use crate::plot::{Axis, Plot, Series, number};
 use crate::stores::Result;
 use esker::{CompactionStyle, Db, Options, Tree};
 use std::fmt::Write;
@@ -150,7 +150,13 @@ fn plot(rows: &[Row], out: &std::path::Path) -> Result<()> {
     for (file, title, figure) in figures {
         let points = rows.iter().map(|row| Some(figure(row))).collect();
         let series = vec![Series { name: "esker".to_owned(), points }];
-        let plot = Plot { title, columns: rows.iter().map(megabytes).collect(), series, bars: false };
+        let plot = Plot {
+            title,
+            columns: rows.iter().map(megabytes).collect(),
+            series,
+            bars: false,
+            axis: Axis::Decades,
+        };
         std::fs::write(out.join(format!("{file}.svg")), plot.svg())?;
     }
     Ok(())

@@ -4,7 +4,7 @@ use super::cell::Cell;
 use super::child::THREADS;
 use super::plan::{MIXES, SIZES};
 use super::report::Cells;
-use crate::plot::{Plot, Series};
+use crate::plot::{Axis, Plot, Series};
 use crate::stores::Result;
 use std::path::Path;
 
@@ -63,12 +63,12 @@ fn mixes(cells: &Cells<'_>, dir: &Path) -> Result<()> {
     });
     let title = "Figure 7: mixed workloads, seconds";
     let columns = MIXES.iter().map(|mix| mix.name.to_owned()).collect();
-    write(dir, "figure7", &Plot { title, columns, series: series.collect(), bars: true })
+    write(dir, "figure7", &Plot { title, columns, series: series.collect(), bars: true, axis: Axis::Decades })
 }
 
 fn lines(dir: &Path, file: &str, title: &str, series: Vec<Series>) -> Result<()> {
     let columns = SIZES.iter().map(|size| size.name.to_owned()).collect();
-    write(dir, file, &Plot { title, columns, series, bars: false })
+    write(dir, file, &Plot { title, columns, series, bars: false, axis: Axis::Decades })
 }
 
 fn sized(name: &str, figure: impl Fn(&str) -> Option<f64>) -> Series {

@@ -1,7 +1,6 @@
 //! The arguments of every command, as the parser and the help texts see them.
 
 mod bench;
-mod cache_sim;
 mod change;
 mod help;
 mod path;
@@ -30,7 +29,6 @@ use crate::client::{Database, Url};
 use crate::datatype::{DataType, Types};
 use crate::ranges::ByteRange;
 pub(crate) use bench::{Bench, BenchFormat, Pe, PeCommand, Suite};
-pub(crate) use cache_sim::{CacheSim, Kind};
 pub(crate) use change::{Delete, Merge, Put, Transfer};
 use path::{DB, PathParser};
 pub(crate) use ql::{Ql, QlFormat};
@@ -323,19 +321,6 @@ Example:
     /// Measure the store's tables, or a server of tables, by a known benchmark
     #[command(after_help = help::BENCH)]
     Bench(Bench),
-    /// Simulate the buffer pool: hit rates of its policies
-    #[command(
-        after_help = "It prints hit rates by trace and room, the number of pages that the pool holds. It can generate these traces: zipf \
-(a few pages get most of the gets), uniform, loop (gets of all pages in turn), scan-zipf (zipf, with as many gets of \
-all pages in turn). --paper prints hit rates, and the times that follow from them beside the times of the paper.
-
-Examples:
-  esker cache-sim
-  esker cache-sim --trace gets.txt --sizes 100,1000,10% --plot hits.svg
-  esker cache-sim --generate zipf,scan-zipf --theta 0.8 --policies lru,2q,arc
-  esker cache-sim --paper"
-    )]
-    CacheSim(CacheSim),
     /// Print a completion script for a shell
     #[command(after_help = "Example:
   esker completions bash > /etc/bash_completion.d/esker")]

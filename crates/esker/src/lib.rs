@@ -143,7 +143,6 @@ pub use admin::{
     BackupInfo, BackupReport, Loss, RepairReport, TreeFiles, backups, check, check_until, destroy, dump,
     dump_with, forget_backups, repair, repair_until, restore, restore_until,
 };
-pub use cache::sim as cache_sim;
 pub use cursor::ATTRIBUTES_LEN_MAX;
 pub use db::{Db, TreeSplit, WriteToken, without_io};
 pub use error::{BusyUntil, Error, ErrorKind, KeyMoved, Result};
@@ -152,7 +151,7 @@ pub use fs::give_back_free_memory;
 pub use listener::{FlushedTree, Listener};
 pub use operators::MergeOperator;
 pub use options::{
-    CachePolicy, CompactionStyle, Compression, Durability, ExpiryClock, FilterPrefix, Options, TreeOptions,
+    CompactionStyle, Compression, Durability, ExpiryClock, FilterPrefix, Options, TreeOptions,
 };
 pub use read::both_ends::Range;
 pub use read::lent::ValueRef;

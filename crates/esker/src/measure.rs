@@ -7,14 +7,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::blob::{BlobFile, Header, Layout, Pointer, SingleWriter};
-use crate::cache::{BufferPool, PageId};
+use crate::cache::{BufferPool, PageId, simulated_hits};
 use crate::checksum::hash_key;
 use crate::cursor::{Kind, MAX_SEQ};
 use crate::env::StepExecutor;
 use crate::error::Result;
 use crate::fs::{FileSystem, RealFs};
 use crate::memtable::{ChunkPool, Memtable, NewEntry};
-use crate::options::CachePolicy;
 pub use crate::table::measure::{BlockHeads, BlockIndex};
 
 /// A memtable, with a lock around reservations as in the store.
@@ -94,8 +93,8 @@ pub struct Pool(BufferPool);
 
 impl Pool {
     /// A pool of `capacity` bytes.
-    pub fn new(capacity: usize, policy: CachePolicy) -> Pool {
-        Pool(BufferPool::new(capacity, policy))
+    pub fn new(capacity: usize) -> Pool {
+        Pool(BufferPool::new(capacity))
     }
 
     /// Adds page `number`.
@@ -110,4 +109,11 @@ impl Pool {
     pub fn get(&self, number: usize) -> Option<Arc<[u8]>> {
         self.0.get(PageId::new(1, number)?)
     }
+}
+
+/// Asks a shard of the buffer pool with room for `room` pages of equal length for each of `pages`, and inserts each page that
+/// is missing. Returns how many were there, and how many accesses there were. A store's pool has 16 shards, each with a
+/// sixteenth of the room and of the pages.
+pub fn pool_hits(room: usize, pages: impl IntoIterator<Item = u64>) -> (u64, u64) {
+    simulated_hits(room, pages)
 }

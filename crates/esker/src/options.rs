@@ -7,7 +7,6 @@ use crate::error::{Error, Result};
 use crate::listener::{Listener, ListenerHandle};
 use crate::operators::{MergeOperator, MergeOperators};
 use crate::rules::{CompactionRule, CompactionRules};
-use crate::trace::named;
 
 mod filter_prefix;
 mod tree;
@@ -49,30 +48,6 @@ impl Compression {
 
     pub(crate) fn from_u8(byte: u8) -> Option<Compression> {
         [Compression::None, Compression::Lz4, Compression::Zstd].get(usize::from(byte)).copied()
-    }
-}
-
-named! {
-    /// Which block leaves the buffer pool when it is full. `docs/cache.md` lists hit rates; `esker cache-sim` computes
-    /// them for your own trace.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-    CachePolicy {
-        /// Keeps nothing: every read of a block reads its file and verifies the block. For measurements.
-        None = "none",
-        /// First in, first out.
-        Fifo = "fifo",
-        /// The least recently used block leaves first.
-        Lru = "lru",
-        /// 2Q (Johnson, Shasha 1994): a new block has to prove itself in a first queue.
-        TwoQ = "2q",
-        /// ARC (Megiddo, Modha 2003): adapts between recency and frequency to the misses.
-        Arc = "arc",
-        /// Clock: the next block that was not asked for since the hand last passed it leaves.
-        Clock = "clock",
-        /// S3-FIFO (Yang and others 2023): three queues whose order does not change on a hit. The default: it has the
-        /// best hit rates on average, and a hit writes one byte.
-        #[default]
-        S3Fifo = "s3-fifo",
     }
 }
 
@@ -127,8 +102,6 @@ pub struct Options {
     /// Bytes of user data in a table at which a merge begins the next table. It begins the next one earlier if the
     /// filter of so many small pairs would take more than an eighth of the budget. 1 KiB to 4 GiB. Default: 32 MiB.
     pub table_bytes: usize,
-    /// Which block leaves the buffer pool when it is full. Default: S3-FIFO, chosen by measurement.
-    pub cache_policy: CachePolicy,
     /// Bytes of a data block before compression. 64 bytes to 1 MiB. Default: 4 KiB, chosen by measurement.
     pub block_bytes: usize,
     /// Bits of filter per key in the largest level; smaller levels get more. At most 128; 0: no filters. Default: 8.
@@ -160,6 +133,12 @@ pub struct Options {
     /// if the file system refuses. Default: no.
     pub direct_io: bool,
     pub(crate) listener: Option<ListenerHandle>,
+    /// Whether the buffer pool keeps blocks. If it does not, every read of a block reads its file and verifies the block.
+    #[cfg(feature = "testing")]
+    pub keeps_blocks: bool,
+    /// Whether the buffer pool keeps blocks. If it does not, every read of a block reads its file and verifies the block.
+    #[cfg(not(feature = "testing"))]
+    pub(crate) keeps_blocks: bool,
     /// Files, clock, randomness and background work.
     #[cfg(feature = "testing")]
     pub env: Env,
@@ -178,7 +157,6 @@ impl Default for Options {
             durability: Durability::Process,
             memtable_bytes: None,
             table_bytes: 32 << 20,
-            cache_policy: CachePolicy::default(),
             block_bytes: 4 << 10,
             filter_bits: 8,
             separate_at: 32 << 10,
@@ -190,6 +168,7 @@ impl Default for Options {
             scrub_rate: 4 << 20,
             direct_io: false,
             listener: None,
+            keeps_blocks: true,
             env: Env::system(),
         }
     }
@@ -272,8 +251,6 @@ setters! {
         memtable_bytes: impl Into<Option<usize>>,
         /// Sets [`Options::table_bytes`].
         table_bytes: usize,
-        /// Sets [`Options::cache_policy`].
-        cache_policy: CachePolicy,
         /// Sets [`Options::block_bytes`].
         block_bytes: usize,
         /// Sets [`Options::filter_bits`].
@@ -356,7 +333,6 @@ mod tests {
             durability,
             memtable_bytes,
             table_bytes,
-            cache_policy,
             block_bytes,
             filter_bits,
             separate_at,
@@ -368,6 +344,7 @@ mod tests {
             scrub_rate,
             direct_io,
             listener,
+            keeps_blocks,
             env: given,
         } = Options::default()
             .create(false)
@@ -377,7 +354,6 @@ mod tests {
             .durability(Durability::Power)
             .memtable_bytes(4)
             .table_bytes(5)
-            .cache_policy(CachePolicy::Lru)
             .block_bytes(6)
             .filter_bits(7)
             .separate_at(8)
@@ -390,10 +366,10 @@ mod tests {
             .direct_io(true)
             .listener(Deaf)
             .env(env.clone());
-        assert!(listener.is_some());
+        assert!(listener.is_some() && keeps_blocks);
         assert_eq!((create, direct_io, durability), (false, true, Durability::Power));
         assert_eq!((memory_budget, background_io, threads, memtable_bytes), (1, Some(2), 3, Some(4)));
-        assert_eq!((table_bytes, cache_policy, block_bytes, filter_bits), (5, CachePolicy::Lru, 6, 7));
+        assert_eq!((table_bytes, block_bytes, filter_bits), (5, 6, 7));
         assert_eq!((separate_at, blob_file_bytes, log_history), (8, 9, 10));
         assert_eq!((open_tables_max, scrub_rate), (11, 12));
         assert!(Arc::ptr_eq(&given.clock, &env.clock));

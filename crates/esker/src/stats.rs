@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::finding::Finding;
-use crate::options::CachePolicy;
 use crate::trace::{OperationStats, WaitStats};
 use crate::version::edit::TableInfo;
 
@@ -98,8 +97,6 @@ pub struct Stats {
     pub reserve_bytes: u64,
     /// Memory of memtables.
     pub memtable_bytes: u64,
-    /// Which blocks leave the buffer pool when it is full.
-    pub pool_policy: CachePolicy,
     /// Memory of the buffer pool's blocks.
     pub pool_bytes: u64,
     /// The capacity of the buffer pool.

@@ -18,9 +18,7 @@ use std::time::Duration;
 use esker::env::{Clock, Env, Executor, JobKind, Random, StepExecutor};
 use esker::fs::FileSystem;
 use esker::fs::sim::SimFs;
-use esker::{
-    CachePolicy, CompactionStyle, Db, FilterPrefix, MergeOperator, Options, ScanRange, Tree, TreeOptions,
-};
+use esker::{CompactionStyle, Db, FilterPrefix, MergeOperator, Options, ScanRange, Tree, TreeOptions};
 
 pub mod cells;
 pub mod export_import;
@@ -120,7 +118,7 @@ pub fn tiny_options(rng: &mut Rng, env: Env) -> Options {
     options.open_tables_max = *rng.pick(&[2, 3, 10, 512]);
     options.separate_at = *rng.pick(&[1, 20, 200, 2000, usize::MAX]);
     options.blob_file_bytes = *rng.pick(&[1, 20_000, 100_000, 256 << 20]);
-    options.cache_policy = *rng.pick(CachePolicy::ALL);
+    options.keeps_blocks = !rng.one_in(7);
     options.log_history = *rng.pick(&[0, 0, 600 << 10]);
     options.threads = *rng.pick(&[2, 3, 4]);
     options.background_io = *rng.pick(&[None, Some(1 << 20)]);

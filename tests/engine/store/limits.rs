@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use esker::env::{Env, Executor, JobKind, StepExecutor};
 use esker::fs::sim::{Fault, FaultError, Op, SimFs};
-use esker::{CachePolicy, CompactionStyle, Db, ErrorKind, Options, ScanRange, TreeOptions};
+use esker::{CompactionStyle, Db, ErrorKind, Options, ScanRange, TreeOptions};
 
 use crate::common::{Rng, alone_with};
 
@@ -34,7 +34,6 @@ fn set(options: &mut Options, which: usize, value: u64) -> bool {
         9 => options.log_history = value,
         10 => options.open_tables_max = size,
         11 => options.scrub_rate = value,
-        12 => options.cache_policy = CachePolicy::ALL[size % CachePolicy::ALL.len()],
         _ => return false,
     }
     true

@@ -3,7 +3,6 @@
 mod admin;
 mod backup;
 mod bench;
-mod cache_sim;
 mod check;
 mod count;
 mod delete;
@@ -76,7 +75,6 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Ql(args) => ql::run(&global, &args),
         Command::Thrift(args) => thrift::run(&global, &args),
         Command::Bench(args) => bench::run(&global, &args),
-        Command::CacheSim(args) => cache_sim::run(&global, &args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),
     }

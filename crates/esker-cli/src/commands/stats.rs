@@ -125,7 +125,6 @@ fn figures(stats: &Stats) -> Map<String, Value> {
         "memtable_bytes": stats.memtable_bytes,
         "open_tables": stats.open_tables,
         "table_memory": stats.table_memory,
-        "pool_policy": stats.pool_policy.name(),
         "pool_bytes": stats.pool_bytes,
         "pool_capacity": stats.pool_capacity,
         "pool_hits": stats.pool_hits,

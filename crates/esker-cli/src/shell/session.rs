@@ -192,10 +192,7 @@ impl Session {
         ask: Option<Ask<'_>>,
     ) -> Outcome {
         refuse_standard_input(&command)?;
-        let needs_store = !matches!(
-            command,
-            Command::Dump(_) | Command::CacheSim(_) | Command::Completions(_) | Command::Man(_)
-        );
+        let needs_store = !matches!(command, Command::Dump(_) | Command::Completions(_) | Command::Man(_));
         if needs_store && !elsewhere && self.open.is_none() {
             return Err(nothing_open());
         }
@@ -297,7 +294,6 @@ fn refuse_standard_input(command: &Command) -> Outcome {
         Command::Put(args) => args.file.as_deref(),
         Command::Import(args) => Some(&args.source),
         Command::Run(args) => Some(&args.file),
-        Command::CacheSim(args) => args.trace.as_deref(),
         _ => None,
     };
     match file {

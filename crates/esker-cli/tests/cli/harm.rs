@@ -31,7 +31,6 @@ fn nothing_is_written_into_the_store_s_own_directory() {
         "get a --file link/LOCK".to_owned(),
         "export esker.db/new/".to_owned(),
         "export link/new/further/".to_owned(),
-        "cache-sim --generate loop --gets 1000 --plot esker.db/plot.svg".to_owned(),
     ] {
         let done = esker(dir.path(), &command);
         assert_eq!(done.code, 2, "{command}: {}", done.stderr());

@@ -19,7 +19,7 @@ use crate::fs::{Cancel, LockMode, Unreadable};
 use crate::log::replay::Segments;
 use crate::log::survey::survey_stream;
 use crate::open::Listing;
-use crate::options::{CachePolicy, Options};
+use crate::options::Options;
 use crate::table::TableReader;
 use crate::version::edit::{Edit, FileId, ManifestState, TableInfo};
 use crate::version::manifest::{Contents, copy_path, is_of_another, manifest_path, read_manifest};
@@ -279,7 +279,7 @@ impl Check<'_> {
     fn table(&mut self, file: FileId, infos: &[TableInfo]) -> Result<()> {
         let path = table_path(self.dir, file);
         self.note_file(&path);
-        let pool = Arc::new(BufferPool::new(0, CachePolicy::None));
+        let pool = Arc::new(BufferPool::new(0));
         let reader = Arc::new(TableReader::open(self.env.fs.open_read(&path)?, file, pool)?);
         let mut damage = Vec::new();
         self.report.entries += reader.verify(&mut |error| damage.push(error));

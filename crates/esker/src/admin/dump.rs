@@ -13,7 +13,7 @@ use crate::log::pieces::Pieces;
 use crate::log::segment::{RECORDS_AT, SegmentHeader};
 use crate::log::stream::read_stream;
 use crate::operators;
-use crate::options::{CachePolicy, Options};
+use crate::options::Options;
 use crate::ranges::KeyRange;
 use crate::space::RESERVE_FILE;
 use crate::table::{ScanHint, TABLE_MAGIC, TableReader};
@@ -200,7 +200,7 @@ fn dump_manifest(file: &Path, show_key: ShowKey<'_>, out: Out<'_>, options: &Opt
 
 fn dump_table(file: &Path, show_key: ShowKey<'_>, out: Out<'_>, options: &Options) -> Result<()> {
     let source = options.env.fs.open_read(file)?;
-    let reader = Arc::new(TableReader::open(source, 0, Arc::new(BufferPool::new(0, CachePolicy::None)))?);
+    let reader = Arc::new(TableReader::open(source, 0, Arc::new(BufferPool::new(0)))?);
     let types = KeyTypes::beside(show_key, &options.env, file);
     let number = file.file_name().and_then(|name| name.to_str()).and_then(table_number);
     let key = |key: &[u8]| types.key_in(number, key);

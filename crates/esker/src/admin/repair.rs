@@ -31,7 +31,7 @@ use crate::fs::{Cancel, LockMode, Unreadable, gone, temporary_of};
 use crate::log::replay::Segments;
 use crate::log::salvage::Salvaged;
 use crate::open::{Listing, QUARANTINE};
-use crate::options::{CachePolicy, Options};
+use crate::options::Options;
 use crate::version::edit::{Edit, ManifestState, TreeId};
 use crate::version::manifest::{Manifest, Remains, copy_path, is_of_another, manifest_path, read_remains};
 
@@ -193,7 +193,7 @@ impl<'a> Repair<'a> {
             next_file: Arc::new(AtomicU64::new(listing.next_file())),
             block_bytes: options.block_bytes,
             direct: false,
-            pool: Arc::new(BufferPool::new(0, CachePolicy::None)),
+            pool: Arc::new(BufferPool::new(0)),
             gate: Gate::new(dir),
         });
         let mut repair = Repair {

@@ -1,4 +1,4 @@
-//! The buffer pool: pages of tables in memory, found by hash, evicted by a [`policy`].
+//! The buffer pool: pages of tables in memory, found by hash, evicted by S3-FIFO ([`s3_fifo`]).
 //!
 //! Guarantees: the pages charged to the pool plus the reserved bytes stay within the capacity (a page that
 //! was handed out lives until its last holder drops it). A page is never changed. A hit takes one short lock
@@ -14,25 +14,23 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::options::CachePolicy;
-
-pub(crate) mod policy;
+mod ghosts;
+mod list;
 mod prefetch;
+mod s3_fifo;
 mod shard;
-pub mod sim;
 
 #[cfg(test)]
 mod tests;
 
-use policy::Chosen;
 pub(crate) use prefetch::prefetch;
 use shard::{Shard, Whereabouts};
 
 /// A power of two, far above the number of threads that hit the pool at the same time.
 const SHARDS: usize = 16;
 
-/// Bytes that a page costs beside its own bytes and the policy's: slot, buckets, counts, allocator.
-const PAGE_OVERHEAD: usize = 96;
+/// Bytes that a page costs in addition to its own: slot, buckets, counts, allocator, and what the policy keeps for it.
+const PAGE_OVERHEAD: usize = 96 + s3_fifo::PAGE_BYTES;
 
 /// Newly written pages that nobody asked for may fill the pool up to one part in this many.
 const UNASKED_PART: usize = 16;
@@ -113,16 +111,14 @@ impl Aligned {
 #[derive(Debug)]
 pub(crate) struct BufferPool {
     shards: Box<[Aligned]>,
-    policy: CachePolicy,
     capacity: usize,
 }
 
 impl BufferPool {
-    /// A pool of `capacity` bytes; 0 if `policy` keeps nothing.
-    pub(crate) fn new(capacity: usize, policy: CachePolicy) -> Self {
-        let capacity = if policy == CachePolicy::None { 0 } else { capacity };
-        let shard = |_| Aligned::new(Shard::new(capacity / SHARDS, Chosen::new(policy)));
-        BufferPool { shards: (0..SHARDS).map(shard).collect(), policy, capacity }
+    /// A pool of `capacity` bytes. One of 0 bytes keeps nothing.
+    pub(crate) fn new(capacity: usize) -> Self {
+        let shard = |_| Aligned::new(Shard::new(capacity / SHARDS));
+        BufferPool { shards: (0..SHARDS).map(shard).collect(), capacity }
     }
 
     #[inline]
@@ -179,7 +175,7 @@ impl BufferPool {
     pub(crate) fn clear(&self) {
         for shard in &self.shards {
             let mut removed = Vec::new();
-            shard.shard.lock().clear(Chosen::new(self.policy), &mut removed);
+            shard.shard.lock().clear(&mut removed);
         }
     }
 
@@ -190,10 +186,6 @@ impl BufferPool {
             let mut evicted = Vec::new();
             shard.shard.lock().set_limit(limit, &mut evicted);
         }
-    }
-
-    pub(crate) fn policy(&self) -> CachePolicy {
-        self.policy
     }
 
     /// The capacity in bytes, including reserved bytes.
@@ -218,4 +210,22 @@ impl BufferPool {
     fn shard(&self, id: PageId) -> &Aligned {
         &self.shards[id.hash() as usize % SHARDS]
     }
+}
+
+/// How many accesses of `pages` find their page in a shard with room for `room` pages, and how many accesses there are. Each
+/// page that is missing is inserted. For bench/: no other policy is simulated by the pool's own code.
+#[cfg(any(test, esker_measure))]
+pub(crate) fn simulated_hits(room: usize, pages: impl IntoIterator<Item = u64>) -> (u64, u64) {
+    let page = Page::from([]);
+    let mut shard = Shard::new(Shard::charge(0).saturating_mul(room));
+    let (mut accesses, mut evicted) = (0, Vec::new());
+    for number in pages {
+        accesses += 1;
+        let hash = PageId::from_number(number).hash();
+        if shard.get(hash).is_none() {
+            shard.insert(hash, Page::clone(&page), &mut evicted);
+            evicted.clear();
+        }
+    }
+    (shard.hits, accesses)
 }

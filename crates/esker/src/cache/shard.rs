@@ -10,8 +10,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use super::policy::Chosen;
 use super::prefetch::prefetch_address;
+use super::s3_fifo::S3Fifo;
 use super::{PAGE_OVERHEAD, Page, PageId, prefetch};
 
 /// How much of a page is prefetched while its reference count is raised: the part that a search reads first.
@@ -86,7 +86,7 @@ pub(super) struct Shard {
     buckets: Vec<Bucket>,
     slots: Vec<u64>,
     free: Vec<u32>,
-    policy: Chosen,
+    policy: S3Fifo,
     used: usize,
     limit: usize,
     pub(super) hits: u64,
@@ -94,12 +94,12 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    pub(super) fn new(limit: usize, policy: Chosen) -> Self {
+    pub(super) fn new(limit: usize) -> Self {
         Shard {
             buckets: vec![Bucket::default(); 16],
             slots: Vec::new(),
             free: Vec::new(),
-            policy,
+            policy: S3Fifo::default(),
             used: 0,
             limit,
             hits: 0,
@@ -111,15 +111,14 @@ impl Shard {
         self.used
     }
 
-    /// What a page counts against the capacity: its bytes, its bucket and slot, the allocator's share, and
-    /// the policy's bytes.
-    pub(super) fn charge(&self, page_len: usize) -> usize {
-        page_len + PAGE_OVERHEAD + self.policy.page_bytes()
+    /// What a page counts against the capacity.
+    pub(super) fn charge(page_len: usize) -> usize {
+        page_len + PAGE_OVERHEAD
     }
 
     /// Whether, with one more page, the pages still fit into one `part`-th of the limit.
     pub(super) fn fits_in_part(&self, page_len: usize, part: usize) -> bool {
-        self.used.saturating_add(self.charge(page_len)) <= self.limit / part
+        self.used.saturating_add(Shard::charge(page_len)) <= self.limit / part
     }
 
     #[inline]
@@ -148,7 +147,7 @@ impl Shard {
 
     /// Adds a page that is not here yet; moves the pages evicted for it into `evicted`.
     pub(super) fn insert(&mut self, hash: u64, page: Page, evicted: &mut Vec<Page>) {
-        let charge = self.charge(page.len());
+        let charge = Shard::charge(page.len());
         if charge > self.limit || self.buckets[self.find(hash)].page.is_some() {
             return;
         }
@@ -180,13 +179,13 @@ impl Shard {
         }
     }
 
-    /// Drops every page and replaces the policy, which may remember others, by the new one `policy`.
-    pub(super) fn clear(&mut self, policy: Chosen, removed: &mut Vec<Page>) {
+    /// Drops every page, and forgets those that have left.
+    pub(super) fn clear(&mut self, removed: &mut Vec<Page>) {
         removed.extend(self.buckets.iter_mut().filter_map(|bucket| bucket.page.take()));
         self.slots.clear();
         self.free.clear();
         self.used = 0;
-        self.policy = policy;
+        self.policy = S3Fifo::default();
     }
 
     /// Changes the byte limit and evicts down to it.
@@ -206,7 +205,7 @@ impl Shard {
     fn release(&mut self, slot: u32, hash: u64, out: &mut Vec<Page>) {
         let bucket = self.find(hash);
         if let Some(page) = self.buckets[bucket].page.take() {
-            self.used -= self.charge(page.len());
+            self.used -= Shard::charge(page.len());
             out.push(page);
             self.free.push(slot);
             self.close_gap(bucket);
@@ -253,11 +252,10 @@ impl Shard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::CachePolicy;
 
     #[test]
     fn the_prefetched_bucket_is_the_one_of_the_page() {
-        let mut shard = Shard::new(1 << 20, Chosen::new(CachePolicy::S3Fifo));
+        let mut shard = Shard::new(1 << 20);
         let whereabouts = Whereabouts::new(&mut shard);
         for number in 0..1000 {
             let hash = PageId::from_number(number).hash();

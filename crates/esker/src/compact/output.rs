@@ -237,7 +237,7 @@ mod tests {
 
     use super::*;
     use crate::fs::sim::SimFs;
-    use crate::options::{CachePolicy, Options};
+    use crate::options::Options;
 
     /// Writes 1000 keys with up to 3 versions each, and returns the tables.
     fn write(limits: TableLimits, filter_bits: u32) -> Vec<TableInfo> {
@@ -248,7 +248,7 @@ mod tests {
             next_file: Arc::new(AtomicU64::new(1)),
             block_bytes: 256,
             direct: false,
-            pool: Arc::new(BufferPool::new(0, CachePolicy::None)),
+            pool: Arc::new(BufferPool::new(0)),
             gate: Gate::new(Path::new("/")),
         });
         let (compression, tree) = (Compression::None, Some(1));

@@ -90,7 +90,6 @@ impl Db {
             store.reserved_bytes()
         };
         stats.log_live_bytes = store.commit().published().saturating_sub(store.wal().floor_start());
-        stats.pool_policy = store.pool().policy();
         stats.pool_bytes = store.pool().used() as u64;
         stats.pool_capacity = store.pool().capacity() as u64;
         stats.table_memory = store.registry().memory() as u64;

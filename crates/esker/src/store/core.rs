@@ -72,7 +72,7 @@ impl Core {
         let mapped = 2 * options.segment_len_max() as usize;
         let memtables = space::immutable_max(options.memtable_limit()) + options.memtable_limit();
         let pool_bytes = options.memory().saturating_sub(memtables + mapped).max(options.memory() / 8);
-        let pool = Arc::new(BufferPool::new(pool_bytes, options.cache_policy));
+        let pool = Arc::new(BufferPool::new(if options.keeps_blocks { pool_bytes } else { 0 }));
         let registry = TableRegistry::new(&options, dir, Arc::clone(&pool), pool_bytes / 2);
         let default_executor = || Arc::new(ThreadExecutor::new(options.threads)) as Arc<dyn Executor>;
         let executor = env.executor.clone().unwrap_or_else(default_executor);

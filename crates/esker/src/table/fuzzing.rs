@@ -13,7 +13,6 @@ use crate::codec::{Decoder, u64_at};
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::fs::ReadFile;
-use crate::options::CachePolicy;
 use crate::table::Salvage;
 
 /// Gives `payload` to the decoder of one part of a table, as if its checksum had matched.
@@ -151,7 +150,7 @@ pub(crate) fn read(file: &Arc<dyn ReadFile>) -> Result<()> {
     {
         assert!(salvage.key().len() + salvage.value().len() > 0 || salvage.is_at_entry());
     }
-    let pool = Arc::new(BufferPool::new(1 << 20, CachePolicy::default()));
+    let pool = Arc::new(BufferPool::new(1 << 20));
     let table = Arc::new(TableReader::open(Arc::clone(file), 1, pool)?);
     table.verify(&mut drop);
     let mut keys = Vec::new();

@@ -13,7 +13,7 @@ use crate::checksum::hash_key;
 use crate::cursor::{Cursor, Kind, MAX_SEQ, SeqNo};
 use crate::error::Result;
 use crate::fs::{ReadFile, WriteFile};
-use crate::options::{CachePolicy, Compression, FilterPrefix};
+use crate::options::{Compression, FilterPrefix};
 use crate::rng::Rng;
 
 mod damage;
@@ -96,12 +96,7 @@ fn build(model: &Model, options: TableOptions) -> (Vec<u8>, TableMeta) {
 }
 
 fn open(bytes: Vec<u8>, pool_bytes: usize) -> Result<Arc<TableReader>> {
-    TableReader::open(
-        Arc::new(MemRead(bytes)),
-        1,
-        Arc::new(BufferPool::new(pool_bytes, CachePolicy::default())),
-    )
-    .map(Arc::new)
+    TableReader::open(Arc::new(MemRead(bytes)), 1, Arc::new(BufferPool::new(pool_bytes))).map(Arc::new)
 }
 
 /// The cursor's entry, or `None` while it is invalid.

@@ -48,8 +48,6 @@ macro_rules! named {
     )*};
 }
 
-pub(crate) use named;
-
 named! {
     /// A kind of operation.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

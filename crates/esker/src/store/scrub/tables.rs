@@ -8,7 +8,6 @@ use super::{Scrub, is_damage};
 use crate::cache::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::CheckReport;
-use crate::options::CachePolicy;
 use crate::table::{TableReader, Verification};
 use crate::version::edit::{FileId, TableInfo};
 use crate::version::table_info::check_described;
@@ -72,7 +71,7 @@ impl Described {
 
     fn read(&self, scrub: &Scrub, report: &mut CheckReport) -> Result<TableReader> {
         let path = table_path(&scrub.core.dir, self.id);
-        let pool = Arc::new(BufferPool::new(0, CachePolicy::None));
+        let pool = Arc::new(BufferPool::new(0));
         let source = scrub.core.registry.open_file(self.id).map_err(|error| match error.kind() {
             ErrorKind::NotFound => Error::corruption(&path, 0, "a table is missing"),
             _ => error,

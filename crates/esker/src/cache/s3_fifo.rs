@@ -8,17 +8,33 @@
 //! ```
 //! All three are FIFO queues, so a hit only raises a count, up to 3. Most pages that are read once leave
 //! early, out of `small`. There are as many ghosts as `main` may have pages.
+//!
+//! A shard keeps its pages in numbered slots. The policy sees slot numbers, and the hashes of ghosts. Every call takes
+//! constant time: [`S3Fifo::evict`] on average, since each of its steps undoes what a hit or an insertion did.
+//!
+//! The pool is charged in bytes, while the policy divides a number of pages, its *room*: the number of pages when it was last
+//! asked for a victim, or the number now if that is greater. With pages of one size it is the capacity. It has at most as many
+//! ghosts as pages, so [`PAGE_BYTES`], which is charged with each page, covers them.
+//!
+//! It has the best hit rates on average of those in `bench/` (`docs/cache.md`), and a hit writes one byte.
 
-use super::Policy;
 use super::ghosts::{GHOST_BYTES, Ghosts};
 use super::list::{Links, List};
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+
+/// Bytes that the policy keeps for each page, its share of the ghosts included.
+pub(super) const PAGE_BYTES: usize = 8 + 1 + GHOST_BYTES;
 
 const COUNT_MAX: u8 = 3;
 /// The bit beside the count of a page in `main`.
 const IN_MAIN: u8 = 0x80;
 
 #[derive(Debug, Default)]
-pub(crate) struct S3Fifo {
+pub(super) struct S3Fifo {
     /// By slot: how often the page was asked for, and [`IN_MAIN`]. This is separate from the links, so that a
     /// hit reads and writes one byte.
     counts: Vec<u8>,
@@ -74,18 +90,14 @@ impl S3Fifo {
     fn trim(&mut self) {
         self.ghosts.trim(self.room.saturating_sub(self.small_max()));
     }
-}
 
-impl Policy for S3Fifo {
-    fn page_bytes(&self) -> usize {
-        8 + 1 + GHOST_BYTES
-    }
-
-    fn arriving(&mut self, hash: u64) {
+    /// The page that hashes to `hash` missed and will be inserted. Evictions until then make room for it.
+    pub(super) fn arriving(&mut self, hash: u64) {
         self.known = self.ghosts.take(hash);
     }
 
-    fn inserted(&mut self, slot: u32) {
+    /// `slot` was free and now holds the arriving page.
+    pub(super) fn inserted(&mut self, slot: u32) {
         if slot as usize >= self.counts.len() {
             self.counts.resize(slot as usize + 1, 0);
         }
@@ -99,8 +111,9 @@ impl Policy for S3Fifo {
         self.room = self.room.max(self.pages());
     }
 
+    /// The page in `slot` was asked for.
     #[inline]
-    fn hit(&mut self, slot: u32) {
+    pub(super) fn hit(&mut self, slot: u32) {
         if let Some(count) = self.counts.get_mut(slot as usize)
             && *count & !IN_MAIN < COUNT_MAX
         {
@@ -108,7 +121,8 @@ impl Policy for S3Fifo {
         }
     }
 
-    fn removed(&mut self, slot: u32) {
+    /// `slot` was freed for a reason other than [`S3Fifo::evict`].
+    pub(super) fn removed(&mut self, slot: u32) {
         let in_main = self.counts[slot as usize] & IN_MAIN != 0;
         let list = if in_main { &mut self.main } else { &mut self.small };
         list.remove(&mut self.links, slot);
@@ -116,13 +130,15 @@ impl Policy for S3Fifo {
         self.trim();
     }
 
-    fn evict(&mut self, hashes: &[u64]) -> Option<u32> {
+    /// Chooses a victim and forgets it; `None` if no slot is taken. `hashes` has the pages' hashes by slot.
+    pub(super) fn evict(&mut self, hashes: &[u64]) -> Option<u32> {
         self.room = self.pages();
         let victim = self.evict_small(hashes).or_else(|| self.evict_main());
         self.trim();
         victim
     }
 
+    /// The ghosts: remembered pages that have left.
     #[cfg(test)]
     fn ghosts(&self) -> Vec<u64> {
         self.ghosts.hashes()

@@ -2,15 +2,8 @@
 //! gets (Table 1). The paper gives seconds. The simulation counts hits, and assumes that a miss takes as long as a get
 //! without a buffer took there. The paper does not say how keys are drawn; this assumes a uniform distribution.
 
-use esker::CachePolicy;
-use esker::cache_sim::simulate;
-use serde_json::json;
-
-use super::percent;
-use crate::args::Global;
-use crate::draws::Draws;
-use crate::exit::Outcome;
-use crate::output::Out;
+use super::{Policy, percent, simulate};
+use crate::data::Stream;
 
 const PAIRS: u64 = 250;
 const ROOM: usize = 125;
@@ -37,14 +30,14 @@ const TABLE_1: [Measured; 3] = [
 /// One policy with one pool size.
 struct Column {
     name: String,
-    policy: CachePolicy,
+    policy: Policy,
     room: usize,
 }
 
 fn columns() -> Vec<Column> {
-    let plain = |&policy: &CachePolicy| Column { name: policy.name().to_owned(), policy, room: ROOM };
-    let mut columns: Vec<Column> = CachePolicy::ALL.iter().map(plain).collect();
-    columns.push(Column { name: "2q/83".to_owned(), policy: CachePolicy::TwoQ, room: ROOM_BESIDE_GHOSTS });
+    let plain = |&policy: &Policy| Column { name: policy.name().to_owned(), policy, room: ROOM };
+    let mut columns: Vec<Column> = Policy::ALL.iter().map(plain).collect();
+    columns.push(Column { name: "2q/83".to_owned(), policy: Policy::TwoQ, room: ROOM_BESIDE_GHOSTS });
     columns
 }
 
@@ -52,10 +45,10 @@ impl Measured {
     /// The paper's figure for a column.
     fn seconds(&self, column: &Column) -> Option<f64> {
         match column.policy {
-            CachePolicy::None => Some(self.no_buffer),
-            CachePolicy::Lru => Some(self.lru),
-            CachePolicy::TwoQ => Some(self.two_q),
-            CachePolicy::Arc => Some(self.arc),
+            Policy::None => Some(self.no_buffer),
+            Policy::Lru => Some(self.lru),
+            Policy::TwoQ => Some(self.two_q),
+            Policy::Arc => Some(self.arc),
             _ => None,
         }
     }
@@ -63,59 +56,60 @@ impl Measured {
 
 fn hit_rate(column: &Column, gets: u64, seed: u64) -> f64 {
     let rate = |draw: u64| {
-        let mut draws = Draws(seed.wrapping_mul(DRAWS).wrapping_add(draw));
+        let mut draws = Stream::new(seed.wrapping_mul(DRAWS).wrapping_add(draw));
         simulate(column.policy, column.room, (0..gets).map(|_| draws.below(PAIRS))).rate()
     };
     (0..DRAWS).map(rate).sum::<f64>() / DRAWS as f64
 }
 
-pub(super) fn run(global: &Global, seed: u64) -> Outcome {
+pub(super) fn run(seed: u64, is_json: bool) {
     let columns = columns();
     let rates: Vec<Vec<f64>> = TABLE_1
         .iter()
         .map(|line| columns.iter().map(|column| hit_rate(column, line.gets, seed)).collect())
         .collect();
-    Out::stdout()?.with(|out| match global.json {
-        true => print_json(out, &columns, &rates),
-        false => print(out, &columns, &rates),
-    })
+    if is_json {
+        print_json(&columns, &rates);
+    } else {
+        print(&columns, &rates);
+    }
 }
 
-fn print(out: &mut Out, columns: &[Column], rates: &[Vec<f64>]) -> Outcome {
+fn print(columns: &[Column], rates: &[Vec<f64>]) {
     let head = columns.iter().map(|column| format!(" {:>8}", column.name)).collect::<String>();
-    out.line(&format!("hits: {PAIRS} pairs, room for {ROOM}, uniform gets; mean of {DRAWS} draws"))?;
-    out.line(&format!("gets     {head}"))?;
+    println!("hits: {PAIRS} pairs, room for {ROOM}, uniform gets; mean of {DRAWS} draws");
+    println!("gets     {head}");
     for (line, rates) in TABLE_1.iter().zip(rates) {
-        let rates: String = rates.iter().copied().map(percent).collect();
-        out.line(&format!("{:<9}{rates}", line.gets))?;
+        println!("{:<9}{}", line.gets, rates.iter().copied().map(percent).collect::<String>());
     }
-    out.line("")?;
-    out.line("seconds: a miss takes as long as a get without a buffer took in the paper")?;
-    out.line(&format!("gets     {head}"))?;
+    println!("\nseconds: a miss takes as long as a get without a buffer took in the paper");
+    println!("gets     {head}");
     for (line, rates) in TABLE_1.iter().zip(rates) {
         let seconds = rates.iter().map(|rate| format!(" {:8.1}", line.no_buffer * (1.0 - rate)));
-        out.line(&format!("{:<9}{}", line.gets, seconds.collect::<String>()))?;
+        println!("{:<9}{}", line.gets, seconds.collect::<String>());
         let there = columns.iter().map(|column| match line.seconds(column) {
             Some(seconds) => format!(" {seconds:8.0}"),
             None => format!(" {:>8}", "-"),
         });
-        out.line(&format!("  paper  {}", there.collect::<String>()))?;
+        println!("  paper  {}", there.collect::<String>());
     }
-    out.line("")?;
-    out.line("2q/83: 2Q with 83 pairs, so that pairs and ghosts (half as many) share the room for 125")
+    println!("\n2q/83: 2Q with 83 pairs, so that pairs and ghosts (half as many) share the room for 125");
 }
 
-fn print_json(out: &mut Out, columns: &[Column], rates: &[Vec<f64>]) -> Outcome {
+fn print_json(columns: &[Column], rates: &[Vec<f64>]) {
     for (line, rates) in TABLE_1.iter().zip(rates) {
         for (column, rate) in columns.iter().zip(rates) {
-            let object = json!({
-                "gets": line.gets, "policy": column.policy.name(), "room": column.room, "hit_rate": rate,
-                "seconds": line.no_buffer * (1.0 - rate), "paper_seconds": line.seconds(column),
-            });
-            out.line(&object.to_string())?;
+            let paper_seconds = line.seconds(column).map_or("null".to_owned(), |seconds| seconds.to_string());
+            println!(
+                "{{\"gets\":{},\"policy\":\"{}\",\"room\":{},\"hit_rate\":{rate},\"seconds\":{},\"paper_seconds\":\
+                 {paper_seconds}}}",
+                line.gets,
+                column.policy.name(),
+                column.room,
+                line.no_buffer * (1.0 - rate)
+            );
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -127,7 +121,7 @@ mod tests {
     fn misses_explain_the_papers_times() {
         for line in &TABLE_1 {
             for (policy, room, measured) in
-                [(CachePolicy::Lru, ROOM, line.lru), (CachePolicy::TwoQ, ROOM_BESIDE_GHOSTS, line.two_q)]
+                [(Policy::Lru, ROOM, line.lru), (Policy::TwoQ, ROOM_BESIDE_GHOSTS, line.two_q)]
             {
                 let column = Column { name: String::new(), policy, room };
                 let seconds = line.no_buffer * (1.0 - hit_rate(&column, line.gets, 1));

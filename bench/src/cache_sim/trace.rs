@@ -1,13 +1,32 @@
 //! Traces: sequences of requested keys.
 
+use super::Options;
+use crate::data::Stream;
+use crate::stores::Result;
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::distinct;
-use crate::args::{CacheSim, Kind};
-use crate::draws::Draws;
-use crate::exit::{Failure, Outcome};
-use crate::lines::Input;
+/// What a generated trace looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Zipf,
+    Uniform,
+    Loop,
+    ScanZipf,
+}
+
+impl Kind {
+    pub(super) const ALL: [Kind; 4] = [Kind::Zipf, Kind::Uniform, Kind::Loop, Kind::ScanZipf];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Zipf => "zipf",
+            Kind::Uniform => "uniform",
+            Kind::Loop => "loop",
+            Kind::ScanZipf => "scan-zipf",
+        }
+    }
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -18,54 +37,43 @@ pub(super) struct Trace {
     pub(super) distinct: u64,
 }
 
-/// The traces that the arguments request.
-pub(super) fn all(args: &CacheSim) -> Outcome<Vec<Trace>> {
-    if let Some(path) = &args.trace {
-        return Ok(vec![read(path)?]);
+/// The traces that the options request.
+pub(super) fn all(options: &Options) -> Result<Vec<Trace>> {
+    match &options.trace {
+        Some(path) => Ok(vec![read(path)?]),
+        None => Ok(options.kinds.iter().map(|kind| make(*kind, options)).collect()),
     }
-    let kinds = match args.generate.as_slice() {
-        [] => &[Kind::Zipf, Kind::Uniform, Kind::Loop, Kind::ScanZipf],
-        chosen => chosen,
-    };
-    Ok(distinct(kinds.iter().copied()).into_iter().map(|kind| make(kind, args)).collect())
 }
 
 /// Every line that is not empty is a key, without one carriage return at its end.
-fn read(path: &Path) -> Outcome<Trace> {
-    let input = Input::open(path)?;
-    let name = input.name();
-    let mut numbers: HashMap<Vec<u8>, u64> = HashMap::new();
+fn read(path: &Path) -> Result<Trace> {
+    let text = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let lines = text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let mut numbers: HashMap<&[u8], u64> = HashMap::new();
     let mut keys = Vec::new();
-    let mut blocks = input.blocks(false)?;
-    while let Some(block) = blocks.next(|| Ok(()))? {
-        for key in block.lines(false).filter(|key| !key.is_empty()) {
-            let next = numbers.len() as u64;
-            let number = match numbers.get(key) {
-                Some(number) => *number,
-                None => *numbers.entry(key.to_vec()).or_insert(next),
-            };
-            keys.push(number);
-        }
-        blocks.recycle(block);
+    for key in lines.filter(|key| !key.is_empty()) {
+        let next = numbers.len() as u64;
+        keys.push(*numbers.entry(key).or_insert(next));
     }
     if keys.is_empty() {
-        return Err(Failure::usage(format!("{name} has no keys; expected one key a line")));
+        return Err(format!("{} has no keys; expected one key a line", path.display()).into());
     }
-    Ok(Trace { name: "file".to_owned(), keys, distinct: numbers.len() as u64 })
+    let distinct = numbers.len() as u64;
+    Ok(Trace { name: "file".to_owned(), keys, distinct })
 }
 
-fn make(kind: Kind, args: &CacheSim) -> Trace {
-    let (pages, gets) = (args.pages, args.gets);
-    let mut draws = Draws(args.seed);
+fn make(kind: Kind, options: &Options) -> Trace {
+    let (pages, gets) = (options.pages, options.gets);
+    let mut draws = Stream::new(options.seed);
     let keys = match kind {
         Kind::Uniform => (0..gets).map(|_| draws.below(pages)).collect(),
         Kind::Loop => (0..gets).map(|i| i % pages).collect(),
         Kind::Zipf => {
-            let zipf = Zipf::new(pages, args.theta, &mut draws);
+            let zipf = Zipf::new(pages, options.theta, &mut draws);
             (0..gets).map(|_| zipf.draw(&mut draws)).collect()
         }
         Kind::ScanZipf => {
-            let zipf = Zipf::new(pages, args.theta, &mut draws);
+            let zipf = Zipf::new(pages, options.theta, &mut draws);
             scan_zipf(&zipf, &mut draws, pages, gets)
         }
     };
@@ -74,7 +82,7 @@ fn make(kind: Kind, args: &CacheSim) -> Trace {
 
 /// Alternates between gets from `zipf` and a scan, each of a tenth of the pages. The scan continues where the last one
 /// ended.
-fn scan_zipf(zipf: &Zipf, draws: &mut Draws, pages: u64, gets: u64) -> Vec<u64> {
+fn scan_zipf(zipf: &Zipf, draws: &mut Stream, pages: u64, gets: u64) -> Vec<u64> {
     let run = pages.div_ceil(10);
     let mut next = 0;
     let get = |i: u64| {
@@ -95,7 +103,7 @@ struct Zipf {
 }
 
 impl Zipf {
-    fn new(pages: u64, theta: f64, draws: &mut Draws) -> Zipf {
+    fn new(pages: u64, theta: f64, draws: &mut Stream) -> Zipf {
         let mut sum = 0.0;
         let mut sums = Vec::with_capacity(pages as usize);
         for rank in 1..=pages {
@@ -109,7 +117,7 @@ impl Zipf {
         Zipf { sums, page_of }
     }
 
-    fn draw(&self, draws: &mut Draws) -> u64 {
+    fn draw(&self, draws: &mut Stream) -> u64 {
         let total = self.sums.last().copied().unwrap_or(0.0);
         // 53 bits make a uniform number from 0 to 1.
         let point = (draws.next() >> 11) as f64 / (1_u64 << 53) as f64 * total;
@@ -131,7 +139,7 @@ mod tests {
 
     #[test]
     fn zipf_asks_for_the_second_half_as_often_as_for_the_first() {
-        let mut draws = Draws(1);
+        let mut draws = Stream::new(1);
         let zipf = Zipf::new(100, 1.0, &mut draws);
         let keys: Vec<u64> = (0..100_000).map(|_| zipf.draw(&mut draws)).collect();
         let counts = counts(&keys, 100);
@@ -143,7 +151,7 @@ mod tests {
 
     #[test]
     fn scans_go_over_all_pages_between_gets() {
-        let mut draws = Draws(2);
+        let mut draws = Stream::new(2);
         let zipf = Zipf::new(100, 1.0, &mut draws);
         let keys = scan_zipf(&zipf, &mut draws, 100, 400);
         assert_eq!(keys[10..20], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
@@ -153,9 +161,10 @@ mod tests {
 
     #[test]
     fn a_files_lines_are_keys() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "a\nb\r\n\na\nb").unwrap();
-        let trace = read(file.path()).unwrap();
+        let file = std::env::temp_dir().join(format!("esker-bench-trace-{}", std::process::id()));
+        std::fs::write(&file, "a\nb\r\n\na\nb").unwrap();
+        let trace = read(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
         assert_eq!((trace.keys, trace.distinct), (vec![0, 1, 0, 1], 2));
     }
 }

@@ -1,4 +1,4 @@
-//! Doubly linked lists of numbered nodes: the queues of the policies.
+//! Doubly linked lists of numbered nodes: the queues of the eviction policy.
 //!
 //! [`Links`] holds the links of all nodes of a policy, 8 bytes each. A node is in at most one [`List`] at a
 //! time. A caller takes a node only out of the list that holds it.
@@ -72,13 +72,6 @@ impl List {
         let node = self.back()?;
         self.remove(links, node);
         Some(node)
-    }
-
-    pub(super) fn move_to_front(&mut self, links: &mut Links, node: u32) {
-        if self.front != node {
-            self.remove(links, node);
-            self.push_front(links, node);
-        }
     }
 
     /// The nodes from front to back.
