@@ -41,6 +41,7 @@ esker-bench COMMAND [OPTIONS]
                plain files of the same bytes
   huge-writes  --n BYTES --rounds R: values of 64 KiB to 256 MiB (or BYTES) put, synced and not, beside plain files
   paper        huge values beside every peer that is built in: options by `paper --help`
+  pe           HBase's PerformanceEvaluation on tables, of a store or a server: options by `pe --help`
   served       a server under many clients: options by `served --help`
   separate-at  inline beside separated values, 1 KiB to 1 MiB: the same options
   space        what the directory takes while 10 GB are overwritten and deleted over 2 GB: options by `space --help`

@@ -50,6 +50,13 @@ impl Stream {
         self.drawn += 1;
         self.draws.below(self.drawn - 1, bound)
     }
+
+    /// Fills `bytes` with random ones.
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
+        for word in bytes.chunks_mut(8) {
+            word.copy_from_slice(&self.next().to_le_bytes()[..word.len()]);
+        }
+    }
 }
 
 /// db_bench's key: the number in 16 decimal digits, so that byte order is number order.

@@ -17,6 +17,7 @@ mod gen001;
 mod latency;
 mod measure;
 mod paper;
+mod pe;
 mod plot;
 mod probe;
 mod process;
@@ -66,6 +67,7 @@ fn dispatch(words: &[String]) -> Result<()> {
         "child" => child(rest),
         "paper" => paper::run(rest),
         "cache-sim" => cache_sim::run(rest),
+        "pe" => pe::run(rest),
         "served" => served::run(rest),
         "space" => space::run(rest),
         "separate-at" => paper::separate_at(rest),

@@ -29,10 +29,26 @@ pub(crate) fn children_cpu_seconds() -> f64 {
     own_ticks(13, 14) / TICKS_PER_SECOND
 }
 
-/// The sum of two of this process' times, by their places behind its name.
+/// Seconds of CPU that a process has used, its waited-for children included.
+pub(crate) fn cpu_seconds_of(pid: u32) -> f64 {
+    let stat = read(&format!("/proc/{pid}/stat"));
+    (ticks(&stat, 11, 12) + ticks(&stat, 13, 14)) / TICKS_PER_SECOND
+}
+
+/// Seconds of CPU that a process has used, and its highest resident set in bytes. `None`: there is no such process.
+pub(crate) fn used_by(pid: &str) -> Option<(f64, u64)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some((ticks(&stat, 11, 12) / TICKS_PER_SECOND, field(&status, "VmHWM") * 1024))
+}
+
 fn own_ticks(one: usize, other: usize) -> f64 {
-    let stat = read("/proc/self/stat");
-    // The program's name, in parentheses, may hold anything; fields are counted behind it.
+    ticks(&read("/proc/self/stat"), one, other)
+}
+
+/// The sum of two of a process' times in `/proc/PID/stat`, by their places after its name.
+fn ticks(stat: &str, one: usize, other: usize) -> f64 {
+    // The program's name, in parentheses, may hold anything; fields are counted after it.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
     let ticks = |i: usize| fields.get(i).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
     ticks(one) + ticks(other)
@@ -146,6 +162,9 @@ mod tests {
         assert!(anon_bytes() > 0);
         assert!(open_descriptors() >= 3);
         assert!(machine_cpu_seconds() >= cpu_seconds());
+        let stat = "7 (a ) 1 (b) S 1 7 7 0 -1 4194304 1 2 3 4 30 12 0 0 20 0 1 0 5 6 7";
+        assert_eq!(ticks(stat, 11, 12), 42.0);
+        assert!(used_by("self").is_some_and(|(_, bytes)| bytes > 1 << 20) && used_by("4294967295").is_none());
         assert_eq!(field("A: 1\nAB:   23 kB\n", "AB"), 23);
         assert_eq!(field("A: 1\n", "B"), 0);
     }

@@ -129,10 +129,7 @@ impl Server {
 
     /// The processor time that it and its children that have ended have taken, in seconds.
     pub(super) fn cpu_seconds(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-        let ticks = |i: usize| fields.get(i).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
-        (11..=14).map(ticks).sum::<f64>() / 100.0
+        crate::process::cpu_seconds_of(self.child.id())
     }
 
     pub(super) fn connect(&self) -> Result<TcpStream> {

@@ -1,6 +1,5 @@
 //! The arguments of every command, as the parser and the help texts see them.
 
-mod bench;
 mod change;
 mod help;
 mod path;
@@ -28,7 +27,6 @@ pub(crate) use units::parse_time;
 use crate::client::{Database, Url};
 use crate::datatype::{DataType, Types};
 use crate::ranges::ByteRange;
-pub(crate) use bench::{Bench, BenchFormat, Pe, PeCommand, Suite};
 pub(crate) use change::{Delete, Merge, Put, Transfer};
 use path::{DB, PathParser};
 pub(crate) use ql::{Ql, QlFormat};
@@ -84,7 +82,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "PATH", env = "ESKER_DB", default_value = DB, value_parser = PathParser)]
     pub(crate) db: PathBuf,
     /// Work on a server instead of a directory. The shell and commands that read or write entries take a database of it:
-    /// redis://[USER:PASSWORD@]HOST[:PORT][/DB] or unix:PATH[?db=DB]. ql and bench pe take its tables: thrift://HOST:PORT
+    /// redis://[USER:PASSWORD@]HOST[:PORT][/DB] or unix:PATH[?db=DB]. ql takes its tables: thrift://HOST:PORT
     /// [env: ESKER_URL]
     #[arg(long, global = true, value_name = "URL", value_parser = UrlParser)]
     pub(crate) url: Option<Url>,
@@ -318,9 +316,6 @@ Example:
     /// Serve the store's tables to HBase's Thrift clients, until SIGTERM or Ctrl-C
     #[command(after_help = help::THRIFT)]
     Thrift(Thrift),
-    /// Measure the store's tables, or a server of tables, by a known benchmark
-    #[command(after_help = help::BENCH)]
-    Bench(Bench),
     /// Print a completion script for a shell
     #[command(after_help = "Example:
   esker completions bash > /etc/bash_completion.d/esker")]

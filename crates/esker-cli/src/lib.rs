@@ -3,7 +3,7 @@
 //! - `args` defines the command line, `config` completes that of `serve` by its file, `commands` has a file for each
 //!   command, `exit` the exit codes. `log` writes what a server logs, and `supervisor` tells systemd of it.
 //! - `store` opens the store. `keyspace` is what commands work on, a tree of it or a database of a server, which `client`
-//!   asks. `datatype`, `escapes` and `ranges` read keys and bounds. `draws` makes random numbers.
+//!   asks. `datatype`, `escapes` and `ranges` read keys and bounds.
 //! - `lines`, `unpack` and `feed` read input; `steady` reads files that others may write to meanwhile. `formats` are
 //!   the formats of rows. `writes` collects rows into batches. `stream` copies long values.
 //! - `output` and `json` print. `pack` compresses output. `unseen` gives a file its name once it is whole.
@@ -19,7 +19,6 @@ mod collections;
 mod commands;
 mod config;
 mod datatype;
-mod draws;
 mod encoding;
 mod escapes;
 mod exit;

@@ -243,7 +243,7 @@ fn on_server(global: &Global) -> Outcome<Option<Database>> {
     let Some(url) = &global.url else { return Ok(None) };
     if url.thrift().is_some() {
         return Err(Failure::usage(
-            "a thrift:// URL is for `esker ql` and `esker bench`: other commands work on redis:// and unix: URLs",
+            "a thrift:// URL is for `esker ql`: other commands work on redis:// and unix: URLs",
         ));
     }
     let number = match global.tree.strip_prefix("db") {

@@ -198,26 +198,3 @@ Examples:
   esker --db stations.db thrift
   esker --db stations.db thrift --listen 127.0.0.1:0
   python3 -c 'import happybase; print(happybase.Connection(\"127.0.0.1\").tables())'";
-
-pub(super) const BENCH: &str = "Example:
-  esker --db pe.db bench pe sequentialWrite randomRead scan      HBase's PerformanceEvaluation (esker bench pe --help)";
-
-pub(super) const PE: &str = "\
-The commands are those of HBase's PerformanceEvaluation, and so are the table (TestTable), its rows (26 digits) and its \
-column (info0:0). Values are random bytes, which do not compress. Commands run in the order in which they stand, each \
-with all clients at once. Each client has a thread and, on a server, a connection. The table is made if it is missing, \
-and stays.
-
-sequentialWrite and sequentialRead: each client puts or gets the rows of its own part, in their order. randomWrite and \
-randomRead: as many rows, drawn from all parts. scan: each client scans its part. scanRangeN: scans of N rows from a \
-random one on, until a client has read as many rows as its part has. increment and checkAndPut: all clients work on the \
-rows of the first part, in their order; checkAndPut puts a value, and puts it again if it is there.
-
-Latencies are those of calls: of a put with its batch, of a get, of a fetch of scan, of a whole scan of scanRangeN, of \
-an increment, of both puts of checkAndPut. A row that is not found counts as missing; that is an error if \
-sequentialWrite has written the whole table before in the same run. MB are 10^6 bytes.
-
-Examples:
-  esker --db pe.db bench pe sequentialWrite randomWrite randomRead scan scanRange1000
-  esker bench pe --url thrift://127.0.0.1:9090 --rows 20000 sequentialWrite randomRead --format jsonl > hbase.jsonl
-  esker bench pe --compare esker.jsonl hbase.jsonl --plot pe.svg      ratios to the last file";

@@ -41,15 +41,10 @@ pub(crate) fn pages(args: &Man) -> Outcome {
     })
 }
 
-/// The pages of the commands, and of those below them: `esker-get`, `esker-bench-pe`.
-fn every_page(above: &clap::Command) -> Vec<clap::Command> {
-    let commands = above.get_subcommands().filter(|command| command.get_name() != "help");
-    let pages = commands.flat_map(|command| {
-        let page = command.clone().name(format!("{}-{}", above.get_name(), command.get_name()));
-        let below = every_page(&page);
-        std::iter::once(page).chain(below)
-    });
-    pages.collect()
+/// The pages of the commands: `esker-get`.
+fn every_page(esker: &clap::Command) -> Vec<clap::Command> {
+    let commands = esker.get_subcommands().filter(|command| command.get_name() != "help");
+    commands.map(|command| command.clone().name(format!("esker-{}", command.get_name()))).collect()
 }
 
 fn write_all(esker: &clap::Command, dir: &Path) -> Outcome {
@@ -87,7 +82,7 @@ mod tests {
         let mut esker = Cli::command();
         esker.build();
         write_all(&esker, dir.path()).unwrap();
-        assert!(dir.path().join("esker-bench-pe.1").exists());
+        assert!(dir.path().join("esker-export-tree.1").exists());
         for command in every_page(&esker) {
             let page = dir.path().join(format!("{}.1", command.get_name()));
             let page = fs::read_to_string(page).unwrap().replace("\\-", "-");

@@ -2,7 +2,6 @@
 
 mod admin;
 mod backup;
-mod bench;
 mod check;
 mod count;
 mod delete;
@@ -74,7 +73,6 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Serve(args) => serve::run(&global, &args),
         Command::Ql(args) => ql::run(&global, &args),
         Command::Thrift(args) => thrift::run(&global, &args),
-        Command::Bench(args) => bench::run(&global, &args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),
     }

@@ -128,9 +128,6 @@ impl Session {
             Verb::Shared(Command::Shell(_) | Command::Ql(_)) => {
                 return Err(Failure::usage("a shell cannot run inside the shell"));
             }
-            Verb::Shared(Command::Bench(_)) => {
-                return Err(Failure::usage("a benchmark runs outside the shell, which has the store open"));
-            }
             Verb::Shared(command) => {
                 if typed.has_db && typed.global.url.is_some() {
                     return Err(Failure::usage(

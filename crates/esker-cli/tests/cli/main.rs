@@ -8,7 +8,6 @@
     reason = "a test that cannot go on should stop; tests look at files as anybody may"
 )]
 
-mod bench;
 mod configuration;
 mod failing_calls;
 mod figures;

@@ -338,11 +338,7 @@ fn what_fails_says_where_and_ends_it() {
     fails(&ql(dir.path(), "SOURCE 'nowhere'"), 3, "nowhere");
     fails(&esker(dir.path(), "ql --url redis://127.0.0.1:1"), 2, "--url thrift://HOST:PORT");
     fails(&esker(dir.path(), "ql --url thrift://127.0.0.1:1"), 3, "cannot reach thrift://127.0.0.1:1");
-    fails(
-        &esker(dir.path(), "get a --url thrift://127.0.0.1:1"),
-        2,
-        "a thrift:// URL is for `esker ql` and `esker bench`",
-    );
+    fails(&esker(dir.path(), "get a --url thrift://127.0.0.1:1"), 2, "a thrift:// URL is for `esker ql`");
     fails(&esker_with(dir.path(), "shell", b"open\nql\n"), 2, "a shell cannot run inside the shell");
 }
 

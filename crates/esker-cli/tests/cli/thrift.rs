@@ -14,19 +14,6 @@ pub(crate) struct Serving {
     pub(crate) address: SocketAddr,
 }
 
-impl Serving {
-    /// The number of its process.
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Ends it at once.
-    pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
 impl Drop for Serving {
     fn drop(&mut self) {
         let _ = self.child.kill();

@@ -1,14 +1,12 @@
 //! What one client does for a command: which rows, which calls, and what it counts.
 
+use super::options::{Command, Options};
+use super::target::{Connection, ROW_LEN};
+use crate::data::Stream;
+use crate::latency::Latencies;
+use crate::stores::Result;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-
-use super::latency::Latencies;
-use super::target::{Connection, ROW_LEN};
-use crate::args::{Pe, PeCommand};
-use crate::draws::Draws;
-use crate::exit::{Failure, Outcome};
-use crate::interrupt;
 
 pub(super) const KEY_LEN: usize = 26;
 
@@ -50,9 +48,9 @@ impl Tally {
 
 /// The work of a client.
 pub(super) struct Work<'a> {
-    args: &'a Pe,
-    command: PeCommand,
-    draws: Draws,
+    options: &'a Options,
+    command: Command,
+    draws: Stream,
     /// The rows of its part.
     first: u64,
     /// The rows of all parts.
@@ -89,47 +87,43 @@ impl Found {
 impl<'a> Work<'a> {
     /// `turn` is the number of the command in the run: no other one draws the same rows.
     pub(super) fn new(
-        args: &'a Pe,
-        command: PeCommand,
+        options: &'a Options,
+        command: Command,
         turn: u64,
         client: u64,
         has_failed: &'a AtomicBool,
     ) -> Self {
-        let seed = Draws(args.seed).next() ^ (turn << 32 | client);
-        let draws = Draws(Draws(seed).next());
-        let (first, total) = (client * args.rows, u64::from(args.clients) * args.rows);
-        Work { args, command, draws, first, total, tally: Tally::default(), has_failed }
+        let seed = Stream::new(options.seed).next() ^ (turn << 32 | client);
+        let draws = Stream::new(Stream::new(seed).next());
+        let (first, total) = (client * options.rows, u64::from(options.clients) * options.rows);
+        Work { options, command, draws, first, total, tally: Tally::default(), has_failed }
     }
 
     /// Does it. It ends early, without a failure of its own, when another client has failed.
-    pub(super) fn run(&mut self, table: &mut dyn Connection) -> Outcome<Tally> {
+    pub(super) fn run(&mut self, table: &mut dyn Connection) -> Result<Tally> {
         match self.command {
-            PeCommand::RandomWrite | PeCommand::SequentialWrite => self.write(table)?,
-            PeCommand::RandomRead | PeCommand::SequentialRead => self.read(table)?,
-            PeCommand::Scan => {
+            Command::RandomWrite | Command::SequentialWrite => self.write(table)?,
+            Command::RandomRead | Command::SequentialRead => self.read(table)?,
+            Command::Scan => {
                 // PerformanceEvaluation times the rows of a scan, not its opening: so are fetches here.
                 let begun = Instant::now();
-                self.scan(table, self.first, self.args.rows, Some(begun))?;
+                self.scan(table, self.first, self.options.rows, Some(begun))?;
             }
-            PeCommand::ScanRange10 => self.scan_ranges(table, 10)?,
-            PeCommand::ScanRange100 => self.scan_ranges(table, 100)?,
-            PeCommand::ScanRange1000 => self.scan_ranges(table, 1000)?,
-            PeCommand::ScanRange10000 => self.scan_ranges(table, 10_000)?,
-            PeCommand::Increment => self.increment(table)?,
-            PeCommand::CheckAndPut => self.check_and_put(table)?,
+            Command::ScanRange(rows) => self.scan_ranges(table, rows)?,
+            Command::Increment => self.increment(table)?,
+            Command::CheckAndPut => self.check_and_put(table)?,
         }
         Ok(std::mem::take(&mut self.tally))
     }
 
-    /// Whether there is something left to do. Fails after Ctrl-C.
-    fn goes_on(&self) -> Outcome<bool> {
-        interrupt::check()?;
-        Ok(!self.has_failed.load(Ordering::Relaxed))
+    /// Whether there is something left to do.
+    fn goes_on(&self) -> bool {
+        !self.has_failed.load(Ordering::Relaxed)
     }
 
     fn row(&mut self, i: u64) -> u64 {
         match self.command {
-            PeCommand::RandomWrite | PeCommand::RandomRead => self.draws.below(self.total),
+            Command::RandomWrite | Command::RandomRead => self.draws.below(self.total),
             _ => self.first + i,
         }
     }
@@ -141,11 +135,11 @@ impl<'a> Work<'a> {
         self.tally.bytes += bytes;
     }
 
-    fn write(&mut self, table: &mut dyn Connection) -> Outcome {
-        let mut batch = vec![(key(0), vec![0; self.args.value_size]); self.args.batch];
+    fn write(&mut self, table: &mut dyn Connection) -> Result<()> {
+        let mut batch = vec![(key(0), vec![0; self.options.value_size]); self.options.batch];
         let mut i = 0;
-        while i < self.args.rows && self.goes_on()? {
-            let count = (self.args.rows - i).min(self.args.batch as u64);
+        while i < self.options.rows && self.goes_on() {
+            let count = (self.options.rows - i).min(self.options.batch as u64);
             let rows = batch.get_mut(..count as usize).unwrap_or_default();
             for (row, value) in &mut *rows {
                 *row = key(self.row(i));
@@ -154,19 +148,19 @@ impl<'a> Work<'a> {
             }
             let begun = Instant::now();
             table.put(rows)?;
-            self.done(begun, count, count * (ROW_LEN + self.args.value_size) as u64);
+            self.done(begun, count, count * (ROW_LEN + self.options.value_size) as u64);
         }
         Ok(())
     }
 
-    fn read(&mut self, table: &mut dyn Connection) -> Outcome {
-        for i in 0..self.args.rows {
-            if !self.goes_on()? {
+    fn read(&mut self, table: &mut dyn Connection) -> Result<()> {
+        for i in 0..self.options.rows {
+            if !self.goes_on() {
                 break;
             }
             let (row, mut found) = (key(self.row(i)), Found::default());
             let begun = Instant::now();
-            table.get(&row, &mut |row, value| found.count(row, value, self.args.value_size))?;
+            table.get(&row, &mut |row, value| found.count(row, value, self.options.value_size))?;
             self.done(begun, 1, found.bytes);
             self.tally.missing += 1 - found.rows.min(1);
             refuse(found.wrong)?;
@@ -175,14 +169,20 @@ impl<'a> Work<'a> {
     }
 
     /// Scans `rows` rows from one on. With `timed`, counts each fetch as a call; the first one began then.
-    fn scan(&mut self, table: &mut dyn Connection, first: u64, rows: u64, timed: Option<Instant>) -> Outcome {
+    fn scan(
+        &mut self,
+        table: &mut dyn Connection,
+        first: u64,
+        rows: u64,
+        timed: Option<Instant>,
+    ) -> Result<()> {
         let mut begun = timed;
-        let (mut found, len) = (Found::default(), self.args.value_size);
+        let (mut found, len) = (Found::default(), self.options.value_size);
         table.open(&key(first), &key(first + rows))?;
-        // The last fetch asks for no row behind the last one that can be there, so the end is not asked for.
-        while found.rows < rows && self.goes_on()? {
+        // The last fetch asks for no row after the last one that can be there, so the end is not asked for.
+        while found.rows < rows && self.goes_on() {
             let before = found.rows;
-            let fetched = u64::from(self.args.caching).min(rows - before) as u32;
+            let fetched = u64::from(self.options.caching).min(rows - before) as u32;
             table.next(fetched, &mut |row, value| found.count(row, value, len))?;
             if let Some(begun) = &mut begun {
                 self.tally.latencies.add(begun.elapsed());
@@ -195,16 +195,16 @@ impl<'a> Work<'a> {
         table.close()?;
         self.tally.rows += found.rows;
         self.tally.bytes += found.bytes;
-        if self.goes_on()? {
+        if self.goes_on() {
             self.tally.missing += rows - found.rows;
         }
         refuse(found.wrong)
     }
 
-    fn scan_ranges(&mut self, table: &mut dyn Connection, rows: u64) -> Outcome {
+    fn scan_ranges(&mut self, table: &mut dyn Connection, rows: u64) -> Result<()> {
         let rows = rows.min(self.total);
-        for _ in 0..(self.args.rows / rows).max(1) {
-            if !self.goes_on()? {
+        for _ in 0..(self.options.rows / rows).max(1) {
+            if !self.goes_on() {
                 break;
             }
             let first = self.draws.below(self.total - rows + 1);
@@ -215,9 +215,9 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    fn increment(&mut self, table: &mut dyn Connection) -> Outcome {
-        for i in 0..self.args.rows {
-            if !self.goes_on()? {
+    fn increment(&mut self, table: &mut dyn Connection) -> Result<()> {
+        for i in 0..self.options.rows {
+            if !self.goes_on() {
                 break;
             }
             let row = key(i);
@@ -226,15 +226,15 @@ impl<'a> Work<'a> {
             self.done(begun, 1, (ROW_LEN + size_of::<i64>()) as u64);
             if sum < 1 {
                 let row = row.escape_ascii();
-                return Err(Failure::store(format!("increment: the counter of the row {row} is {sum}")));
+                return Err(format!("increment: the counter of the row {row} is {sum}").into());
             }
         }
         Ok(())
     }
 
-    fn check_and_put(&mut self, table: &mut dyn Connection) -> Outcome {
-        for i in 0..self.args.rows {
-            if !self.goes_on()? {
+    fn check_and_put(&mut self, table: &mut dyn Connection) -> Result<()> {
+        for i in 0..self.options.rows {
+            if !self.goes_on() {
                 break;
             }
             let row = key(i);
@@ -243,17 +243,15 @@ impl<'a> Work<'a> {
             self.done(begun, 1, (ROW_LEN + KEY_LEN) as u64);
             if !is_put {
                 let row = row.escape_ascii();
-                return Err(Failure::store(format!(
-                    "checkAndPut: the row {row} does not have what was put before"
-                )));
+                return Err(format!("checkAndPut: the row {row} does not have what was put before").into());
             }
         }
         Ok(())
     }
 }
 
-fn refuse(wrong: Option<String>) -> Outcome {
-    wrong.map_or(Ok(()), |message| Err(Failure::store(message)))
+fn refuse(wrong: Option<String>) -> Result<()> {
+    wrong.map_or(Ok(()), |message| Err(message.into()))
 }
 
 #[cfg(test)]
