@@ -747,7 +747,7 @@ impl Connection {
                 // A browser that was made to send a request here. It must get no further.
                 self.client.why_ended.set(Some(End::Protocol));
                 self.reply.truncate(0);
-                self.doubts.clear();
+                self.doubts.iter_mut().for_each(|doubt| doubt.replies.clear());
                 return Some(Next::Close);
             }
             self.refuse(None, &unknown(arguments));
@@ -933,6 +933,12 @@ impl Connection {
             self.reply.error(&message);
             return None;
         }
+        if spec.flags.writes
+            && self.server.is_overfull()
+            && let Some(wait) = self.commit_before(spec, arguments)
+        {
+            return Some(wait);
+        }
         let may_need_space = spec.flags.writes && !spec.flags.frees_space;
         if may_need_space
             && self.server.commits_apart()
@@ -1012,10 +1018,16 @@ impl Connection {
     /// Commits what is pending, on which a reply relies that is not written yet, if that needs no wait. Returns whether it is
     /// committed.
     pub(crate) fn try_commit_now(&mut self) -> bool {
-        let has_news = self.server.turn.borrow_mut().pending.take_news();
+        let (has_news, touched) = {
+            let mut turn = self.server.turn.borrow_mut();
+            (turn.pending.take_news(), turn.pending.touched.clone())
+        };
         // One that decides later has nothing committed by then.
         let is_committed = self.server.journal.is_immediate() && self.server.try_commit();
         self.has_written |= has_news && is_committed;
+        if is_committed {
+            self.server.serve_waiters(touched);
+        }
         is_committed
     }
 
@@ -1042,12 +1054,15 @@ impl Connection {
         }
         // Another client may have done it.
         while !self.settle() && !self.try_commit() {
-            let Some(last) = self.doubts.last().map(|doubt| Rc::clone(&doubt.outcome)) else { return };
-            if self.server.turn.borrow().has(&last) {
+            let Some(last) = self.doubts.last() else { return };
+            if self.server.turn.borrow().has(&last.outcome) {
                 self.server.commit_soon();
             }
-            // Turns are decided in their order.
-            last.wait().await;
+            // One that another thread commits may be decided after a later one.
+            let undecided = self.doubts.iter().find(|doubt| doubt.outcome.get().is_none());
+            if let Some(outcome) = undecided.map(|doubt| Rc::clone(&doubt.outcome)) {
+                outcome.wait().await;
+            }
         }
     }
 

@@ -214,6 +214,8 @@ pub(crate) struct Server {
     /// What commands have written that was not proposed.
     pub(crate) turn: RefCell<Turn>,
     flights: RefCell<Flights>,
+    /// The keys of turns that were not done, whose waiters are still to be served.
+    lost_keys: RefCell<Vec<(u16, Vec<u8>)>>,
     /// Is told when a turn in flight is decided.
     landed: Notify,
     /// Set when writes are refused. From then on commands that may need space share no batch with others, until one of them
@@ -283,6 +285,7 @@ impl Server {
             latches: Rc::default(),
             turn: RefCell::default(),
             flights: RefCell::new(Flights::new(journal.ground())),
+            lost_keys: RefCell::default(),
             landed: Notify::new(),
             // The disk may be full already.
             apart_until: Cell::new(db.check_writable().err().map(|_| Instant::now())),
@@ -442,7 +445,7 @@ impl Server {
         if !pending.writes.is_empty() {
             let ended = Ended { pending, ..Ended::default() };
             let outcome = Rc::clone(&ended.outcome);
-            self.begin_flight(ended, ground, batch).await;
+            self.begin_flight(ended, ground, batch);
             outcome.wait().await;
             if let Some(Err(message)) = outcome.get() {
                 return Err(esker::Error::new(ErrorKind::Busy, message));
@@ -551,6 +554,11 @@ impl Server {
         flights.len() >= FLIGHTS_MAX || flights.bytes() >= FLIGHT_BYTES_MAX
     }
 
+    /// Whether the open turn waits, and has grown so much that no command adds to it.
+    pub(crate) fn is_overfull(&self) -> bool {
+        !self.is_immediate && self.turn.borrow().pending.memory_bytes() >= COMMIT_BYTES && self.is_full()
+    }
+
     /// Ends the open turn. Its keys count as changed from now on.
     fn end_turn(&self) -> Ended {
         let ended = self.turn.borrow_mut().end();
@@ -604,7 +612,8 @@ impl Server {
         let mut ended = self.end_turn();
         let writes = &ended.pending.writes;
         // Whoever has latched some of them waits for this commit.
-        let keys = writes.cleared().is_empty().then(|| writes.keys());
+        let keys = changed_by(writes);
+        let changed = keys.clone();
         let latches = |keys: Vec<(u16, Vec<u8>)>| {
             keys.iter().map(|(database, key)| self.latches.of(*database, key)).collect()
         };
@@ -615,14 +624,15 @@ impl Server {
             match server.write_in_pool(writes, ground, ended.first.take()).await {
                 Ok((writes, batch)) => {
                     ended.pending.writes = writes;
-                    server.begin_flight(ended, ground, batch).await;
+                    server.begin_flight(ended, ground, batch);
                     // Those who wait for these keys are served now.
                     drop(latched);
                 }
                 Err(undone) => {
-                    server.note_refused();
+                    server.note_refused(&undone);
                     drop(latched);
-                    server.refuse(ended.served, &ended.outcome, undone.into());
+                    server.refuse(changed, ended.served, &ended.outcome, undone.into());
+                    server.serve_lost();
                 }
             }
         });
@@ -657,19 +667,18 @@ impl Server {
 
     /// A turn that was evaluated on `ground` is proposed: by this call, if it is given its batch, and otherwise it is done
     /// already.
-    async fn begin_flight(self: &Rc<Self>, ended: Ended, ground: Ground, batch: Option<Batch>) {
+    fn begin_flight(self: &Rc<Self>, ended: Ended, ground: Ground, batch: Option<Batch>) {
         let Some(mut batch) = batch else {
             return self.land(&ended.pending.writes, &ended.pending.events, ended.served, &ended.outcome);
         };
-        while self.is_full() {
-            self.landed.notified().await;
-        }
         match decided(self.journal.try_propose(ground, &mut batch)) {
             Ok(Some(undecided)) => self.fly(ended, ground, undecided),
             Ok(None) => self.land(&ended.pending.writes, &ended.pending.events, ended.served, &ended.outcome),
             Err(undone) => {
-                self.note_refused();
-                self.refuse(ended.served, &ended.outcome, undone.into());
+                self.note_refused(&undone);
+                let changed = changed_by(&ended.pending.writes);
+                self.refuse(changed, ended.served, &ended.outcome, undone.into());
+                self.serve_lost();
             }
         }
     }
@@ -686,24 +695,28 @@ impl Server {
 
     /// A turn in flight is decided.
     fn note_decided(self: &Rc<Self>, number: u64, outcome: esker_journal::Outcome) {
-        let outcome = outcome.map_err(Loss::from);
-        if outcome.is_err() {
-            self.note_refused();
-        }
+        let outcome = outcome.map_err(|undone| {
+            self.note_refused(&undone);
+            Loss::from(undone)
+        });
         let is_lost = self.flights.borrow_mut().decide(number, outcome, || self.journal.ground());
         // One that has only read, and nothing in flight, does not mind.
         let relies = |pending: &Pending| pending.relies || !pending.writes.is_empty();
         if is_lost && relies(&self.turn.borrow().pending) {
-            let Ended { served, outcome, .. } = self.end_turn();
-            self.refuse(served, &outcome, Loss { message: LOST.to_owned(), is_unknown: false });
+            let Ended { pending, served, outcome, .. } = self.end_turn();
+            let loss = Loss { message: LOST.to_owned(), is_unknown: false };
+            self.refuse(changed_by(&pending.writes), served, &outcome, loss);
         }
         loop {
             let Some((flight, decided)) = self.flights.borrow_mut().pop_decided() else { break };
             match decided {
                 Ok(()) => self.land(&flight.writes, &flight.events, flight.served, &flight.outcome),
-                Err(loss) => self.refuse(flight.served, &flight.outcome, loss),
+                Err(loss) => {
+                    self.refuse(changed_by(&flight.writes), flight.served, &flight.outcome, loss);
+                }
             }
         }
+        self.serve_lost();
         self.landed.notify_waiters();
         // It may have waited for a place.
         self.commit_soon();
@@ -729,23 +742,45 @@ impl Server {
         }
     }
 
-    /// A turn is not done.
-    fn refuse(self: &Rc<Self>, served: Vec<Serving>, outcome: &Outcome, loss: Loss) {
-        let mut keys = Vec::new();
-        for Serving { id, key, .. } in served {
+    /// A turn is not done that has changed these keys; `None`: any. Clients have seen of it what is not there, and some watch or
+    /// wait for these keys for that reason: [`Server::serve_lost`] follows.
+    fn refuse(
+        &self,
+        changed: Option<Vec<(u16, Vec<u8>)>>,
+        served: Vec<Serving>,
+        outcome: &Outcome,
+        loss: Loss,
+    ) {
+        self.watches.borrow_mut().touch_lost(changed.as_deref());
+        let waiters = self.waiters.borrow();
+        let of_waiter = |waiter: &Waiter| -> Vec<(u16, Vec<u8>)> {
+            waiter.keys.iter().map(|key| (waiter.database, key.clone())).collect()
+        };
+        let mut keys = changed.unwrap_or_else(|| waiters.all().flat_map(of_waiter).collect());
+        drop(waiters);
+        for Serving { id, .. } in served {
             if loss.is_unknown {
                 // Its element may be gone: to try again might take another one.
                 let mut reply = Reply::default();
                 reply.error(&loss.message);
                 self.answer_waiter(id, reply.bytes);
             } else if let Some(waiter) = self.waiters.borrow().get(id) {
+                // It waits on at its old place.
                 waiter.held.set_served(false);
-                keys.push((waiter.database, key));
+                keys.extend(of_waiter(waiter));
             }
         }
         outcome.decide(Err(loss.message));
-        // They wait on at their old places, and the elements may be there.
-        self.serve_waiters(keys);
+        self.lost_keys.borrow_mut().append(&mut keys);
+    }
+
+    /// Serves the clients that wait for keys of turns that were not done: first come, first served, so when no other turn of a
+    /// lost ground is in flight.
+    fn serve_lost(self: &Rc<Self>) {
+        if !self.flights.borrow().has_lost() {
+            let keys = self.lost_keys.take();
+            self.serve_waiters(keys);
+        }
     }
 
     /// Whether the writes of commands that may need space are to be committed by themselves: some have been refused. A full
@@ -772,10 +807,12 @@ impl Server {
     }
 
     /// Notes that a turn was not taken.
-    fn note_refused(&self) {
+    fn note_refused(&self, undone: &Undone) {
         add(&self.figures.failed_commits, 1);
-        // What one command writes should not be refused for what another one does.
-        self.apart_until.set(Some(Instant::now() + APART));
+        if self.is_immediate || undone.error().kind() == ErrorKind::OutOfSpace {
+            // What one command writes should not be refused for what another one does.
+            self.apart_until.set(Some(Instant::now() + APART));
+        }
     }
 
     fn try_propose(&self, writes: &Writes) -> Result<Option<Undecided>, Undone> {
@@ -868,6 +905,9 @@ impl Server {
                     Served::Wrongly => {}
                     Served::With(more) => {
                         is_served = true;
+                        if self.turn.borrow().pending.memory_bytes() >= COMMIT_BYTES {
+                            self.commit_soon();
+                        }
                         touched.extend(more.into_iter().filter(|(_, other)| *other != key));
                     }
                     // There is nothing for those behind it, or it will see to them.
@@ -951,7 +991,7 @@ impl Server {
             waiter.held.set_served(true);
         }
         let touched = pending.touched[before..].to_vec();
-        turn.served.push(Serving { id, key: key.to_vec(), reply: reply.bytes });
+        turn.served.push(Serving { id, reply: reply.bytes });
         Served::With(touched)
     }
 
@@ -1104,7 +1144,7 @@ impl Server {
         let Done { replies, pending, batch, relies, lookups } = done.map_err(|error| told(&error))?;
         add(&self.figures.in_pool, 1);
         self.figures.note_lookups(lookups);
-        if pending.is_empty() {
+        if pending.writes.is_empty() {
             drop(latched);
             if !self.is_immediate {
                 let confirmed = match self.journal.confirm() {
@@ -1117,13 +1157,14 @@ impl Server {
                 outcome.wait().await;
                 outcome.get().unwrap_or(Ok(()))?;
             }
+            pending.events.iter().for_each(|event| self.publish_event(event));
             return Ok(replies);
         }
         self.tell_watches(&pending);
         let touched = pending.touched.clone();
         let ended = Ended { pending, ..Ended::default() };
         let outcome = Rc::clone(&ended.outcome);
-        self.begin_flight(ended, ground, batch).await;
+        self.begin_flight(ended, ground, batch);
         drop(latched);
         self.serve_waiters(touched);
         outcome.wait().await;
@@ -1197,7 +1238,10 @@ impl Server {
     /// Ends the wait of `client` for elements, if it waits: it gets an error, or no element.
     pub(crate) fn unblock(&self, client: &Client, with_error: bool) -> bool {
         let mut waiters = self.waiters.borrow_mut();
-        let Some(waiter) = waiters.of_client(client.id).and_then(|id| waiters.remove(id)) else {
+        let id = waiters.of_client(client.id);
+        // One that a turn has served gets its element, or waits on.
+        let id = id.filter(|id| waiters.get(*id).is_some_and(|waiter| !waiter.held.is_served()));
+        let Some(waiter) = id.and_then(|id| waiters.remove(id)) else {
             return false;
         };
         let mut reply = Reply::new(client.resp3.get());
@@ -1238,6 +1282,11 @@ impl RefusedIfBroken<'_> {
             }
         }
     }
+}
+
+/// The keys that are written to; `None`: any.
+fn changed_by(writes: &Writes) -> Option<Vec<(u16, Vec<u8>)>> {
+    writes.cleared().is_empty().then(|| writes.keys())
 }
 
 /// What is in flight by `proposed`: nothing, if it is done.

@@ -73,7 +73,6 @@ impl From<Undone> for Loss {
 /// The reply to a blocked client whose command a turn has done.
 pub(crate) struct Serving {
     pub(crate) id: WaiterId,
-    pub(crate) key: Vec<u8>,
     pub(crate) reply: Vec<u8>,
 }
 
@@ -204,6 +203,11 @@ impl Flights {
     /// What becomes of the newest turn in flight.
     pub(crate) fn newest(&self) -> Option<Rc<Outcome>> {
         self.turns.back().map(|flight| Rc::clone(&flight.outcome))
+    }
+
+    /// Whether turns of a lost ground are not decided yet.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.turns.iter().any(|flight| flight.ground != self.ground)
     }
 
     /// The memory of what is on its way, in bytes.

@@ -68,6 +68,17 @@ impl Watches {
         affected.filter_map(|watcher| watcher.changed.upgrade()).for_each(|changed| changed.set(true));
     }
 
+    /// These keys have not changed as it was seen by clients that have begun to watch them since; `None`: any key.
+    pub(crate) fn touch_lost(&mut self, keys: Option<&[(u16, Vec<u8>)]>) {
+        match keys {
+            Some(keys) => keys.iter().for_each(|(database, key)| self.touch(*database, key)),
+            None => {
+                let all = self.by_key.values().flatten().filter_map(|watcher| watcher.changed.upgrade());
+                all.for_each(|changed| changed.set(true));
+            }
+        }
+    }
+
     /// The key has changed.
     pub(crate) fn touch(&mut self, database: u16, key: &[u8]) {
         if self.by_key.is_empty() {

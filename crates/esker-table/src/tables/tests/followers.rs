@@ -125,7 +125,7 @@ fn follow(tables: &Tables, entry: &Logged, is_applied: bool) {
     }
     let coming = is_applied.then(|| inner.prepare(changes).unwrap());
     let tree = |slot: u32| inner.db.open_tree(&entry.trees[slot as usize]).unwrap();
-    let batch = Batch::decode(&entry.bytes, tree).unwrap();
+    let mut batch = Batch::decode(&entry.bytes, tree).unwrap();
     // Which rows it writes, only its cells say: here it may be all.
     let number = |tree: &String| tree.strip_prefix(TREES)?.split('.').next()?.parse::<u64>().ok();
     let written: BTreeSet<u64> = entry.trees.iter().filter_map(number).collect();

@@ -1,12 +1,11 @@
 //! A journal that tests look into.
 
 use esker::WriteToken;
-use esker_journal::{Local, Moment, Undone};
+use esker_journal::{Ground, Local, Moment, Outcome, Proposed};
 
 use super::*;
 
-type End = std::result::Result<WriteToken, Undone>;
-type Hook = dyn Fn(&Batch, &dyn Fn() -> End) -> End + Send + Sync;
+type Hook = dyn Fn(&Batch, &mut dyn FnMut() -> Outcome) -> Outcome + Send + Sync;
 
 /// The journal of a store, which counts what changes the store.
 pub(super) struct Watched {
@@ -18,7 +17,10 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    pub(super) fn hook(&self, hook: impl Fn(&Batch, &dyn Fn() -> End) -> End + Send + Sync + 'static) {
+    pub(super) fn hook(
+        &self,
+        hook: impl Fn(&Batch, &mut dyn FnMut() -> Outcome) -> Outcome + Send + Sync + 'static,
+    ) {
         *self.hook.lock().unwrap() = Some(Arc::new(hook));
     }
 
@@ -35,10 +37,11 @@ impl Watched {
         &self.local
     }
 
-    fn entry(&self, batch: &Batch, propose: &dyn Fn() -> End) -> End {
+    fn entry(&self, batch: &mut Batch, mut propose: impl FnMut(&mut Batch) -> Proposed) -> Proposed {
         self.note();
-        let hook = self.hook.lock().unwrap().clone();
-        hook.map_or_else(propose, |hook| hook(batch, propose))
+        let Some(hook) = self.hook.lock().unwrap().clone() else { return propose(batch) };
+        let seen = batch.clone();
+        Proposed::Decided(hook(&seen, &mut || propose(batch).wait()))
     }
 }
 
@@ -51,16 +54,28 @@ impl Journal for Watched {
         self.local.moment()
     }
 
-    fn propose(&self, batch: &Batch) -> End {
-        self.entry(batch, &|| self.local.propose(batch))
+    fn is_immediate(&self) -> bool {
+        true
     }
 
-    fn try_propose(&self, batch: &Batch) -> End {
-        self.entry(batch, &|| self.local.try_propose(batch))
+    fn ground(&self) -> Ground {
+        self.local.ground()
     }
 
-    fn propose_durably(&self, batch: &Batch) -> End {
-        self.entry(batch, &|| self.local.propose_durably(batch))
+    fn propose(&self, ground: Ground, batch: &mut Batch) -> Proposed {
+        self.entry(batch, |batch| self.local.propose(ground, batch))
+    }
+
+    fn try_propose(&self, ground: Ground, batch: &mut Batch) -> Proposed {
+        self.entry(batch, |batch| self.local.try_propose(ground, batch))
+    }
+
+    fn propose_durably(&self, ground: Ground, batch: &mut Batch) -> Proposed {
+        self.entry(batch, |batch| self.local.propose_durably(ground, batch))
+    }
+
+    fn confirm(&self) -> Proposed {
+        self.local.confirm()
     }
 
     fn barrier(&self) -> esker::Result<WriteToken> {
