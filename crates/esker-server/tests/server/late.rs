@@ -301,13 +301,13 @@ fn writes_in_flight_are_read() {
     let mut client = host.client();
     client.send_bytes(&expected.iter().flat_map(|(line, _)| encoded_line(line)).collect::<Vec<_>>());
     for (line, reply) in expected {
-        assert_eq!(client.read().to_string(), reply, "{:.40}", line);
+        assert_eq!(client.read().to_string(), reply, "{line:.40}");
     }
 }
 
 /// A journal whose entries end in these ways, the later ones well.
-fn fates(fates: &[Fate]) -> impl FnMut() -> Fate + Send + 'static {
-    let mut fates = fates.to_vec().into_iter();
+fn fates<const N: usize>(fates: [Fate; N]) -> impl FnMut() -> Fate + Send + 'static {
+    let mut fates = fates.into_iter();
     move || fates.next().unwrap_or(Fate::Done)
 }
 
@@ -323,7 +323,7 @@ fn begin(host: &Host, client: &mut Client, line: &str) {
 
 #[test]
 fn a_pop_that_is_refused_wakes_the_client_that_waits() {
-    let host = Host::of(&Store::late(SLOW, fates(&[Fate::Done, Fate::Refused])), |_| {});
+    let host = Host::of(&Store::late(SLOW, fates([Fate::Done, Fate::Refused])), |_| {});
     let (mut popping, mut waiting) = (host.client(), host.client());
     popping.check("RPUSH l a => :1");
     begin(&host, &mut popping, "LPOP l");
@@ -334,7 +334,7 @@ fn a_pop_that_is_refused_wakes_the_client_that_waits() {
 
 #[test]
 fn a_key_that_is_watched_in_flight_has_changed_if_that_is_refused() {
-    let host = Host::of(&Store::late(SLOW, fates(&[Fate::Done, Fate::Refused])), |_| {});
+    let host = Host::of(&Store::late(SLOW, fates([Fate::Done, Fate::Refused])), |_| {});
     let (mut watching, mut deleting) = (host.client(), host.client());
     watching.check("SET k v => +OK");
     begin(&host, &mut deleting, "DEL k");
@@ -347,7 +347,7 @@ fn a_key_that_is_watched_in_flight_has_changed_if_that_is_refused() {
 
 #[test]
 fn a_read_in_the_pool_relies_on_what_is_in_flight() {
-    let host = Host::of(&Store::late(SLOW, fates(&[Fate::Done, Fate::Refused])), |_| {});
+    let host = Host::of(&Store::late(SLOW, fates([Fate::Done, Fate::Refused])), |_| {});
     let (mut reading, mut deleting, mut listening) = (host.client(), host.client(), host.client());
     reading.check("CONFIG SET notify-keyspace-events KEAm => +OK");
     listening.call("SUBSCRIBE other");
