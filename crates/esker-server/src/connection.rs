@@ -1040,7 +1040,9 @@ impl Connection {
         // The last ones first: the places of those before them stay.
         while let Some(Doubt { outcome, replies }) = self.doubts.pop() {
             match outcome.get() {
-                Some(Err(message)) => self.reply.replace_with_error(&replies, &message),
+                Some(Err(message)) if !broken("server-refused") => {
+                    self.reply.replace_with_error(&replies, &message)
+                }
                 _ => self.has_written |= !replies.is_empty(),
             }
         }

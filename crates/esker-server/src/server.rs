@@ -661,7 +661,8 @@ impl Server {
     fn seen(&self) -> Seen {
         let flights = self.flights.borrow();
         // In this order: what is decided between the two is in both, and reads as one of them.
-        let (ground, in_flight) = (flights.ground(), flights.writes().to_vec());
+        let writes = if broken("server-pair") { &[] } else { flights.writes() };
+        let (ground, in_flight) = (flights.ground(), writes.to_vec());
         Seen { ground, in_flight, snapshot: self.db.snapshot() }
     }
 
@@ -956,9 +957,8 @@ impl Server {
         {
             let waiters = self.waiters.borrow();
             // It may have got its element just now. Those behind it wait for theirs.
-            let Some(waiter) = waiters.get(id).filter(|waiter| !waiter.held.is_served()) else {
-                return Served::Wrongly;
-            };
+            let waits = |waiter: &&Waiter| !waiter.held.is_served() || broken("server-twice");
+            let Some(waiter) = waiters.get(id).filter(waits) else { return Served::Wrongly };
             let Waiter { client, spec, database, .. } = waiter;
             reply = Reply::new(client.resp3.get());
             let arguments = waiter.arguments_for(key);

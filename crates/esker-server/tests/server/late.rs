@@ -333,6 +333,18 @@ fn a_pop_that_is_refused_wakes_the_client_that_waits() {
 }
 
 #[test]
+fn a_client_that_waits_is_served_once() {
+    let host = Host::of(&Store::late(SLOW, || Fate::Done), |_| {});
+    let (mut pushing, mut waiting, mut other) = (host.client(), host.client(), host.client());
+    waiting.send("BLPOP l 0");
+    host.wait_for_blocked(1);
+    begin(&host, &mut pushing, "RPUSH l a");
+    other.check("RPUSH l b => :1\n LRANGE l 0 -1 => [b]");
+    assert_eq!(waiting.read().to_string(), "[l a]");
+    assert_eq!(pushing.read().to_string(), ":1");
+}
+
+#[test]
 fn a_key_that_is_watched_in_flight_has_changed_if_that_is_refused() {
     let host = Host::of(&Store::late(SLOW, fates([Fate::Done, Fate::Refused])), |_| {});
     let (mut watching, mut deleting) = (host.client(), host.client());
