@@ -40,7 +40,7 @@ use crate::span::Span;
 use crate::write::{
     Check, Latest, PutValue, RowMutation, Stamp, View, WriteValue, check_row_deletes, mutate, put_cells,
 };
-use esker_journal::{Journal, Local, Undone};
+use esker_journal::{Ground, Journal, Local, Undone};
 
 /// What the names of the trees of tables begin with.
 const TREES: &str = "table ";
@@ -1451,7 +1451,8 @@ impl Table {
             return self.commit_to(shape, &[], &cells.mutations(), puts, now_ms).map(drop);
         }
         shape.check_enabled()?;
-        let Inner { catalog, sequences, .. } = &*self.tables;
+        let Inner { journal, catalog, sequences, .. } = &*self.tables;
+        let ground = journal.ground();
         let taken = sequences.take(cells.len() as u64);
         let (stamp, times) = (Stamp { now_ms, sequence: taken.first }, &mut puts.times(now_ms));
         let mut batch = Batch::new();
@@ -1459,7 +1460,7 @@ impl Table {
         put_cells(&shape.name, &shape.schema, cells, stamp, times, |group, key, value| {
             Ok(batch.put(shape.groups[group].tree_of(key), key, value)?)
         })?;
-        self.write(shape, &mut batch, cells.rows())?;
+        self.write(shape, ground, &mut batch, cells.rows())?;
         taken.done();
         Ok(())
     }
@@ -1473,7 +1474,9 @@ impl Table {
         puts: &Puts,
         now_ms: i64,
     ) -> Result<Option<Vec<Cell>>> {
-        let Inner { db, catalog, sequences, .. } = &*self.tables;
+        let Inner { db, journal, catalog, sequences, .. } = &*self.tables;
+        // Before the rows are read.
+        let ground = journal.ground();
         shape.check_enabled()?;
         check_rows_once(mutations)?;
         if let Some(mutation) = mutations.first().filter(|_| !checks.is_empty()) {
@@ -1526,7 +1529,7 @@ impl Table {
         }
         let noted = changing.as_ref().map(|_| self.note_deleted_versions(&news)).transpose()?;
         noted.iter().try_for_each(|noted| noted.enter(catalog, &mut batch))?;
-        let end = self.write(shape, &mut batch, mutations.iter().map(RowMutation::row));
+        let end = self.write(shape, ground, &mut batch, mutations.iter().map(RowMutation::row));
         if end.is_ok() {
             taken.done();
         }
@@ -1537,19 +1540,20 @@ impl Table {
         Ok(Some(cells))
     }
 
-    /// Writes a batch, which changes these rows.
+    /// Writes a batch that was evaluated on `ground`, and changes these rows.
     fn write<'r>(
         &self,
         shape: &Shape,
+        ground: Ground,
         batch: &mut Batch,
         rows: impl Iterator<Item = &'r [u8]>,
     ) -> std::result::Result<(), Undone> {
         let Inner { journal, query_cache, .. } = &*self.tables;
         let _writing = query_cache.is_on().then(|| query_cache.begin(shape.schema.table, rows));
         if self.tables.is_power_safe.load(Ordering::Relaxed) {
-            journal.propose_durably(journal.ground(), batch).wait()?;
+            journal.propose_durably(ground, batch).wait()?;
         } else {
-            journal.propose(journal.ground(), batch).wait()?;
+            journal.propose(ground, batch).wait()?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use crate::schema::{Family, work};
 
 mod building;
 mod followers;
+mod late;
 mod watched;
 
 use watched::watched;
