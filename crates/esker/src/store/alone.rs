@@ -1,8 +1,8 @@
 //! Whether a flush or a merge has all keys of a range: what compaction rules ask before they drop an entry that masks
 //! other keys ([`RuleContext::alone`](crate::rules::RuleContext::alone)).
 //!
-//! One load of the tree's state shows all memtables and tables. What other merges and flushes write is not shown yet,
-//! but what they read is, and their output has no other keys. Later changes only bring what is written later.
+//! One load of the tree's state shows all memtables and tables. It does not show yet what other merges and flushes
+//! write. It does show their inputs, and their output has no other keys. Later changes only add newer writes.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) enum Inputs<'a> {
     Memtables(&'a [Arc<Mem>]),
     /// Tables with their levels.
     Tables(&'a [(usize, Arc<Table>)]),
-    /// The same, and what all memtables would become.
+    /// The same, and the tables that all memtables would become.
     WithMemtables(&'a [(usize, Arc<Table>)]),
 }
 
@@ -50,7 +50,7 @@ impl Inputs<'_> {
 
     /// Whether the snapshot may see an entry from `lower` on and below `upper` in them.
     fn are_seen(self, tree: &TreeInner, lower: &[u8], upper: Option<&[u8]>, snapshot: SeqNo) -> bool {
-        // What memtables hold was written after all that tables hold.
+        // Everything in memtables is newer than everything in tables.
         let has_memtables = !matches!(self, Inputs::Tables(_));
         let mut tables = self.tables().iter().map(|(_, table)| table);
         (has_memtables && snapshot > tree.flushed_up_to())
@@ -70,8 +70,8 @@ fn holds(mem: &Mem, lower: &[u8], upper: Option<&[u8]>) -> Result<bool> {
     Ok(cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper))
 }
 
-/// Whether `inputs` have all that `tree` holds from the key `lower` on and below `upper`, and `snapshot`, the newest one,
-/// sees none of it. May be `false` where this is so.
+/// Whether `inputs` have all that `tree` holds from the key `lower` on and below `upper`, and `snapshot`, the newest
+/// one, sees none of it. May return `false` even if both are true.
 pub(super) fn is_alone(
     tree: &TreeInner,
     inputs: Inputs<'_>,

@@ -1,8 +1,9 @@
-//! What a flush or a merge learns of operands from the entries that it does not read ([`crate::compact::operands`]).
+//! What a flush or a merge learns about operands from entries outside its inputs ([`crate::compact::operands`]).
 //!
-//! One load of the tree's state shows everything that is older than what is asked about, and all operands above it that
-//! were written before the flush or the merge began: what others write is not shown yet, but what they read is. Operands
-//! that are written later have a later time than all that this flush or merge drops ([`crate::state::operand_times`]).
+//! One load of the tree's state shows every entry older than the key range in question, and all operands above it that
+//! were written before the flush or the merge began. It does not show yet what other flushes and merges write, but it
+//! does show their inputs. Operands that are written later have a later time than all that this flush or merge drops
+//! ([`crate::state::operand_times`]).
 
 use super::CommitLog;
 use super::alone::Inputs;

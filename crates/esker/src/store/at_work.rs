@@ -15,12 +15,12 @@ pub(super) struct AtWork(());
 impl AtWork {
     pub(super) fn on(core: &Core) -> AtWork {
         // A thread that ends may close a store after this thread-local is gone. It then runs no user code that could
-        // ask.
+        // call `is_on`.
         let _gone = AT_WORK.try_with(|stores| stores.borrow_mut().push(core.id));
         AtWork(())
     }
 
-    /// Whether this thread works for the store of `core`, so that it cannot wait for the store's work to end.
+    /// Whether this thread works for the store of `core`. If it does, it cannot wait for the store's work to end.
     pub(super) fn is_on(core: &Core) -> bool {
         AT_WORK.try_with(|stores| stores.borrow().contains(&core.id)).unwrap_or(false)
     }

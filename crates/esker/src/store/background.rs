@@ -9,7 +9,7 @@ use crate::env::{JobKind, UNASKED, Worker};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::is_full;
 
-/// How soon a round that gives space back is done again while the disk is full.
+/// How soon the store repeats a round that gives space back while the disk is full.
 const FULL_RETRY: Duration = Duration::from_secs(1);
 
 impl Store {
@@ -25,7 +25,7 @@ impl Store {
         self.flusher.shrink_when_idle()?;
         let merged = self.compactor.merge_some()?;
         if !merged {
-            // Until then merges that give space back may use all that is free, and the reserve.
+            // Before that, merges that give space back may use all free space, and the reserve.
             self.disk.resume_if_room()?;
         }
         let worked = self.compactor.forget_ranges()? || merged || worked;
@@ -43,7 +43,7 @@ impl Worker for Store {
                     [self.scrub.run_again(), self.compactor.look_again(), self.flusher.shrink_again()];
                 again.into_iter().flatten().min()
             }
-            // A round that found no room may find some later, and nobody notifies the job of that.
+            // A round that found no room may find some later, but nothing notifies the job when that happens.
             JobKind::Blobs if self.is_disk_full() && self.collector.has_blob_garbage() => Some(FULL_RETRY),
             JobKind::Blobs => self.collector.reclaim_waits(),
             _ => None,
@@ -77,7 +77,7 @@ impl Worker for Store {
             Err(error) => self.disk.fail(error),
         }
         let worked = result.unwrap_or(false);
-        // Also without work, or after a failure: another thread may have done what somebody waits for.
+        // Also without work, or after a failure: another thread may have done what a writer waits for.
         self.core.tell_ready();
         self.close_if_due();
         worked

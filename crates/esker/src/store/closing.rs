@@ -1,14 +1,14 @@
 //! Closes a store.
 //!
 //! ```text
-//! no writes; what skips the log is flushed; space of overwritten huge values is given back ....... calls go on
+//! no writes; trees that skip the log are flushed; space of overwritten huge values is given back ....... calls go on
 //! closing: calls fail, background work ends, no other thread touches the directory any more (`Gate`)
 //! the log is synced and sealed; callers' flushes and merges end; unused files go
-//! tables, log, memtables, buffer pool are released ............... whatever handles are left; the lock goes last
+//! tables, log, memtables, buffer pool are released ............... even if handles are left; the lock goes last
 //! ```
 //!
-//! Space is given back here because a process may delete and end at once, as the command line does. Otherwise all of it
-//! would be left to the next opening.
+//! Space is given back here because a process may delete and exit immediately, as the command line does. Otherwise the
+//! next opening would have to give all of it back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,8 @@ const CLOSING_US: u64 = 2_000_000;
 /// The progress of closing a store.
 #[derive(Debug, Default)]
 pub(super) struct Closing {
-    /// The last handle went while the store's own work had it: who ends a piece of work next closes.
+    /// The last handle was dropped while the store's own work held it: the thread that next ends a piece of work closes
+    /// the store.
     due: AtomicBool,
     /// The result, for later calls. The call that closes holds the lock, so others wait.
     outcome: Mutex<Option<Result<()>>>,
@@ -123,8 +124,8 @@ impl Store {
         }
     }
 
-    /// Gives back the space of overwritten huge values for up to two seconds, so that a process that deletes and ends
-    /// leaves none behind. The next opening does the rest, and frees what only snapshots see.
+    /// Gives back the space of overwritten huge values for up to two seconds, so that a process that deletes and exits
+    /// leaves none of it taken. The next opening does the rest, and frees the values that only snapshots see.
     fn collect_when_closing(&self) {
         let clock = &self.core.env().clock;
         let until = clock.monotonic_us() + CLOSING_US;
@@ -136,8 +137,8 @@ impl Store {
         }
     }
 
-    /// Ends all writes, makes the log durable and records in the manifest how far it goes. So the next opening notices
-    /// if any of it is lost.
+    /// Ends all writes, makes the log durable and records in the manifest how far it goes. The next opening can then
+    /// notice if any of it is lost.
     fn seal_log(&self) -> Result<()> {
         let state = self.log.commit().lock_quiet();
         // The manifest must not confirm a log with a hole.
@@ -151,8 +152,8 @@ impl Store {
         let mut versions = self.versions.lock();
         let Some(known) = versions.known() else { return Ok(()) };
         let (floor, noted) = (known.floor.start, known.log_synced);
-        // If the floor is before the start of this log, what was replayed is not in tables and not known to be on the
-        // disk.
+        // If the floor is before the start of this log, the replayed records are not in tables and not known to be on
+        // the disk.
         if floor < self.log.wal().began_at() {
             return Ok(());
         }
@@ -178,7 +179,7 @@ impl Store {
         self.disk.remove_obsolete()
     }
 
-    /// Releases descriptors, maps and memory, whatever handles are left. From here on a tree's state is not what the
+    /// Releases descriptors, maps and memory, even if handles are left. From here on a tree's state is not what the
     /// tree holds: a thread that has loaded it checks afterwards whether the store is closing.
     fn release_all(&self) {
         self.installer.immutable().clear();

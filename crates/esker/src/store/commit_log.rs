@@ -18,7 +18,7 @@ pub(crate) struct CommitLog {
     core: Arc<Core>,
     commit: Commit,
     wal: Wal,
-    /// Whether somebody wants the log to be synced without waiting for it.
+    /// Whether a thread wants the log to be synced but does not wait for it.
     sync_wanted: AtomicBool,
 }
 
@@ -71,7 +71,7 @@ impl CommitLog {
         }
     }
 
-    /// Has the log job sync what is published now.
+    /// Makes the log job sync everything that is published now.
     pub(crate) fn request_sync(&self) {
         self.wal.note_waiter();
         self.sync_wanted.store(true, Ordering::SeqCst);
@@ -84,7 +84,8 @@ impl CommitLog {
         if is_wanted {
             let before = self.wal.synced();
             let synced = self.sync_published();
-            // The thread that has asked waits for the call, even if there was nothing to sync, or the sync has failed.
+            // The thread that requested the sync waits for the call, even if there was nothing to sync, or the sync has
+            // failed.
             if self.wal.synced() == before {
                 self.tell_synced();
             }
@@ -93,7 +94,7 @@ impl CommitLog {
         Ok(is_wanted)
     }
 
-    /// Fails if nothing in the store can be changed or made durable. A full disk is no reason.
+    /// Fails if nothing in the store can be changed or made durable. A full disk does not make it fail.
     pub(crate) fn check_changeable(&self) -> Result<()> {
         self.core.health.check()?;
         self.commit.check()
@@ -113,7 +114,7 @@ impl CommitLog {
         Lasting::new(&self.core.snapshots, &self.commit, &self.core.clock, expiry)
     }
 
-    /// What snapshots and scans read now.
+    /// The moments that snapshots and scans read now.
     pub(super) fn read_points(&self) -> ReadPoints {
         self.core.snapshots.read_points(&self.commit, &self.core.clock)
     }

@@ -1,4 +1,4 @@
-//! What every part of an open store needs: where it is, its options, its files, and the state of its health.
+//! What every part of an open store needs: its directory, its options, its files, and the state of its health.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,9 +33,9 @@ pub(crate) struct Core {
     pub(super) options: Options,
     pub(super) health: Health,
     pub(super) executor: Arc<dyn Executor>,
-    /// Whether a write that does not wait was refused since the listener was told to try again.
+    /// Whether a write that does not wait was refused since the last "try again" call to the listener.
     refused: AtomicBool,
-    /// Whether the next write wakes the merge job, which then looks for what writes have made dead.
+    /// Whether the next write wakes the merge job, which then looks for entries that writes have made dead.
     awaits_write: AtomicBool,
     /// The store, for callers that do its background work themselves.
     worker: OnceLock<Weak<dyn Worker>>,
@@ -145,8 +145,8 @@ impl Core {
         self.options.compaction_rules.has(tree.options().rule.as_deref())
     }
 
-    /// What a run of the rule of `tree` is about, whose inputs are to be looked at again at `inherited_us`. The run has
-    /// begun, and then `points` were taken.
+    /// The scope of a run of the rule of `tree`, whose inputs are to be looked at again at `inherited_us`. `points`
+    /// were taken after the run had begun.
     pub(super) fn rule_scope(
         &self,
         tree: &TreeInner,
@@ -163,7 +163,7 @@ impl Core {
         }
     }
 
-    /// By what it is decided whether a rule is to see tables again whose tree has the time `tree_us`.
+    /// How to decide whether a rule is to see tables again whose tree has the time `tree_us`.
     pub(super) fn look_now(&self, tree_us: u64) -> LookNow {
         LookNow {
             tree_us,
@@ -253,7 +253,7 @@ impl Core {
         self.refused.store(true, Ordering::SeqCst);
     }
 
-    /// Tells the listener that writes which were refused may go on now, if there were any.
+    /// Tells the listener, if writes were refused, that they may be tried again.
     pub(super) fn tell_ready(&self) {
         if self.refused.load(Ordering::SeqCst)
             && self.refused.swap(false, Ordering::SeqCst)
@@ -273,7 +273,7 @@ impl Core {
         self.health.is_read_only()
     }
 
-    /// What stopped the background work, if anything did.
+    /// The error that stopped the background work, if it has stopped.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.health.failure()
     }
@@ -283,7 +283,7 @@ impl Core {
         Edit::Clock(self.reached_from(0))
     }
 
-    /// What the store's clock shows now, and at least `us`.
+    /// The time that the store's clock shows now, and at least `us`.
     pub(crate) fn reached_from(&self, us: u64) -> Reached {
         let mut reached = self.clock.reached().raised(us);
         if self.clock.has_leapt() {

@@ -1,5 +1,6 @@
-//! What the store adds to the garbage collection of huge values ([`crate::blob::gc`]): it looks up what writes have
-//! overwritten, and builds the edits about blob files. [`Collector`](super::Collector) drives the rounds (rule 12).
+//! The store's part in the garbage collection of huge values ([`crate::blob::gc`]): it looks up the values that writes
+//! have overwritten, and builds the edits about blob files. [`Collector`](super::Collector) drives the rounds (rule
+//! 12).
 //!
 //! - A write to a key that may have had a huge value leaves a lookup ([`crate::write::lookups`]). A flush does the
 //!   lookups of all writes up to its last sequence number, before the log can lose those writes.
@@ -34,7 +35,7 @@ fn overwritten_by(lookup: &Lookup) -> Result<Vec<Overwritten>> {
             let after = base_at(&now, key, lookup.seq)?;
             let pointer = after.and_then(|(_, kind, stored)| Pointer::of_entry(kind, &stored));
             if pointer.is_some_and(|one| (one.file, one.ordinal) == (overwritten.file, overwritten.ordinal)) {
-                // Only what is beside the value has changed: its space is not garbage.
+                // Only the part stored next to the value has changed: its space is not garbage.
                 overwritten.len = 0;
             }
             Ok(vec![overwritten])
@@ -80,7 +81,7 @@ impl GarbageFinder {
 
     // ---- finding out ---------------------------------------------------------------------------------
 
-    /// Finds the huge values that writes up to `limit` have overwritten, and those that nobody sees any more.
+    /// Finds the huge values that writes up to `limit` have overwritten, and those that no reader sees any more.
     pub(crate) fn find_overwritten(&self, limit: SeqNo) -> Result<()> {
         let mut garbage = self.blob_gc.garbage();
         while let Some(lookup) = self.log.commit().lookups.take_up_to(limit) {
@@ -123,20 +124,21 @@ impl GarbageFinder {
         self.core.notify(JobKind::Blobs);
     }
 
-    /// Notes up to which writes trees without the log are in tables. What these writes have overwritten may be freed.
+    /// Notes up to which writes trees without the log are in tables. The values that these writes have overwritten may
+    /// be freed.
     pub(super) fn note_flushed(&self, trees: &[(TreeId, SeqNo)]) {
         self.blob_gc.note_flushed(trees);
         self.core.notify(JobKind::Blobs);
     }
 
-    /// Takes over the values that recovery has found unneeded, and those that are freed and not punched yet.
+    /// Takes over the values that recovery has found unneeded, and the values that are freed but not punched yet.
     pub(crate) fn adopt_garbage(&self, unneeded: Vec<(BlobFileId, u64)>) -> Result<()> {
         self.blob_gc.adopt(unneeded)
     }
 
     // ---- edits ---------------------------------------------------------------------------------------
 
-    /// Edits that record changes of blob files and free what `changes` lists.
+    /// Edits that record changes of blob files and free the values that `changes` lists.
     pub(super) fn blob_edits(&self, versions: &Versions, changes: &BlobChanges<'_>) -> BlobEdits {
         let edits = |manifest| self.blob_gc.edits(manifest, self.log.wal().synced(), changes);
         versions.known().map(edits).unwrap_or_default()
@@ -149,7 +151,7 @@ impl GarbageFinder {
         }
     }
 
-    /// Edits that record what the opening has found out about blob files. All that was replayed is durable.
+    /// Edits that record what the opening has found about blob files. All that was replayed is durable.
     pub(crate) fn blob_edits_of_opening(&self, versions: &Versions) -> BlobEdits {
         self.blob_edits(versions, &BlobChanges { durable_up_to: Some(SeqNo::MAX), ..BlobChanges::default() })
     }

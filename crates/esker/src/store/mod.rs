@@ -1,4 +1,4 @@
-//! The open store behind every handle: its parts, and its background work.
+//! The open store that all handles use: its parts, and its background work.
 //!
 //! ```text
 //! Store        closes, and divides the background work among the parts
@@ -26,7 +26,7 @@
 //! 4. `versions` ([`VersionSet`]): the manifest, and the trees that follow from it; held while an edit is made durable;
 //! 5. the commit lock ([`Commit`]): sequence, log tail, which memtable takes writes.
 //!
-//! Reads take none of them. `docs/threads.md` of this crate lists the locks below these.
+//! Reads take none of these locks. `docs/threads.md` of this crate lists the locks below these.
 
 use std::fmt;
 use std::ops::Deref;
@@ -220,12 +220,12 @@ impl Store {
         self.backing_up.lock()
     }
 
-    /// Reads everything now, and reports what is damaged.
+    /// Reads everything now, and reports the damage.
     pub(crate) fn scrub(&self) -> Result<CheckReport> {
         self.scrub.run()
     }
 
-    /// Puts what the store has counted into `stats`.
+    /// Puts the store's counters into `stats`.
     pub(crate) fn fill_stats(&self, stats: &mut Stats) {
         stats.memtable_bytes += self.installer.immutable().bytes() as u64;
         stats.throttled_us = self.core.throttle.slept_us();

@@ -4,10 +4,10 @@
 //! Db, Tree, Snapshot, Scan, Txn, Updates, ...  --Arc-->  Owner  --Arc-->  Store  <--Weak, Arc for a step--  background
 //! ```
 //!
-//! Background work holds the store itself, and only for the length of a step, so it never closes the store: dropping
-//! the owner ends the background work, waits for it, and then closes (rule 27). If the store's own work drops the last
-//! handle (a merge operator may hold one), it would wait for itself. Then the store is closed when a piece of work
-//! ends.
+//! Background work holds the store itself, and only for the length of a step. Therefore it never closes the store:
+//! dropping the owner ends the background work, waits for it, and then closes (rule 27). If the store's own work drops
+//! the last handle (a merge operator may hold one), it would wait for itself. In that case the store is closed when a
+//! piece of work ends.
 
 use std::ops::Deref;
 use std::sync::Arc;

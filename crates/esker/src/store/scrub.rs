@@ -1,4 +1,4 @@
-//! Scrubbing: reads everything now and then, so that damage is found while there is still a copy to repair it from.
+//! Scrubbing: reads everything periodically, to find damage while there is still a copy to repair it from.
 //!
 //! A pass reads every block of every table, and every chunk of every huge value that counts when its turn comes. It
 //! reads the files and bypasses the buffer pool. In the background the compaction job reads between merges, at a
@@ -26,22 +26,22 @@ mod tables;
 
 use pass::Pass;
 
-/// The first pass begins this long after the store was opened, so short-lived processes have none.
+/// The first pass begins this long after the store was opened. Short-lived processes do no pass.
 const FIRST_AFTER: Duration = Duration::from_secs(3600);
 
 /// A pass begins this long after the beginning of the one before, or at its end if that is later.
 const EVERY: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How often a pass that is under way goes on.
+/// Time between two steps of a running pass.
 const STEP: Duration = Duration::from_millis(250);
 
 /// How many damaged places are remembered.
 const REMEMBERED_MAX: usize = 100;
 
-/// How many bytes are read at once if nothing bounds the rate.
+/// Bytes of one step if nothing bounds the rate.
 const UNBOUNDED_STEP: u64 = 1 << 20;
 
-/// What is known about damage in the files.
+/// The damage found in the files.
 pub(crate) struct Scrub {
     core: Arc<Core>,
     versions: Arc<VersionSet>,
@@ -54,7 +54,7 @@ pub(crate) struct Scrub {
 /// Times in microseconds of the monotonic clock.
 #[derive(Debug, Default)]
 struct Background {
-    /// When the next pass begins; `None` until that is known.
+    /// When the next pass begins; `None` until that is decided.
     next_us: Option<u64>,
     limit: RateLimit,
     pass: Option<Pass>,
@@ -115,7 +115,7 @@ impl Scrub {
         stats.scrubs = self.passes.load(Ordering::Relaxed);
     }
 
-    /// Reads everything now, and reports what is damaged.
+    /// Reads everything now, and reports the damage.
     pub(super) fn run(&self) -> Result<CheckReport> {
         let mut pass = Pass::begin(self);
         while self.step(&mut pass, UNBOUNDED_STEP)? {}
@@ -175,7 +175,7 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Whether `error` says something about the files. A file that is missing may have been removed since.
+/// Whether `error` means that a file is damaged. A file that is missing may have been removed since.
 fn is_damage(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::Closed | ErrorKind::OutOfResources)
 }

@@ -26,7 +26,7 @@ pub(super) trait Sink {
 /// The huge values that a flush or a merge leaves out.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
-    /// Nobody sees these any more.
+    /// No reader sees these any more.
     pub(super) unseen: Vec<Pointer>,
     /// A compaction rule has dropped these. Snapshots that are taken before the edit is installed may see them.
     pub(super) by_rule: Vec<Overwritten>,
@@ -62,8 +62,8 @@ enum Newest {
 }
 
 impl Survivors<'_, '_> {
-    /// Passes all surviving entries of `merge`, which is at its beginning, to `sink`, in order. Asks `goes_on` at each
-    /// new key, and ends before one with which it does not go on.
+    /// Passes all surviving entries of `merge`, which is at its beginning, to `sink`, in order. Calls `goes_on` at each
+    /// new key, and ends before the first key for which it returns `false`.
     pub(super) fn write_all(
         mut self,
         merge: &mut MergeCursor,
@@ -171,8 +171,8 @@ impl Survivors<'_, '_> {
         }
     }
 
-    /// The verdict on the entry `seq` of `key` that was judged last. If its value has expired, and operands above it have
-    /// to know when, a tombstone says so. `has_operands`: operands of the key were written.
+    /// The verdict on the entry `seq` of `key` that was judged last. If its value has expired, and operands above it
+    /// need the time of that, a tombstone records it. `has_operands`: operands of the key were written.
     fn marked(&self, verdict: Verdict, key: &[u8], seq: SeqNo, has_operands: bool) -> Verdict {
         let Some(at) = self.retention.ended().filter(|_| !broken("operand-mark")) else { return verdict };
         if has_operands || self.around.has_operands(key, seq, at) { Verdict::Mark(seq, at) } else { verdict }

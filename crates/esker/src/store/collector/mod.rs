@@ -1,5 +1,5 @@
-//! The rounds in which the store gives back the space of huge values that nobody sees, and the backpressure on writers
-//! who overwrite faster than that (rule 12).
+//! The rounds in which the store gives back the space of huge values that no reader sees, and the backpressure on
+//! writers who overwrite faster than that (rule 12).
 //!
 //! ```text
 //! find_overwritten -- log synced -- freed in the manifest -- punched, or the file removed -- files sealed -- one rewritten
@@ -27,7 +27,7 @@ mod reclaim;
 
 use reclaim::ReclaimState;
 
-/// Gives back the space of huge values that nobody sees.
+/// Gives back the space of huge values that no reader sees.
 pub(crate) struct Collector {
     core: Arc<Core>,
     log: Arc<CommitLog>,
@@ -91,8 +91,8 @@ impl Collector {
         !self.log.commit().lookups.is_empty() || self.finder.blob_gc().has_work()
     }
 
-    /// Frees in the manifest the values that nobody sees. Makes the overwriting writes durable first, by a sync of the
-    /// log.
+    /// Frees in the manifest the values that no reader sees. Before that it makes the overwriting writes durable, by a
+    /// sync of the log.
     fn free_unseen(&self) -> Result<bool> {
         // Everything visible now is published when the log is synced below.
         let visible = self.log.commit().visible();
@@ -110,7 +110,7 @@ impl Collector {
     /// Frees in the manifest the values that were overwritten by writes up to `limit`, which are durable. Returns
     /// whether there were any.
     fn free_up_to(&self, limit: SeqNo) -> Result<bool> {
-        // Work that is done before the lock is taken delays nobody.
+        // Work before the lock is taken delays no other thread.
         self.core.blobs.sync_names()?;
         let mut versions = self.versions.lock();
         let changes = BlobChanges { durable_up_to: Some(limit), ..BlobChanges::default() };
@@ -128,8 +128,8 @@ impl Collector {
         committed.map(|()| freed)
     }
 
-    /// Removes those of `files` whose values are all freed in the manifest and that nobody reads. A file that is being
-    /// read keeps its name: while a file has two names, nobody punches it through the other one.
+    /// Removes those of `files` whose values are all freed in the manifest and that no reader uses. A file that is
+    /// being read keeps its name: while a file has two names, it must not be punched through the other one.
     fn remove_blob_files(&self, files: Vec<Arc<LiveFile>>) -> Result<bool> {
         if files.is_empty() {
             return Ok(false);
@@ -146,7 +146,7 @@ impl Collector {
         let edits = gone.iter().map(|&file| Edit::Blob(BlobEdit::Remove { file, position }));
         self.installer.apply(&mut versions, &VersionEdit::of(edits.collect()))?;
         drop(versions);
-        // An open file keeps its blocks, whatever became of its name.
+        // An open file keeps its blocks, even if its name is gone.
         drop(files);
         for file in gone {
             let path = self.core.blobs.path_of(file);
@@ -185,7 +185,7 @@ impl Collector {
         }
         let enough = backpressure.given_back().saturating_add(put);
         self.core.notify(JobKind::Blobs);
-        // If the disk gives nothing back now, waiting does not help: there is room for the put, or there is not.
+        // If the disk gives nothing back now, a wait does not help: either there is room for the put, or there is not.
         perf_context::begin();
         let is_over = || fits() || backpressure.given_back() >= enough || self.core.health.has_failed();
         let wait = || self.disk.wait_until(is_over);
@@ -204,13 +204,13 @@ impl Collector {
         }
     }
 
-    /// Called when a round has succeeded: all of the `backlog` at its beginning is given back. `before` is what was
-    /// given back until then.
+    /// Called when a round has succeeded: all of the `backlog` at its beginning is given back. `before` counts the
+    /// bytes that were given back before the round.
     fn end_backlog(&self, backlog: u64, before: u64) -> Result<()> {
         let backpressure = self.finder.blob_gc().backpressure();
         let given_back = backpressure.given_back() - before;
         self.note_given_back(backlog.saturating_sub(given_back));
-        // The store may have become small, so the limit may be lower for the next put.
+        // The store may have become small. Then the limit may be lower for the next put.
         let is_much = backlog.max(given_back) >= self.core.options.blob_file_bytes / 4;
         if is_much && backpressure.is_within_limit().is_some() { self.limit_backlog() } else { Ok(()) }
     }

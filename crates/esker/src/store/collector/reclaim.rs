@@ -1,9 +1,9 @@
 //! Gives back the space that holes cannot: rewrites shared blob files of which little is needed.
 //!
 //! A hole frees whole blocks only. No hole is punched in a file with a second name (rule 14). Some file systems have no
-//! holes. So space of freed values remains. It is kept below a tenth of the needed space plus a quarter of a blob
-//! file's greatest length. Above that, the files are rewritten that gain most for each byte written, until half of that
-//! limit is left. Values keep their names, so only the file changes ([`crate::blob::rewrite`]).
+//! holes. Therefore some space of freed values remains. It is kept below a tenth of the needed space plus a quarter of
+//! a blob file's greatest length. Above that, the store rewrites the files that gain most for each byte written, until
+//! half of that limit is left. Values keep their names, so only the file changes ([`crate::blob::rewrite`]).
 //!
 //! The blob job does this, some MiB at a time, between its other work. Values that are freed during a rewrite are
 //! punched again in the new file (rule 15).
@@ -50,7 +50,8 @@ impl Collector {
         self.reclaim.lock().current.take();
     }
 
-    /// Does one step of reclaim. `false` if there is nothing to do, or if the last step is not paid for yet.
+    /// Does one step of reclaim. `false` if there is nothing to do, or if the budget has not paid for the last step
+    /// yet.
     pub(super) fn reclaim_blobs(&self) -> Result<bool> {
         if self.reclaim_waits().is_some() {
             return Ok(false);
@@ -131,13 +132,13 @@ impl Collector {
         rewrite.take_place(&self.core.blobs.handles)
     }
 
-    /// The files that the manifest names. For others it does not tell what is freed.
+    /// The files that the manifest names. For other files the manifest does not record which values are freed.
     fn known_blob_files(&self) -> BTreeSet<BlobFileId> {
         let versions = self.versions.lock();
         versions.known().into_iter().flat_map(|known| known.blobs.live.keys().copied()).collect()
     }
 
-    /// The values of `file` that are freed in the manifest and that nobody reads.
+    /// The values of `file` that are freed in the manifest and that no reader uses.
     fn gone_from(&self, file: BlobFileId) -> Option<BTreeSet<u64>> {
         let versions = self.versions.lock();
         let record = versions.known()?.blobs.live.get(&file)?;

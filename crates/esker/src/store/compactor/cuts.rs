@@ -12,7 +12,8 @@ use crate::cursor::SeqNo;
 use crate::version::edit::TreeId;
 use crate::version::levels::Levels;
 
-/// A tree that is written to may be measured without end. So this long after a cut its pieces may be joined, in microseconds.
+/// A tree that is written to may be measured endlessly. Therefore its pieces may be joined this many microseconds after
+/// a cut.
 const CUT_US: u64 = 60_000_000;
 
 #[derive(Debug)]
@@ -25,7 +26,7 @@ struct Cut {
     is_done: bool,
 }
 
-/// What of a tree's tables says whether pieces have to stay.
+/// The properties of a tree's tables that decide whether pieces have to stay.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pieces {
     /// Whether tables lie above the bottom level.
@@ -46,7 +47,7 @@ impl Pieces {
     }
 }
 
-/// See the module's comment. All methods may be called by many threads at once.
+/// See the module's comment. All methods may be called by many threads at the same time.
 #[derive(Debug, Default)]
 pub(super) struct Cuts(Mutex<BTreeMap<TreeId, Cut>>);
 
@@ -71,8 +72,8 @@ impl Cuts {
         self.0.lock().insert(tree, Cut { newest: before.newest, at_us: now_us, is_done: false });
     }
 
-    /// Forgets the cuts of `tree` if no merge comes any more that its tables were cut for, or none needs that: `room` bytes
-    /// suffice for a merge of all. `is_done`: no merge for space is worth it now.
+    /// Forgets the cuts of `tree` if no merge will follow that its tables were cut for, or if no merge needs the cuts:
+    /// `room` bytes suffice for a merge of all. `is_done`: no merge for space is worth it now.
     pub(super) fn end(&self, tree: TreeId, now: Pieces, room: u64, is_done: bool, now_us: u64) {
         let mut cuts = self.0.lock();
         let Some(cut) = cuts.get_mut(&tree) else { return };
@@ -95,7 +96,7 @@ mod tests {
     const ROOM: u64 = 100;
     const PIECES: Pieces = Pieces { has_upper: true, bytes: 1000, newest: 50 };
 
-    /// What is known of tree 1 a moment after tables of it were cut, when `end` was called with these.
+    /// The state of tree 1 a moment after tables of it were cut, when `end` was called with these.
     fn after(ends: &[(Pieces, u64, bool, u64)]) -> (bool, bool) {
         let cuts = Cuts::default();
         cuts.add(1, PIECES, 7);
@@ -130,7 +131,7 @@ mod tests {
         assert!(!cuts.has(1) && cuts.has(2) && cuts.is_cutting_any());
     }
 
-    /// Its merges may be measured without end, and nothing else would ever join the pieces.
+    /// Its merges may be measured endlessly, and nothing else would ever join the pieces.
     #[test]
     fn pieces_of_a_tree_that_is_written_to_may_be_joined_after_a_while() {
         let with_new = Pieces { newest: 51, ..PIECES };

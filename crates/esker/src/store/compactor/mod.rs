@@ -1,9 +1,9 @@
 //! Merges tables into lower levels, or moves them if nothing overlaps.
 //!
-//! As many merges run at once as there are threads for them: of different trees, and of one tree where they share no
-//! tables and outputs cannot overlap ([`crate::state::merging`]). A long merge also yields to shorter merges that have
-//! become urgent, since all threads may have long ones. So no tree has its writers slowed for as long as a merge of
-//! everything takes.
+//! As many merges run at the same time as there are threads for them: of different trees, and of one tree where they
+//! share no tables and outputs cannot overlap ([`crate::state::merging`]). A long merge also yields to shorter merges
+//! that have become urgent, since all threads may have long ones. Therefore no tree's writers are slowed for the whole
+//! time of a merge of everything.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -56,7 +56,7 @@ const MUCH_SHORTER: u64 = 4;
 /// An opening does a merge of at least this many tables, or any merge if level 0 has that many.
 const TABLES_LEFT: usize = 12;
 
-/// The most bytes that such a merge reads per table: some milliseconds.
+/// The most bytes that such a merge reads per table. This takes some milliseconds.
 const BYTES_FOR_TABLE: u64 = 1 << 20;
 
 /// The most merges that an opening does in a tree.
@@ -74,7 +74,7 @@ const BYTES_BETWEEN: u64 = if cfg!(debug_assertions) { 1 << 10 } else { 1 << 19 
 struct UnderWay<'a> {
     tree: &'a TreeInner,
     bytes: u64,
-    /// Whether a caller has asked for it and waits.
+    /// Whether a caller has requested it and waits.
     asked_for: bool,
     interrupted: Option<&'a UnderWay<'a>>,
 }
@@ -109,10 +109,10 @@ impl Begun {
     }
 }
 
-/// What a thread that merges does next.
+/// The next step of a thread that merges.
 enum Step {
     Merge(Begun),
-    /// Drops the tables of a tree that hold nothing but what range tombstones hide.
+    /// Drops the tables of a tree whose entries are all hidden by range tombstones.
     Drop(Arc<TreeInner>, Unmerged),
 }
 
@@ -147,8 +147,8 @@ fn sources(inputs: &[(usize, Arc<Table>)], hint: ScanHint) -> Result<Vec<Source>
 /// Where the entries go that a merge keeps.
 struct MergeSink<'a> {
     output: Output,
-    /// The first keys of the tables at which a table of the output ends, ascending: of those in its level that are not merged,
-    /// or, if the merge cuts, of those in the bottom level.
+    /// The first keys of the tables at which a table of the output ends, ascending: of the unmerged tables in its level
+    /// or, if the merge cuts, of the tables in the bottom level.
     fences: VecDeque<&'a [u8]>,
     /// Bytes that the merge has not paid for yet, and bytes since it last looked for room.
     unpaid: &'a Cell<u64>,
@@ -220,7 +220,8 @@ impl Compactor {
 
     /// Does one merge, if there is room for it.
     pub(super) fn merge_some(&self) -> Result<bool> {
-        // What gives space back comes first: another merge may find no room, and join what that has cut.
+        // Merges that give space back come first: another merge may find no room, and may join the pieces that they
+        // have cut.
         let space_first = || {
             let done = self.merge_for_space()?;
             Ok(done == Done::Begun
@@ -271,8 +272,8 @@ impl Compactor {
         self.disk.remove_obsolete()
     }
 
-    /// Waits, on a full disk, for the merges and looks of other threads: what they read keeps its space until then, and the
-    /// caller of [`Compactor::compact`] expects that it is there.
+    /// On a full disk, waits for the merges and searches of other threads. Their inputs keep space until they end, and
+    /// the caller of [`Compactor::compact`] expects that space to be free.
     fn await_others_if_full(&self) {
         if self.core.health.has_failed() {
             let hurry = self.core.io_budget.hurry();
@@ -307,7 +308,7 @@ impl Compactor {
         }
     }
 
-    /// Does a merge that gives space back, or begins a flush that shows what is dead.
+    /// Does a merge that gives space back, or begins a flush that shows which entries are dead.
     fn merge_for_space(&self) -> Result<Done> {
         let _merging = self.installer.begin_merge();
         let look = self.space.look(
@@ -346,14 +347,14 @@ impl Compactor {
         if is_cut {
             self.space.note_cut(&tree, &begun.levels);
         }
-        // A merge that is sure to need the reserve does not first write what is free.
+        // A merge that certainly needs the reserve does not first use up the free space.
         let is_short = self.core.health.has_failed() && self.disk.space().free()? < room;
         let released = is_short.then(|| self.disk.space().release_reserve());
         let done = self.do_begun(begun);
         drop(released);
         done?;
         self.compactions.clear_stuck(&tree, true);
-        // A put that waits for the mark finds the space of what was merged.
+        // A put that waits for the mark then finds the space of the merged tables.
         self.disk.remove_obsolete()?;
         self.space.look_soon();
         Ok(true)
@@ -404,7 +405,8 @@ impl Compactor {
             let running = tree.merging.running();
             let urgency =
                 if self.has_deleted(&tree) { f64::INFINITY } else { self.urgency_of(&tree, &running) };
-            // Beside the merges that run, or when they have ended, or when there is room, or when cut tables may be joined again.
+            // Next to the running merges, or when they have ended, or when there is room, or when cut tables may be
+            // joined again.
             let is_candidate = urgency >= 1.0
                 || !running.is_empty()
                 || self.compactions.was_stuck(&tree, false)
@@ -429,8 +431,8 @@ impl Compactor {
         self.begin(tree, false, |_, _| true).map(Step::Merge)
     }
 
-    /// Begins the next merge of `tree`, if it needs one that `fits`, for which there is room, and which may run beside
-    /// those that run. `within`: this thread is merging tables of the tree already.
+    /// Begins the next merge of `tree`, if it needs one that `fits`, for which there is room, and which may run at the
+    /// same time as the running ones. `within`: this thread is merging tables of the tree already.
     fn begin(
         &self,
         tree: &Arc<TreeInner>,
@@ -444,7 +446,8 @@ impl Compactor {
             held.refuse();
             return None;
         }
-        // No merge ends while `held` is held: none has changed these levels that is not among those that run.
+        // No merge ends while `held` is held. Therefore every merge that has changed these levels is among the running
+        // ones.
         let levels = Arc::clone(&tree.state.load().levels);
         let Some(compaction) = pick::pick(&levels, self.goal_of(tree, &levels), held.running()) else {
             if !held.running().is_empty() {
@@ -458,7 +461,8 @@ impl Compactor {
         self.begin_picked(tree, held, levels, compaction)
     }
 
-    /// Begins `compaction`, which was picked in `levels` and may run beside the merges that are `held`, if there is room.
+    /// Begins `compaction`, which was picked in `levels` and may run next to the merges that are `held`, if there is
+    /// room.
     fn begin_picked(
         &self,
         tree: &Arc<TreeInner>,
@@ -473,7 +477,7 @@ impl Compactor {
         self.begin_fitting(tree, held, levels, compaction, output, false)
     }
 
-    /// [`Compactor::begin_picked`] of a merge that writes about `output` bytes and fits into the room that there is.
+    /// [`Compactor::begin_picked`] of a merge that writes about `output` bytes and fits into the present room.
     fn begin_fitting(
         &self,
         tree: &Arc<TreeInner>,
@@ -489,7 +493,7 @@ impl Compactor {
         Some(Begun { tree: Arc::clone(tree), levels, compaction, has_mark, admitted, running })
     }
 
-    /// Counts a background merge as running that writes about `output` bytes, if there is room for it beside others.
+    /// Counts a background merge as running that writes about `output` bytes, if there is room for it next to others.
     fn admit(&self, output: u64) -> Option<Admitted> {
         let above_mark = || self.disk.space().for_merges(MergeRoom::AboveMark);
         let room = || if self.core.health.has_failed() { 0 } else { above_mark() };
@@ -511,14 +515,14 @@ impl Compactor {
         self.installer.note_merge();
         begun.admitted = None;
         self.compactions.add([Arc::clone(&tree)]);
-        // With the room of now: others may have taken what there was when the merge began.
+        // This uses the present room: other threads may have taken the room that there was when the merge began.
         if result.as_ref().is_err_and(is_full) {
             let attempt = self.attempt(&begun.compaction, begun.has_mark);
             self.compactions.note_stuck(&tree, begun.has_mark, attempt);
         }
         result?;
         let running = begun.release();
-        // Other threads may begin merges of the tree again and again, so that there never is a time without.
+        // Other threads may begin merges of the tree again and again. Then at no time does no merge run.
         if running.is_alone() {
             self.forget_ranges_of(&tree)?;
         }
@@ -526,8 +530,8 @@ impl Compactor {
         Ok(())
     }
 
-    /// Does the short merges that earlier openings have left. Each opening writes a table of what it has replayed. A
-    /// program that puts one pair and ends leaves the background no time to merge these tables.
+    /// Does the short merges that earlier openings have left. Each opening writes a table of the records that it has
+    /// replayed. A program that puts one pair and ends leaves the background no time to merge these tables.
     ///
     /// [`BYTES_FOR_TABLE`] and [`MERGES_AT_OPENING`] bound how long this takes, so it does not wait for
     /// [`background_io`](crate::Options::background_io). It ignores errors: the background meets them again and reports
@@ -565,7 +569,7 @@ impl Compactor {
         drop(hurry);
         let (levels, compaction) = self.all_of(tree);
         let Some(compaction) = compaction else { return Ok(()) };
-        // It was asked for, so it is tried whatever the room.
+        // A caller requested this merge, so it is tried regardless of the room.
         let admitted = self.compactions.admit(output_bytes(&compaction), || u64::MAX);
         let running = unmerged.begin(&compaction);
         let tree = Arc::clone(tree);
@@ -629,7 +633,7 @@ impl Compactor {
         Error::new(ErrorKind::OutOfSpace, message).at(&self.core.dir)
     }
 
-    /// What the tables of `tree`, which are `levels`, are to be like.
+    /// The shape that the tables of `tree`, which are `levels`, should have.
     fn goal_of(&self, tree: &TreeInner, levels: &Levels) -> Goal {
         let time_us = self.log.read_points().of(tree).time_us;
         let rule = self.core.has_rule_of(tree).then(|| self.core.look_now(time_us));
@@ -653,8 +657,7 @@ impl Compactor {
         Ok(())
     }
 
-    /// How urgently `tree` needs a merge for which there is room, beside those that are `running`. From 1 on it needs
-    /// one.
+    /// How urgently `tree` needs a merge for which there is room next to the `running` ones. From 1 on it needs one.
     fn urgency_of(&self, tree: &TreeInner, running: &[Extent]) -> f64 {
         let levels = &tree.state.load().levels;
         let goal = self.goal_of(tree, levels);
@@ -768,7 +771,7 @@ impl Compactor {
         }
     }
 
-    /// Writes what the inputs hold and somebody needs to new tables. `rule` is the run of the tree's compaction rule.
+    /// Writes the inputs' entries that are still needed to new tables. `rule` is the run of the tree's compaction rule.
     fn merge(
         &self,
         begun: &Begun,
@@ -778,10 +781,10 @@ impl Compactor {
     ) -> Result<Vec<TableInfo>> {
         let Begun { tree, levels, compaction, .. } = begun;
         let Compaction { inputs, target, .. } = compaction;
-        // It stays so: see `crate::state::merging`.
+        // This remains true: see `crate::state::merging`.
         let nothing_below = !compaction.has_older_below(levels);
         // Trees that come with a bulk load or an import are there a moment before their entries are visible. A rule
-        // that is shown one part of these could drop a marker and keep what it masks.
+        // that sees one part of these could drop a marker and keep the entries that it masks.
         self.log.commit().wait_visible(inputs.iter().map(|(_, table)| table.info.max_seq).max().unwrap_or(0));
         let snapshots = self.log.read_points().of(tree);
         let inherited_us = || inputs.iter().filter_map(|(_, table)| table.info.look_again.at_us()).min();

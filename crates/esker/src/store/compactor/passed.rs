@@ -1,11 +1,11 @@
-//! Merges that walks have paid for: those of tables whose entries walks pass in vain, again and again
+//! Merges that walks have paid for: merges of tables whose entries walks pass in vain again and again
 //! ([`crate::state`]'s `PassedInTables`).
 //!
-//! The merge takes everything that has keys among those passed down to the bottom level, so deletions go too. If the
-//! memtable has such keys, it is flushed first: mostly it has the deletions. The same if a range of such keys was deleted
-//! since the last flush, because a merge counts only on deletions that are flushed. All this is paid for by the entries
-//! passed. If a merge leaves out little, it has to wait until the oldest snapshot has gone, and the next one costs twice as
-//! much.
+//! The merge takes all tables with keys among those passed down to the bottom level, so deletions go too. If the
+//! memtable has such keys, it is flushed first, because it usually has the deletions. It is also flushed first if a
+//! range of such keys was deleted since the last flush, because a merge counts only on flushed deletions. The entries
+//! passed pay for all this. If a merge leaves out little, the next one waits until the oldest snapshot has gone, and
+//! costs twice as much.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) struct Passed {
     pub(super) compaction: Compaction,
 }
 
-/// What was there before a merge.
+/// The state before a merge.
 pub(super) struct Before {
     files: HashSet<FileId>,
     /// Entries of the inputs, and their greatest number.
@@ -53,7 +53,7 @@ impl Walked {
         Walked { core: Arc::clone(core), flusher: Arc::clone(flusher), trees: Mutex::default() }
     }
 
-    /// Has the merge job look at `tree`.
+    /// Makes the merge job look at `tree`.
     pub(super) fn look_at(&self, tree: &Arc<TreeInner>) {
         if !self.core.health.is_read_only() {
             self.add(tree);
@@ -61,7 +61,7 @@ impl Walked {
         }
     }
 
-    /// The next look is at `tree` too.
+    /// Adds `tree` to the trees of the next look.
     pub(super) fn add(&self, tree: &Arc<TreeInner>) {
         let mut trees = self.trees.lock();
         if !trees.iter().any(|other| Arc::ptr_eq(other, tree)) {
@@ -119,7 +119,7 @@ impl Walked {
         Ok(Some(Passed { tree: Arc::clone(tree), levels, compaction }))
     }
 
-    /// To be asked for before the merge `compaction` of tables in `levels`.
+    /// Call this before the merge `compaction` of tables in `levels`.
     pub(super) fn before(&self, levels: &Levels, compaction: &Compaction) -> Before {
         let infos = || compaction.inputs.iter().map(|(_, table)| &table.info);
         Before {
@@ -132,7 +132,7 @@ impl Walked {
 }
 
 impl Before {
-    /// Notes what the merge has left out, after which `tree` has `levels`.
+    /// Notes how much the merge has left out. After it `tree` has `levels`.
     pub(super) fn note_merged(&self, tree: &TreeInner, levels: &Levels) {
         // Tables of flushes have greater numbers.
         let is_output = |file: FileId, max_seq: SeqNo| !self.files.contains(&file) && max_seq <= self.newest;
@@ -143,8 +143,8 @@ impl Before {
     }
 }
 
-/// About how many bytes a flush of the memtable writes to tables, if the last one was up to the number `flushed`. The memory of
-/// range deletions is not that of entries.
+/// About how many bytes a flush of the memtable writes to tables, if the last flush went up to the number `flushed`.
+/// Memory that range deletions take does not count as entries.
 pub(super) fn written_by_flush(state: &TreeState, flushed: SeqNo) -> u64 {
     let ranges = state.ranges.count_newer(flushed).saturating_mul(RANGE_MEMORY);
     state.mem.table.entry_memory().saturating_sub(ranges) as u64

@@ -1,5 +1,5 @@
-//! The life of range tombstones. A flush notes them in the manifest, because the log may lose them then. Tables that
-//! lie wholly inside one are removed at once. Tombstones that hide nothing any more are removed too.
+//! The life of range tombstones. A flush notes them in the manifest, because after it the log may lose them. Tables
+//! that lie wholly inside one are removed immediately. Tombstones that no longer hide anything are removed too.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn pointers_of(table: &Arc<Table>, pointers: &mut Vec<Pointer>) -> Result<()> {
 }
 
 impl Compactor {
-    /// The tables in which a flushed range tombstone hides everything from everybody.
+    /// The tables all of whose entries a flushed range tombstone hides from all readers.
     fn deleted_tables(&self, tree: &TreeInner) -> Vec<(usize, Arc<Table>)> {
         let state = tree.state.load();
         if state.ranges.is_empty() {
@@ -69,7 +69,7 @@ impl Compactor {
         }
         let mut dropped = Vec::new();
         if self.core.blobs.is_used() {
-            // The edit frees their huge values, as those that a merge drops.
+            // The edit frees their huge values, like those that a merge drops.
             for (_, table) in &tables {
                 pointers_of(table, &mut dropped)?;
             }
@@ -83,8 +83,8 @@ impl Compactor {
         Ok(true)
     }
 
-    /// Removes the range tombstones that hide nothing any more, and those that later ones cover. Returns whether there
-    /// were any.
+    /// Removes the range tombstones that no longer hide anything, and those that later ones cover. Returns whether
+    /// there were any.
     pub(in crate::store) fn forget_ranges(&self) -> Result<bool> {
         let trees = self.versions.trees();
         let mut worked = false;
@@ -96,17 +96,17 @@ impl Compactor {
         Ok(worked)
     }
 
-    /// [`Compactor::forget_ranges`] of one tree. No merge of it runs, or only one of the caller's, which has shown its
-    /// tables, so no table that was begun before may come meanwhile.
+    /// [`Compactor::forget_ranges`] of one tree. Either no merge of it runs, or only the caller's, which has already
+    /// shown its tables. Therefore no table that was begun earlier can appear meanwhile.
     pub(super) fn forget_ranges_of(&self, tree: &Arc<TreeInner>) -> Result<bool> {
         if tree.state.load().ranges.is_empty() {
             return Ok(false);
         }
-        // A flush asks for another round when it ends.
+        // When the flush ends, it requests another round.
         let Some(_no_flush) = self.flusher.flushing().try_lock() else { return Ok(false) };
         let mut worked = false;
         if self.has_deleted(tree) {
-            // A snapshot may have gone that saw what is in it.
+            // A snapshot that saw the entries of these tables may have gone.
             self.compactions.add([Arc::clone(tree)]);
             worked = true;
         }

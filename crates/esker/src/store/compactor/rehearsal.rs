@@ -1,12 +1,13 @@
-//! How much of some tables a merge would leave out where the tree has a compaction rule, estimated by doing the merge in
-//! short windows at equal distances of bytes. What it would write is counted and goes nowhere.
+//! Estimates how much of some tables a merge would leave out where the tree has a compaction rule. It does the merge in
+//! short windows at equal distances of bytes, and counts the output without writing it.
 //!
 //! ```text
 //! keys      row 1 ........ row 2 ............................. row 3 ..
 //! shown                    ^^ not counted         ^^^^^^^^ the window
 //! ```
-//! An entry may be garbage because of one far before it, as a cell because of the delete of its row. So a run of the rule
-//! is first shown the beginnings of what the window's first key belongs to ([`CompactionRule::prefixes`]).
+//! An entry may be garbage because of an entry far before it: a cell, for example, because of the delete of its row.
+//! Therefore a run of the rule first gets the beginnings of the groups that the window's first key belongs to
+//! ([`CompactionRule::prefixes`]).
 //!
 //! [`CompactionRule::prefixes`]: crate::rules::CompactionRule::prefixes
 
@@ -33,21 +34,21 @@ use crate::table::ScanHint;
 use crate::version::levels::Table;
 use crate::version::table_info::LookAgain;
 
-/// A window has about so many bytes of keys and values of tables, and at most [`MEMORY_TIMES`] as many with what memtables
-/// have there.
+/// Size of a window: about this many bytes of keys and values of tables, and at most [`MEMORY_TIMES`] as many together
+/// with the memtables' entries there.
 const WINDOW: u64 = 16 << 10;
 const MEMORY_TIMES: u64 = 4;
 
-/// A window in which one key has more entries is passed over.
+/// A window in which one key has more entries is skipped.
 const ENTRIES_MAX: usize = 1 << 13;
 
-/// There is one window for so many samples of an estimate without a rule: about as much is read.
+/// One window replaces this many samples of an estimate without a rule: it reads about as much.
 const SAMPLES_PER_WINDOW: u64 = 4;
 
 /// All of a window.
 const WHOLE: u64 = 1 << 16;
 
-/// A run is shown at most so many entries of each prefix before a window.
+/// The most entries of each prefix that a run gets before a window.
 const SHOWN_BEFORE: usize = 16;
 
 /// Estimates merges of a tree that is in the state `state` and has the rule with the name `rule`.
@@ -82,7 +83,7 @@ struct Window {
 }
 
 impl Window {
-    /// Adds to `parts` what the merge, which was `with_memory`, has kept of the window.
+    /// Adds to `parts` the bytes of the window that the merge, which was `with_memory`, has kept.
     fn count(&self, with_memory: bool, parts: &mut Parts) {
         let (mut all, mut above) = (0, 0);
         for entry in &self.entries {
@@ -104,22 +105,22 @@ impl Window {
 struct Entry {
     key: Vec<u8>,
     from: From,
-    /// How many bytes the merge has written of it; `None`: it was left out, or is not merged.
+    /// How many bytes of it the merge has written; `None`: it was left out, or is not merged.
     kept: Option<u64>,
 }
 
-/// What merges keep of windows, in parts of [`WHOLE`] of the bytes of sampled tables in each.
+/// The bytes that merges keep of windows, in parts of [`WHOLE`] of the bytes of sampled tables in each.
 #[derive(Debug, Default, Clone, Copy)]
 struct Parts {
-    /// Of those tables.
+    /// Bytes of the sampled tables.
     all: u64,
-    /// Of those that lie above others, and of memtables.
+    /// Bytes of sampled tables above others, and of memtables.
     above: u64,
 }
 
-/// Notes what a merge writes.
+/// Notes the entries that a merge writes.
 struct Notes<'a> {
-    /// Those of the window that were not passed yet.
+    /// The entries of the window that were not passed yet.
     entries: std::slice::IterMut<'a, Entry>,
     with_memory: bool,
 }
@@ -127,7 +128,7 @@ struct Notes<'a> {
 impl Sink for Notes<'_> {
     fn write(&mut self, key: &[u8], _: SeqNo, _: Kind, stored: &[u8]) -> Result<()> {
         let with_memory = self.with_memory;
-        // A merge writes versions of a key in their order, though with other numbers.
+        // A merge writes the versions of a key in order, but with other numbers.
         let mut entries = self.entries.by_ref().filter(|entry| with_memory || entry.from != From::Memory);
         if let Some(entry) = entries.find(|entry| entry.key.as_slice() >= key) {
             entry.kept = Some((key.len() + stored.len()) as u64);
@@ -144,7 +145,7 @@ impl Sink for Notes<'_> {
     }
 }
 
-/// Nothing is known of operands elsewhere: what they may need stays.
+/// Knows nothing of operands elsewhere. Therefore entries that they may need stay.
 struct Unknown;
 
 impl Surroundings for Unknown {
@@ -172,7 +173,7 @@ impl Rehearsal<'_> {
             MergeCursor::new(sources.into_iter().map(|(_, source)| source).collect(), Direction::Forward)
         };
         let (mut of_tables, mut of_all) = (cursor(of_tables), cursor(of_all));
-        // Places were chosen by bytes, so each window counts the same, however long its last entry is.
+        // Places were chosen by bytes. Therefore each window has the same weight, however long its last entry is.
         let (mut windows, mut kept, mut kept_if_flushed) = (0, Parts::default(), Parts::default());
         for (table, offset) in places(&sizes, count.div_ceil(SAMPLES_PER_WINDOW)) {
             if self.core.health.is_closing() {
@@ -202,14 +203,15 @@ impl Rehearsal<'_> {
         })
     }
 
-    /// The group of `key`, by the shortest prefix that the rule names: its first key, and one after its last.
+    /// The group of `key`, by the shortest prefix that the rule names: its first key, and the first key after the
+    /// group.
     pub(super) fn group_of(&self, key: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let len = prefixes(&self.core.options.compaction_rules, self.rule, key).first().copied();
         let group = len.and_then(|len| Some((key[..len].to_vec(), prefix_end(&key[..len])?)));
         group.unwrap_or_else(|| (key.to_vec(), key.to_vec()))
     }
 
-    /// What `compaction` reads, after the memtables if it is `with_memory`.
+    /// The inputs of `compaction`, after the memtables if it is `with_memory`.
     fn sources(
         &self,
         compaction: &Compaction,
@@ -236,8 +238,8 @@ impl Rehearsal<'_> {
         Ok(found)
     }
 
-    /// The window of what `merge` walks, whose sources are of `from`, that begins at the key `begin`. `None` if it has nothing of
-    /// sampled tables.
+    /// The window of `merge` that begins at the key `begin`. `from` describes the sources of `merge`. `None` if the
+    /// window has no bytes of sampled tables.
     fn window(&self, merge: &mut MergeCursor, from: &[From], begin: Vec<u8>) -> Result<Option<Window>> {
         let (mut of_tables, mut of_all, mut had) = (0, 0, 0);
         let mut entries: Vec<Entry> = Vec::new();
@@ -249,7 +251,7 @@ impl Rehearsal<'_> {
                 break;
             }
             if entries.len() >= ENTRIES_MAX {
-                // A key with so many versions says nothing of others.
+                // A key with so many versions is not typical of other keys.
                 return Ok(None);
             }
             let bytes = (key.len() + merge.value().len()) as u64;
@@ -263,8 +265,8 @@ impl Rehearsal<'_> {
         Ok((had > 0).then_some(Window { begin, end, had, entries }))
     }
 
-    /// Merges what `cursor` walks in `window`: all that `compaction` reads, and all memtables if it is `with_memory`. Notes what
-    /// that would write.
+    /// Merges the entries of `cursor` in `window`: all inputs of `compaction`, and all memtables if it is
+    /// `with_memory`. Notes what that would write.
     fn merge(
         &self,
         compaction: &Compaction,
@@ -287,7 +289,7 @@ impl Rehearsal<'_> {
         };
         let context = RuleContext::new(&self.tree.name, self.points.time_us, false, &alone);
         let mut rule = RunningRule::new(begun, &context, scope);
-        // The last key that was shown.
+        // The last key that the rule was shown.
         let last = RefCell::new(Vec::new());
         for len in prefixes(rules, self.rule, begin) {
             let prefix = &begin[..len];

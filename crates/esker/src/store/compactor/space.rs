@@ -1,10 +1,10 @@
-//! Looks for dead entries that take space, though nothing else asks for a flush or a merge: also while nothing is
-//! written. [`crate::compact::space`] says which merges are worth it.
+//! Looks for dead entries that take space, even if nothing else requires a flush or a merge, and even if nothing is
+//! written. [`crate::compact::space`] decides which merges are worth it.
 //!
-//! A look compares each tree with what it was like when it was measured last. It is measured again if that has changed
-//! enough to matter. A write wakes the merge job once; after that the job looks every [`LOOK_US`] until every tree has
-//! been measured while it was idle. Later looks, which come with the job's own wake-ups, read nothing until something is
-//! written or a snapshot goes.
+//! A look compares each tree with its state at its last measurement. The tree is measured again if that state has
+//! changed enough to matter. A write wakes the merge job once; after that the job looks every [`LOOK_US`] until every
+//! tree has been measured while it was idle. Later looks, which come with the job's own wake-ups, read nothing until
+//! something is written or a snapshot goes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,10 +34,10 @@ const LOOK_US: u64 = 2_000_000;
 /// How often they are looked at on a full disk.
 const LOOK_IF_FULL: Duration = Duration::from_secs(1);
 
-/// A tree is idle if nothing was written to it for so long, in microseconds.
+/// A tree is idle if nothing was written to it for this many microseconds.
 const IDLE_US: u64 = 60_000_000;
 
-/// A tree is calm if it got at most this many entries since the last look, or one in [`CALM_PART`] of what it has.
+/// A tree is calm if it got at most this many entries since the last look, or one in [`CALM_PART`] of its entries.
 const CALM_ENTRIES: u64 = 100;
 const CALM_PART: u64 = 100;
 
@@ -52,10 +52,11 @@ const SAMPLES: u64 = 256;
 /// At most this many merges are measured in a tree in one look.
 const CANDIDATES_MAX: usize = 64;
 
-/// At most this many parts of a tree are measured in one look. The next look goes on with the rest, as with the merges.
+/// At most this many parts of a tree are measured in one look. The next look continues with the rest. The same holds
+/// for merges.
 const PARTS_MAX: usize = 256;
 
-/// What the tables of a tree were like.
+/// The properties of a tree's tables that a look compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shape {
     tables: usize,
@@ -83,15 +84,15 @@ impl Shape {
     }
 }
 
-/// What was seen of a tree.
+/// The results of the last look at a tree.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     /// Entries written to its memtable by the last look, and when a look last found new ones, by the monotonic clock.
     entries: u64,
     changed_us: u64,
     measured: Option<Measured>,
-    /// The part that the next look begins with on a full disk, if the last one has found a step for a part. Each step changes
-    /// the tree: a look that began anew would measure the same merges without gain before each step.
+    /// The part that the next look begins with on a full disk, if the last one has found a step for a part. Each step
+    /// changes the tree. A look that started over would measure the same useless merges before each step.
     next_part: Option<usize>,
 }
 
@@ -103,11 +104,11 @@ struct Measured {
     pressure: Pressure,
     /// The room that was too small for a merge that is worth it.
     lacking: Option<u64>,
-    /// What of the tree as it is was measured.
+    /// How much of the tree in its present state was measured.
     progress: Progress,
 }
 
-/// How much of a tree that does not change was measured by several looks.
+/// How much of an unchanged tree several looks have measured.
 #[derive(Debug, Clone, Copy, Default)]
 struct Progress {
     /// Merges that were measured, in the order of [`candidates`].
@@ -139,28 +140,29 @@ pub(super) struct Found {
     pub(super) room: u64,
 }
 
-/// What was done to give space back.
+/// The work that was done to give space back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Done {
     /// A merge was done, or a flush has begun.
     Begun,
-    /// Nothing yet. The next look goes on with what this one has not measured.
+    /// Nothing yet. The next look continues with the parts that this one has not measured.
     GoesOn,
     Nothing,
 }
 
-/// What a look has led to.
+/// The result of a look.
 pub(super) enum Look {
     Found(Found),
     Done(Done),
 }
 
-/// What to do about a tree.
+/// The work that a tree needs.
 enum Wanted {
-    /// This merge, which needs so much room. If it is a step for a part, the next look begins with the part of this number.
+    /// This merge, which needs this much room. If it is a step for a part, the next look begins with the part of this
+    /// number.
     Merge(Compaction, u64, Option<usize>),
     Flush,
-    /// A merge, when there is more room.
+    /// A merge, as soon as there is more room.
     Room,
 }
 
@@ -201,7 +203,7 @@ impl SpaceWatch {
         self.cuts.has(tree.id)
     }
 
-    /// Tables of `tree`, whose tables are `levels`, are about to be cut.
+    /// Notes that tables of `tree`, whose tables are `levels`, are about to be cut.
     pub(super) fn note_cut(&self, tree: &TreeInner, levels: &Levels) {
         self.cuts.add(tree.id, Pieces::of(levels), self.core.env().clock.monotonic_us());
     }
@@ -230,7 +232,7 @@ impl SpaceWatch {
     }
 
     /// Looks at all trees, if it is time. Begins flushes that make dead entries known to merges. Finds a merge that
-    /// gives space back, among those that `room` bytes suffice for and for which there is room by `has_room`.
+    /// gives space back, needs at most `room` bytes, and has room by `has_room`.
     /// `is_cramped`: whether an ordinary merge of a tree has found no room.
     pub(super) fn look(
         &self,
@@ -257,7 +259,8 @@ impl SpaceWatch {
         let snapshot = self.core.snapshots.registered().first().copied();
         let held_by = snapshot.filter(|_| snapshot == looks.snapshot);
         looks.snapshot = snapshot;
-        // What such a snapshot sees is taken for living, so what is measured now says nothing of the time after it.
+        // Entries that such a snapshot sees are taken for living. Therefore the present measurement says nothing of the
+        // time after the snapshot.
         let is_hindered = snapshot != held_by;
         let (mut looks_again, mut flushes, mut goes_on) = (is_hindered, false, false);
         for tree in trees.iter().filter(|tree| !tree.is_dropped()) {
@@ -273,7 +276,8 @@ impl SpaceWatch {
             let is_written = is_new && (entries > 0 || seen.is_none());
             let changed_us = seen.filter(|_| !is_written).map_or(now, |seen| seen.changed_us);
             let is_idle = now.saturating_sub(changed_us) >= IDLE_US;
-            // What was cut for lack of room is merged, also if that leaves so few runs that no ordinary merge is wanted.
+            // Tables that were cut for lack of room are merged even if so few runs are left that no ordinary merge is
+            // wanted.
             let pressure = match (is_full, is_cramped(tree) || self.cuts.is_cutting(tree.id)) {
                 (true, _) => Pressure::Full,
                 (false, true) => Pressure::Cramped,
@@ -291,7 +295,7 @@ impl SpaceWatch {
                 lacking: None,
                 progress: Progress::default(),
             };
-            // Later the tree is calm, and then idle, or its memtable is flushed.
+            // Later the tree becomes calm, and then idle, or its memtable is flushed.
             looks_again |= pressure < Pressure::Idle || !state.immutable.is_empty();
             looks_again |= before.is_some_and(|before| before.lacking.is_some());
             // On a full disk the flush may have to wait for the room that a merge gives back.
@@ -315,10 +319,10 @@ impl SpaceWatch {
                 Measured { progress, entries: done.map_or(entries, |before| before.entries), ..measured };
             let (wanted, progress) =
                 self.measured(tree, &state, &measured, seen, room, |merge| has_room(tree, merge))?;
-            // What is left is measured by the next look.
+            // The next look measures the rest.
             looks_again |= !progress.is_done;
-            // A delete that waits for room may not take the store for idle before all is measured. After a write to the tree,
-            // or with another snapshot, the next look measures all of it again.
+            // A delete that waits for room must not take the store for idle before everything is measured. After a
+            // write to the tree, or with another snapshot, the next look measures all of it again.
             goes_on |= is_full && !progress.is_done && !is_hindered && !is_new;
             let lacking = covering.and_then(|before| before.lacking);
             let measured = Measured { lacking, progress, ..measured };
@@ -327,7 +331,7 @@ impl SpaceWatch {
             }
             match wanted {
                 Some(Wanted::Merge(compaction, room, next_part)) => {
-                    // It is measured again when that is done, or could not begin.
+                    // It is measured again when the merge is done, or could not begin.
                     self.looks_again.store(true, Ordering::Relaxed);
                     looks.found = Some(tree.id);
                     looks.trees.insert(tree.id, Seen { next_part, ..seen_now(before) });
@@ -359,13 +363,13 @@ impl SpaceWatch {
         }))
     }
 
-    /// A merge has ended that a look has found: there may be more to give back.
+    /// A merge that a look has found is done: there may be more to give back.
     pub(super) fn look_soon(&self) {
         self.looks.lock().next_us = 0;
     }
 
-    /// Finds out what would give back space in `tree`: first among the parts from the next one on that was `seen` on a full
-    /// disk, and then among what the progress of `now` leaves.
+    /// Finds a step that would give back space in `tree`. On a full disk it first looks among the parts from the next
+    /// part of `seen` on. After that it looks at all that the progress of `now` leaves.
     fn measured(
         &self,
         tree: &TreeInner,
@@ -384,10 +388,10 @@ impl SpaceWatch {
             let (core, points) = (&*self.core, &points);
             Rehearsal { core, tree, state, rule, points, flushed }
         });
-        // Where a table cannot be read, nothing is to be gained: a merge would fail, and end all writes. Reads and checks report
-        // the damage.
+        // A merge of a table that cannot be read gains nothing: it would fail, and end all writes. Reads and checks
+        // report the damage.
         let gain_of = |merge: &Compaction, which: Samples<'_>, count| {
-            // The rule may panic: then it is done without.
+            // If the rule panics, the merge is measured without it.
             let by_rule = by_rule.as_ref().and_then(|rehearsal| rehearsal.gain(merge, which, count).ok());
             by_rule
                 .unwrap_or_else(|| measure(state, merge, &points, flushed, which, count).unwrap_or_default())
@@ -399,7 +403,7 @@ impl SpaceWatch {
         {
             return Ok((Some(step), Progress::default()));
         }
-        // While much is written, ordinary merges meet what one entry may hide.
+        // While much is written, ordinary merges reach the entries that one entry may hide.
         let may_hide_many = pressure != Pressure::Busy;
         let group_of =
             by_rule.as_ref().filter(|_| may_hide_many).map(|by_rule| |key: &[u8]| by_rule.group_of(key));
@@ -437,7 +441,7 @@ impl SpaceWatch {
         };
         let are_parts_done = !progress.needs_parts || progress.parts >= state.levels.level(BOTTOM).len();
         progress.is_done = progress.candidates >= count && are_parts_done;
-        // A flush shows more of what is dead, but takes room.
+        // A flush shows more dead entries, but takes room.
         if pressure == Pressure::Full && step.is_some() {
             return Ok((step, progress));
         }
@@ -468,7 +472,7 @@ impl Measured {
     }
 }
 
-/// Whether entries of the memtable hide enough of what lies below them. A flush writes `by_flush` bytes.
+/// Whether entries of the memtable hide enough of the entries below them. A flush writes `by_flush` bytes.
 fn wants_flush(
     state: &TreeState,
     pressure: Pressure,
@@ -518,7 +522,7 @@ fn step_of_part(
     None
 }
 
-/// A gain that few samples have shown, made so great that a merge that is worth it is hardly missed.
+/// A gain measured by few samples, raised so far that a merge that is worth it is hardly ever missed.
 fn coarse(first: Gain) -> Gain {
     Gain { dead: first.dead * 2, dead_if_flushed: first.dead_if_flushed * 2, ..first }
 }
@@ -526,7 +530,7 @@ fn coarse(first: Gain) -> Gain {
 /// How much is written to a tree whose memtable has `entries` and that was `seen` before.
 fn pressure_of(state: &TreeState, entries: u64, seen: Option<Seen>) -> Pressure {
     let in_tables: u64 = state.levels.tables().map(|(_, table)| table.info.entries).sum();
-    // A memtable that was flushed meanwhile begins anew.
+    // A memtable that was flushed meanwhile starts at zero.
     let new = seen.map_or(0, |seen| if entries < seen.entries { entries } else { entries - seen.entries });
     if new > CALM_ENTRIES.max((in_tables + entries) / CALM_PART) { Pressure::Busy } else { Pressure::Calm }
 }

@@ -11,7 +11,7 @@ use crate::tree::Tree;
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Most merges that run at once here.
+/// The most merges that run at the same time here.
 const AT_ONCE: usize = 4;
 
 /// Time stands still, and throttled writers do not wait.
@@ -30,7 +30,7 @@ impl Clock for Still {
     fn sleep(&self, _: std::time::Duration) {}
 }
 
-/// A store whose trees have several levels with a few thousand pairs.
+/// A store whose trees have several levels with a few thousand pairs each.
 fn open(disk: &SimFs) -> Db {
     let (fs, executor) = (Arc::new(disk.clone()), Some(Arc::new(StepExecutor) as _));
     let env = Env { fs, executor, clock: Arc::new(Still), ..Env::system() };
@@ -71,12 +71,12 @@ fn in_one_tree(steps: &[Step]) -> usize {
     trees.iter().map(|&id| count(id)).max().unwrap_or(0)
 }
 
-/// Writes at random to trees of all styles. Again and again begins as many merges as may run at once, writes and
-/// flushes meanwhile, and ends them in any order, on one thread or at once. Nothing may be lost, nor come back.
+/// Writes at random to trees of all styles. Repeatedly begins as many merges as may run at the same time, writes and
+/// flushes meanwhile, and ends them in any order, on one thread or on several. No entry may be lost or come back.
 #[test]
 fn merges_at_once_change_nothing_that_is_read() {
     let (mut most_in_all, mut most_in_one) = (0, 0);
-    // How many merges there are at once also depends on the order in which threads end theirs.
+    // How many merges run at the same time also depends on the order in which threads end theirs.
     let (first, amount) = (test_kit::seed(0), test_kit::cases(80));
     let (rounds, least) = (amount.min(80), amount.div_ceil(20));
     let are_many = |in_all, in_one| in_all >= 3 && in_one >= 2;
@@ -253,7 +253,7 @@ fn walks_that_pass_dead_entries_have_tables_merged() {
     }
 }
 
-/// The same with a queue of groups, each deleted as a range. The memtable has no entry of their keys.
+/// The same with a queue of groups, each deleted as a range. The memtable has no entries in these ranges.
 #[test]
 fn walks_that_pass_deleted_ranges_have_tables_merged() {
     let (db, tree) = full();
@@ -272,7 +272,7 @@ fn walks_that_pass_deleted_ranges_have_tables_merged() {
     assert_eq!(tree.count(..).unwrap(), 0);
 }
 
-/// What a snapshot holds back is merged a few times in vain, and once it has gone.
+/// Entries that a snapshot needs are merged a few times in vain, and once more after the snapshot has gone.
 #[test]
 fn what_a_snapshot_needs_is_not_merged_again_and_again() {
     let (db, tree) = full();
@@ -320,7 +320,7 @@ fn walks_that_pass_older_versions_have_them_merged() {
 }
 
 /// Groups of 100 pairs of 10 KB. In all but the last, as many keys as that are deleted that do not exist: each
-/// such merge looks better than that of the last group, of which more than a half is deleted.
+/// such merge looks better than the merge of the last group, of which more than half is deleted.
 #[test]
 fn merges_that_give_nothing_back_do_not_hide_one_that_does() {
     const GROUPS: u32 = 100;

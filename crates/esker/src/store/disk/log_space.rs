@@ -1,4 +1,4 @@
-//! Space for the log's next segment: whether the disk has it, and where else it comes from.
+//! Space for the log's next segment: whether the disk has it, and where else it can come from.
 
 use super::{Disk, SPARE_WHEN_FULL};
 use crate::error::Result;
@@ -10,7 +10,7 @@ impl Disk {
         self.space.fit(self.log_bytes(), self.tables(), |len| self.log.wal().bound_len(len))
     }
 
-    /// What tables there are.
+    /// The sizes of the present tables.
     fn tables(&self) -> Tables {
         let mut tables = Tables::default();
         for tree in self.versions.trees() {
@@ -27,7 +27,7 @@ impl Disk {
         self.log.wal().disk_bytes().saturating_add(self.log.commit().lock().tail.segment.end())
     }
 
-    /// [`Disk::has_space`]. If there is none, this first gives back what is kept for speed alone.
+    /// [`Disk::has_space`]. If there is no room, this first gives back files that are kept only for speed.
     pub(in crate::store) fn free_spares_for_space(&self) -> Result<bool> {
         if self.has_space() {
             return Ok(true);
@@ -77,7 +77,7 @@ impl Disk {
         }
     }
 
-    /// Sets aside what the store needs, now that it is open.
+    /// Sets aside the reserve, now that the store is open.
     pub(crate) fn begin_reserve(&self) -> Result<()> {
         self.fit_to_disk();
         let segment = self.log.commit().lock().tail.segment.end();

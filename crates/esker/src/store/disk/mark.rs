@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// All methods may be called by many threads at once.
+/// All methods may be called by many threads at the same time.
 #[derive(Debug, Default)]
 pub(super) struct Mark {
     is_lent: Mutex<bool>,
@@ -23,7 +23,8 @@ impl Drop for Lent<'_> {
 }
 
 impl Mark {
-    /// Lends the mark. `None` if another merge has it. Waits while a put or a job keeps it, at most until a log segment is made.
+    /// Lends the mark. `None` if another merge has it. Waits while a put or a job keeps the mark: at most until a log
+    /// segment is made.
     pub(super) fn lend(&self) -> Option<Lent<'_>> {
         let was_lent = std::mem::replace(&mut *self.is_lent.lock(), true);
         if was_lent { None } else { Some(Lent(self)) }
@@ -40,7 +41,7 @@ impl Mark {
         self.is_lent.try_lock().is_none_or(|is_lent| *is_lent)
     }
 
-    /// Waits until it is not lent, or until so much time has passed.
+    /// Waits until no merge has it, for at most this time.
     pub(super) fn await_back(&self, at_most: Duration) {
         let mut is_lent = self.is_lent.lock();
         if *is_lent {
@@ -48,7 +49,7 @@ impl Mark {
         }
     }
 
-    /// [`Mark::keep`], when it is not lent any more.
+    /// [`Mark::keep`], after waiting until no merge has it.
     pub(super) fn take_back(&self) -> MutexGuard<'_, bool> {
         let mut is_lent = self.is_lent.lock();
         while *is_lent {

@@ -1,4 +1,4 @@
-//! Decides whether the store takes writes, waits until it does, and removes files that nobody needs.
+//! Decides whether the store takes writes, waits until it does, and removes unused files.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +32,8 @@ pub(crate) struct Disk {
     log: Arc<CommitLog>,
     versions: Arc<VersionSet>,
     space: Space,
-    /// Held while the disk is asked for room for a log segment, and while that is made: meanwhile its space is not free, and
-    /// the log seems to need it still. Lock order: the mark first.
+    /// Held while a thread checks for room for a log segment and makes the segment. In that time the segment's space is
+    /// not free, and the log still seems to need it. Lock order: the mark first.
     preparing: Mutex<()>,
     /// Held by the thread that removes obsolete tables. Others wait for it.
     removing: Mutex<()>,
@@ -68,19 +68,20 @@ impl Disk {
         self.space.table_limits(self.core.options.table_limits())
     }
 
-    /// Held while the disk is asked for room for a log segment, and while that is made.
+    /// Held while a thread checks for room for a log segment and makes the segment.
     #[inline]
     pub(super) fn preparing(&self) -> &Mutex<()> {
         &self.preparing
     }
 
-    /// Lends the low-space mark to the merge of the caller until the result is dropped. `None` if another merge has it.
+    /// Lends the low-space mark to the caller's merge until the result is dropped. `None` if another merge has it.
     pub(super) fn lend_mark(&self) -> Option<Lent<'_>> {
         self.mark.lend()
     }
 
-    /// Keeps the low-space mark until the result is dropped: what is free then shows whether puts have to be refused. Waits for
-    /// the merge that has the mark, but not on a thread that does the store's work. `None` if a merge has it still.
+    /// Keeps the low-space mark until the result is dropped. Meanwhile the free space shows whether puts have to be
+    /// refused. Waits for the merge that has the mark, but not on a thread that does the store's work. `None` if a
+    /// merge still has it.
     pub(super) fn keep_mark(&self) -> Option<MutexGuard<'_, bool>> {
         let kept = self.mark.keep();
         if kept.is_some() || AtWork::is_on(&self.core) {
@@ -90,7 +91,7 @@ impl Disk {
         Some(self.mark.take_back())
     }
 
-    /// Waits until no merge has the low-space mark, or until so much time has passed.
+    /// Waits until no merge has the low-space mark, for at most this time.
     pub(super) fn await_mark(&self, at_most: Duration) {
         let _hurry = self.core.io_budget.hurry();
         self.mark.await_back(at_most);
@@ -112,19 +113,19 @@ impl Disk {
         if !self.core.health.has_failed() {
             return Ok(());
         }
-        // Says what is free now, and not what was free when the disk filled up.
+        // The error reports the space that is free now, not the space that was free when the disk filled up.
         if self.has_space() { self.resume() } else { Err(self.full_error(0)) }
     }
 
-    /// Fails if the store takes no puts, also if no put has met the full disk yet.
+    /// Fails if the store takes no puts, even if no put has met the full disk yet.
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.ensure_writable()?;
         // While a merge has the mark, a put waits for it. This call does not wait.
         if self.has_space() || self.mark.may_be_lent() { Ok(()) } else { Err(self.full_error(0)) }
     }
 
-    /// Waits until `done`. Does the background work itself if no thread does it. Fails when that work lacks descriptors
-    /// or memory meanwhile.
+    /// Waits until `done`. If no thread does the background work, this call does it. Fails if that work lacks
+    /// descriptors or memory meanwhile.
     pub(super) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
         let shortages = self.core.health.shortages();
         if self.core.executor.is_stepped() {
@@ -147,7 +148,7 @@ impl Disk {
         })
     }
 
-    /// What the log needs for a record of `record_len` bytes.
+    /// The space that the log needs for a record of `record_len` bytes.
     fn log_need(&self, record_len: usize) -> LogNeed {
         let new = self.log.wal().missing_spare(record_len).unwrap_or(0);
         LogNeed { new, usual_max: self.log.wal().len_bound() }
@@ -188,7 +189,7 @@ impl Disk {
     /// failure: each write checks it again.
     pub(super) fn fail(&self, error: &Error) {
         let new = match error.kind() {
-            // Only this call lacked something. It can be repeated.
+            // Only this call lacked something. The caller can repeat it.
             ErrorKind::Closed | ErrorKind::OutOfResources => return,
             ErrorKind::OutOfSpace if !broken("rule-23") => self.full_error(0),
             _ => {
@@ -199,20 +200,20 @@ impl Disk {
         self.core.health.fail(new);
     }
 
-    /// [`Disk::fail`]. Returns the error for the caller that has asked for the work.
+    /// [`Disk::fail`]. Returns the error for the caller that has requested the work.
     pub(super) fn failed(&self, error: Error) -> Error {
         self.fail(&error);
         if is_full(&error) { self.full_error(0) } else { error }
     }
 
-    /// Takes puts again if the disk was full and has room now, also while no client writes.
+    /// Takes puts again if the disk was full and has room now, even if no client writes.
     pub(super) fn resume_if_room(&self) -> Result<()> {
         let was_full = self.core.health.failure().is_some_and(|error| is_full(&error));
         if !was_full || !self.has_space() {
             return Ok(());
         }
         match self.resume() {
-            // What the reserve lacked has taken the room.
+            // Restoring the reserve has taken the room.
             Err(error) if is_full(&error) => Ok(()),
             resumed => resumed,
         }

@@ -1,4 +1,4 @@
-//! Removes files that nobody needs any more.
+//! Removes unused files.
 
 use super::{Disk, SPARE_SEGMENTS, SPARE_WHEN_FULL};
 use crate::error::Result;
@@ -6,16 +6,16 @@ use crate::version::edit::FileId;
 use crate::version::tables::table_path;
 
 impl Disk {
-    /// Removes the log segments that nobody needs, but `spare`.
+    /// Removes unused log segments, except `spare` of them.
     pub(in crate::store) fn remove_surplus(&self, spare: usize) -> Result<()> {
         let _inside = self.core.blobs.gate.enter()?;
         self.log.wal().remove_surplus(spare)
     }
 
-    /// Removes files that nobody uses any more, except a few log segments, and restores the reserve. When this returns,
+    /// Removes unused files, except a few log segments, and restores the reserve. When this returns,
     /// their space is free, even if another thread is removing them too.
     pub(crate) fn remove_obsolete(&self) -> Result<()> {
-        // The next opening removes what is left when the store is closed: the directory belongs to it then.
+        // If the store is closed, the next opening removes the rest: the directory belongs to it then.
         let Ok(_inside) = self.core.blobs.gate.enter() else { return Ok(()) };
         let spare = if self.core.health.has_failed() {
             self.log.wal().forget_history();

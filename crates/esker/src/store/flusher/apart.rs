@@ -19,7 +19,7 @@ use crate::read::merging_cursor::{Direction, MergeCursor, Source};
 use crate::state::Mem;
 use crate::version::levels::Table;
 
-/// Keys lie far apart if there are at least this many times the memtables' bytes between them, ...
+/// Keys lie far apart if at least this many times the memtables' bytes lie between them, ...
 const TIMES: u64 = 4;
 /// ... and this many bytes.
 const LEAST: u64 = 1 << 20;
@@ -31,7 +31,8 @@ const GAPS_MAX: usize = 3;
 /// Otherwise a flush of random keys would read the indexes of all tables.
 const LOOKS: usize = 16;
 
-/// The keys of `mems` that follow a gap: before each, `tables` of a sorted level have much, of which `mems` have no key.
+/// The keys of `mems` that follow a gap. A gap is a range with many bytes in `tables` of a sorted level, but no key of
+/// `mems`.
 pub(super) fn gaps(tables: &[Arc<Table>], mems: &[Arc<Mem>]) -> Result<VecDeque<Vec<u8>>> {
     let Some((smallest, largest)) = bounds_of(mems)? else { return Ok(VecDeque::new()) };
     let bytes: u64 = mems.iter().map(|mem| mem.table.entry_memory() as u64).sum();
@@ -73,7 +74,7 @@ pub(super) fn gaps(tables: &[Arc<Table>], mems: &[Arc<Mem>]) -> Result<VecDeque<
     Ok(if gaps.found.len() > GAPS_MAX { VecDeque::new() } else { gaps.found })
 }
 
-/// What lies between two neighbouring keys of the memtables, and the gaps found so far.
+/// The tables between two neighbouring keys of the memtables, and the gaps found so far.
 struct Gaps<'a> {
     /// A gap has at least this many bytes.
     least: u64,
@@ -111,7 +112,7 @@ impl Gaps<'_> {
     }
 }
 
-/// About how many bytes of the table lie before `key`. `None` if it cannot be read: the flush goes on.
+/// About how many bytes of the table lie before `key`. `None` if it cannot be read: the flush continues.
 fn before(table: &Table, key: &[u8]) -> Option<u64> {
     let offset = |key: &[u8]| table.offset_of(key).ok();
     Some(offset(key)?.saturating_sub(offset(&table.info.smallest)?))

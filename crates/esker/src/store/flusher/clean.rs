@@ -1,18 +1,18 @@
-//! Writes a memtable anew without what no reader sees, in memory: without a sync and without a table. Reads pay for that
-//! by the entries that they pass in vain ([`crate::state`]'s `PassedCost`).
+//! Rewrites a memtable in memory without the entries that no reader sees: without a sync and without a table. Reads pay
+//! for that by the entries that they pass in vain ([`crate::state`]'s `PassedCost`).
 //!
 //! ```text
-//! commit lock, no write under way:  notes the newest number and the read points; the memtable notes what comes from now on
-//! no lock:                          the copy gets what survives up to that number, as in a flush, and most of what came
+//! commit lock, no write under way:  notes the newest number and the read points; the memtable notes the entries that come from now on
+//! no lock:                          the copy gets the survivors up to that number, as in a flush, and most newer entries
 //! commit lock, no write under way:  the copy gets the rest and takes the memtable's place
 //! ```
 //!
-//! What survives keeps its sequence number. A tombstone goes if every read point comes after it and nothing older than the
-//! memtable has its key; not if it says when a value has expired, since operands above it need that. Entries with pointers
-//! to huge values stay, for the flush to free the values.
+//! An entry that survives keeps its sequence number. A tombstone goes if every read point comes after it and nothing
+//! older than the memtable has its key. It stays if it records when a value has expired, because operands above it need
+//! that time. Entries with pointers to huge values stay: the flush frees the values.
 //!
-//! Nothing changes on disk: until the flush, recovery makes the whole memtable from the log again. Reads that hold the old
-//! memtable go on with it.
+//! Nothing changes on disk: until the flush, recovery makes the whole memtable from the log again. Reads that hold the
+//! old memtable continue with it.
 
 use std::sync::Arc;
 
@@ -34,10 +34,10 @@ use crate::version::table_info::LookAgain;
 /// How many keys with tombstones may be found in tables for one copy. The tombstones after that stay.
 const FOUND_MAX: usize = 4096;
 
-/// The copy gets so many of the entries that came meanwhile while no other thread may write.
+/// The most new entries that the copy gets while no other thread may write.
 const RECENT_FEW: usize = 256;
 
-/// How often it gets some before that.
+/// How many rounds copy new entries before that.
 const RECENT_ROUNDS: usize = 8;
 
 /// The trees whose memtables are to be copied.
@@ -47,7 +47,7 @@ pub(super) struct ToClean {
 }
 
 impl Flusher {
-    /// Has the background clean the memtable of `tree`.
+    /// Makes the background clean the memtable of `tree`.
     pub(in crate::store) fn clean_later(&self, tree: &Arc<TreeInner>) {
         if !self.core.health.is_read_only() {
             self.to_clean.trees.lock().push(Arc::clone(tree));
@@ -81,7 +81,7 @@ impl Flusher {
         }
         mem.table.begin_recent();
         drop(quiet);
-        // Later lookups must not meet older versions than these did.
+        // Later lookups must not find older versions than these did.
         let looked_up = self.finder.find_overwritten(points.newest());
         let copy = looked_up.ok().and_then(|_| self.copy_of(tree, &mem, points));
         let left_out = copy.and_then(|copy| self.install_copy(tree, &mem, copy));
@@ -100,7 +100,8 @@ impl Flusher {
     /// The copy of `mem`, the memtable of `tree`, up to the newest of `points`; `None` if it does not take writes any more,
     /// or memory is short.
     pub(super) fn copy_of(&self, tree: &TreeInner, mem: &Arc<Mem>, points: ReadPoints) -> Option<Memtable> {
-        // Operands that come after this have a later time than all that is dropped: those before are met below.
+        // Operands that come after this have a later time than everything that is dropped. Those that came before are
+        // found below.
         let around = &Around::begin(&self.log, tree, Inputs::Memtables(std::slice::from_ref(mem)), &points);
         let state = tree.state.load_full();
         if !Arc::ptr_eq(&state.mem, mem) {
@@ -143,7 +144,7 @@ impl Flusher {
     }
 }
 
-/// What is older than a memtable in its tree.
+/// The entries older than a memtable in its tree.
 struct Below<'a> {
     state: &'a TreeState,
     /// How many more keys may be found in tables.
@@ -203,7 +204,7 @@ impl Sink for CopySink<'_> {
                 self.end_key()?;
             }
         }
-        // One that says when a value has expired is for the operands above it.
+        // A tombstone that records when a value has expired stays, for the operands above it.
         let is_plain = stored.is_empty() || broken("clean-marked");
         if kind == Kind::Delete && is_plain && seq <= self.oldest {
             self.tombstone = Some((key.to_vec(), seq));

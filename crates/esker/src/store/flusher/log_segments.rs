@@ -16,28 +16,28 @@ const LENT_PAUSE: Duration = Duration::from_millis(5);
 /// At most this many times a write flushes and waits for the merges of other threads before it is refused.
 const ROUNDS_MAX: usize = 1000;
 
-/// How long such a write waits for a merge to end before it takes the other threads for idle.
+/// How long such a write waits for a merge to end before it assumes that the other threads are idle.
 const MERGE_WAITS: u32 = 100;
 const MERGE_PAUSE: Duration = Duration::from_millis(5);
 
 impl Flusher {
-    /// Makes a log segment ready that has room for a record of `record_len` bytes, and sets aside what a
-    /// store with such segments needs. `urgent`: it is needed for deletes, for which part of the reserve may
-    /// be spent.
+    /// Makes a log segment with room for a record of `record_len` bytes, and sets aside the reserve that a store with
+    /// such segments needs. `urgent`: it is needed for deletes, for which part of the reserve may be spent.
     pub(in crate::store) fn prepare_segment(&self, record_len: usize, urgent: bool) -> Result<()> {
         let is_ready = self.prepare_unless_lent(record_len, urgent)?;
         if is_ready { Ok(()) } else { Err(self.disk.full_error(record_len)) }
     }
 
-    /// [`Flusher::prepare_segment`]. `false` if whether there is room shows only when a merge gives the low-space mark back, for
-    /// which this thread, which does the store's work, cannot wait.
+    /// [`Flusher::prepare_segment`]. `false` if it is unknown whether there is room until a merge gives the low-space
+    /// mark back, and this thread cannot wait for that because it does the store's work.
     fn prepare_unless_lent(&self, record_len: usize, urgent: bool) -> Result<bool> {
         let _inside = self.core.blobs.gate.enter()?;
         let longest = self.disk.fit_to_disk();
         let prepare = || self.prepare_if_admitted(record_len, urgent, longest);
         let is_short = |prepared: &Result<bool>| prepared.as_ref().map_or_else(is_full, |is_ready| !is_ready);
         let mut prepared = prepare();
-        // The merge that has the low-space mark gives back more than it takes. The mark is not lent again before this is decided.
+        // The merge that has the low-space mark gives back more than it takes. After the wait, the mark is not lent
+        // again before this is decided.
         let mut mark = None;
         if is_short(&prepared) && !self.core.health.has_failed() {
             mark = self.disk.keep_mark();
@@ -55,7 +55,7 @@ impl Flusher {
         self.log.wal().begin_short();
         if !urgent {
             let error = self.disk.full_error(record_len);
-            // One that is longer than others may find no room where they do.
+            // A longer segment than usual may find no room where usual ones do.
             if !self.disk.has_space() {
                 self.disk.fail(&error);
             }
@@ -69,11 +69,11 @@ impl Flusher {
         prepared.map(|()| true)
     }
 
-    /// [`Flusher::prepare_segment`], with what is free. `longest`: the greatest length of a segment. `false` if puts have to be
-    /// refused.
+    /// [`Flusher::prepare_segment`], with the free space. `longest`: the greatest length of a segment. `false` if puts
+    /// have to be refused.
     fn prepare_if_admitted(&self, record_len: usize, urgent: bool, longest: u64) -> Result<bool> {
         let _one_at_a_time = self.disk.preparing().lock();
-        // If another thread has just made one, the disk may have no room for a second one.
+        // If another thread has just made a segment, the disk may have no room for a second one.
         if !self.log.wal().lacks_spare(record_len) {
             return Ok(true);
         }
@@ -87,8 +87,8 @@ impl Flusher {
         Ok(true)
     }
 
-    /// [`Disk::prepare_out_of_reserve`](crate::store::Disk::prepare_out_of_reserve), after as much of the work that gives space
-    /// back as that takes.
+    /// [`Disk::prepare_out_of_reserve`](crate::store::Disk::prepare_out_of_reserve), after as much space-saving work as
+    /// that needs.
     fn prepare_by_work(&self, record_len: usize) -> Result<()> {
         let mut full = None;
         let prepared = || match self.disk.prepare_out_of_reserve(record_len) {
@@ -102,9 +102,10 @@ impl Flusher {
         full.filter(|_| !is_done).map_or(Ok(()), Err)
     }
 
-    /// Gives the log's share of the reserve back, and half a reserve more, as far as flushes and merges can: with just the share,
-    /// each of the next deletes would wait for merges again. Returns whether the share is there; what a flush or a merge has
-    /// taken of it for a moment counts as there. Does no work on a thread that does the store's work.
+    /// Gives the log's share of the reserve back, and half a reserve more, as far as flushes and merges can. With the
+    /// share alone, each of the next deletes would wait for merges again. Returns whether the share is there. A part of
+    /// it that a flush or a merge uses for a moment counts as there. Does no work on a thread that does the store's
+    /// work.
     pub(in crate::store) fn regain_share(&self) -> Result<bool> {
         if AtWork::is_on(&self.core) {
             return Ok(self.disk.has_share());
@@ -137,7 +138,8 @@ impl Flusher {
             if self.flush_alone(&mut done)? {
                 return Ok(true);
             }
-            // A second time, since another thread may just have been doing the work; and as long as others merge.
+            // Tries a second time, since another thread may just have been doing the work; and again while others
+            // merge.
             let before = std::mem::replace(&mut merges, self.installer.merges());
             idle = if self.core.work_here() || merges != before { 0 } else { idle + 1 };
             if idle == 2 {
@@ -159,13 +161,14 @@ impl Flusher {
         })
     }
 
-    /// Flushes until `done`, or until nothing is left to flush. Returns whether it is done. No merge is under way then: one may
-    /// have taken what was free, and the reserve, and gives back more at its end. None begins meanwhile, which could take that again.
+    /// Flushes until `done`, or until nothing is left to flush. Returns whether it is done. No merge runs meanwhile: a
+    /// running one may have taken the free space and the reserve, and gives back more at its end; a new one could take
+    /// that again.
     fn flush_alone(&self, mut done: impl FnMut() -> Result<bool>) -> Result<bool> {
         let _no_merge = self.end_merges();
         let mut is_switched = false;
         loop {
-            // What waits for it is turned into tables, which gives its log back.
+            // The immutable memtables are turned into tables first, which gives their log back.
             let at_work = AtWork::on(&self.core);
             let flushed = match self.disk.space().with_reserve(|| self.flush_immutable()) {
                 Ok(flushed) => flushed,
@@ -191,7 +194,7 @@ impl Flusher {
         }
     }
 
-    /// Has the log job prepare a segment with room for a record of `record_len` bytes.
+    /// Makes the log job prepare a segment with room for a record of `record_len` bytes.
     pub(in crate::store) fn want_segment(&self, record_len: usize) {
         self.wanted_record.fetch_max(record_len, Ordering::AcqRel);
         self.core.notify(JobKind::Log);
@@ -205,7 +208,8 @@ impl Flusher {
                 Ok(true) => worked = true,
                 Ok(false) => {
                     self.wanted_record.fetch_max(wanted, Ordering::AcqRel);
-                    // The merge wakes this job at its end. Clients that are told to try again after each step wait a moment.
+                    // The merge wakes this job at its end. Clients that are told to try again after each step wait a
+                    // moment.
                     self.disk.await_mark(LENT_PAUSE);
                 }
                 Err(error) => {

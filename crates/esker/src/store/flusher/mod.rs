@@ -2,8 +2,8 @@
 //!
 //! Before the manifest names a table, the log is synced through the table's largest sequence number (rule 3). Otherwise
 //! a table could survive a power loss that an older write to another tree does not survive. The memtables of small
-//! trees go into one shared table. So thousands of idle trees do not cost a file each, and none of them pins the log
-//! (rule 19).
+//! trees go into one shared table. Thousands of idle trees therefore do not cost a file each, and none of them pins the
+//! log (rule 19).
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -76,7 +76,7 @@ pub(crate) struct Flusher {
     versions: Arc<VersionSet>,
     immutable: Arc<FlushQueue>,
     flushing: Mutex<()>,
-    /// The longest record for which a writer that did not wait wants a log segment, in bytes; 0: none.
+    /// The longest record for which a writer that did not wait wants a log segment, in bytes; 0 if no writer wants one.
     wanted_record: AtomicUsize,
     idle: Idle,
     to_clean: ToClean,
@@ -128,9 +128,10 @@ impl Flusher {
         Ok(self.clean_some() || flushed)
     }
 
-    /// Flushes the trees that pin the oldest part of the log, if the log is over its budget. At half of it already, if all
-    /// of them together hold little beside what they pin: for one sync of the log and a small table its files go around,
-    /// where new ones would have to be made and filled with zeros.
+    /// Flushes the trees that pin the oldest part of the log, if the log is over its budget. Does so at half the budget
+    /// if all these trees together hold little compared with the log that they pin. That costs one sync of the log and
+    /// a small table, and lets the log reuse its files. Otherwise new files would have to be made and filled with
+    /// zeros.
     fn relieve_log(&self) {
         let floor = self.log.wal().floor_start();
         let live = self.log.commit().published().saturating_sub(floor);
@@ -161,8 +162,8 @@ impl Flusher {
         }
     }
 
-    /// Makes immutable the memtables of the tree and of those that are flushed with it, if they hold at least `bytes`
-    /// bytes, and anything at all.
+    /// Makes immutable the memtables of the tree and of the trees that are flushed with it, if together they hold at
+    /// least `bytes` bytes, and anything at all.
     pub(super) fn switch_memtable(&self, tree: &Arc<TreeInner>, bytes: usize) {
         let mut state = self.log.commit().lock();
         // Under one lock: no batch gets between the memtables of a group (rule 21).
@@ -177,7 +178,7 @@ impl Flusher {
         }
         let mut failure = None;
         if memory >= ROTATE_WITH && switched.iter().any(|(_, mem)| mem.floor().is_some()) {
-            // The flush has to sync the log up to here. That is easier if nobody stores into that segment. Without a
+            // The flush has to sync the log up to here. That is easier if no thread stores into that segment. Without a
             // spare segment the log stays in the old one, which works too.
             let log_seq = state.log_seq;
             let rotated = self.log.wal().rotate(&mut state.tail, log_seq, 0);
@@ -206,7 +207,7 @@ impl Flusher {
             if !is_full(&error) {
                 return Err(error);
             }
-            // Merges under way may have taken the reserve: they give back more at their end.
+            // Running merges may have taken the reserve: they give back more at their end.
             let hurry = self.core.io_budget.hurry();
             let _no_merge = self.installer.end_merges();
             drop(hurry);
@@ -217,7 +218,7 @@ impl Flusher {
         Ok(!flushed.is_empty())
     }
 
-    /// Tells the listener, and those whose writes were refused, of a flush that is over.
+    /// Tells the listener, and the writers that were refused, that a flush is over.
     pub(super) fn tell_flushed(&self, flushed: &ByTree) {
         if flushed.is_empty() {
             return;
@@ -233,7 +234,7 @@ impl Flusher {
         self.core.tell_ready();
     }
 
-    /// Waits until everything that `trees`, and those that are flushed with them, hold now is in tables.
+    /// Waits until everything that `trees`, and the trees flushed with them, hold now is in tables.
     pub(crate) fn flush_trees<'a>(&self, trees: impl Iterator<Item = &'a Arc<TreeInner>>) -> Result<()> {
         let (mut due, mut seen): (Vec<Immutable>, HashSet<TreeId>) = Default::default();
         for tree in trees {
@@ -258,12 +259,12 @@ impl Flusher {
         Ok(())
     }
 
-    /// Flushes the immutable memtables, oldest first. Returns those that it has flushed.
+    /// Flushes the immutable memtables, oldest first. Returns the flushed ones.
     fn flush_immutable(&self) -> Result<ByTree> {
         let _one_at_a_time = self.flushing.lock();
         let mut sets = self.immutable.sets();
         if self.core.health.has_failed() {
-            // One after the other they need less of a full disk at once.
+            // Flushed one after the other, they need less space on a full disk at the same time.
             sets.truncate(oldest_within(&sets, self.disk.space().memtable_limit()));
         }
         let immutable: Vec<Immutable> = sets.into_iter().flatten().collect();
@@ -278,12 +279,12 @@ impl Flusher {
         self.log.commit().wait_visible(last_seq);
         self.log.commit().check()?;
 
-        // The trees whose tables go below level 0, until the tables are there.
+        // The trees whose tables go below level 0. Held until the tables are there.
         let mut unmerged = Vec::new();
         let (mut edits, mut left_out) = (Vec::new(), LeftOut::default());
         let mut written = self.write_tables(&immutable, true, &mut unmerged, &mut edits, &mut left_out);
         if left_out.rule_has_panicked {
-            // It may have dropped a marker, and not what the marker masks.
+            // The rule may have dropped a marker, but not the entries that the marker masks.
             self.core.counters.note_rule_panic();
             self.installer.discard_tables(&edits);
             unmerged.clear();
@@ -297,7 +298,7 @@ impl Flusher {
             if !broken("rule-3") {
                 self.log.sync_to(end)?;
             }
-            // The log may lose these writes from now on, so what they have overwritten must be known.
+            // From now on the log may lose these writes. Therefore the values that they have overwritten must be known.
             self.finder.find_overwritten(last_seq)?;
             let volatile = pointers_of_volatile(&immutable)?;
             if !volatile.is_empty() && !broken("rule-21-blobs") {
@@ -336,7 +337,7 @@ impl Flusher {
         result
     }
 
-    /// Writes the tables of a flush. `edits` lists them, also after an error. `by_rules`: it asks compaction rules.
+    /// Writes the tables of a flush. `edits` lists them, even after an error. `by_rules`: it applies compaction rules.
     fn write_tables(
         &self,
         immutable: &[Immutable],
@@ -464,11 +465,11 @@ impl Flusher {
         look_again
     }
 
-    /// Keeps merges of `tree` away, if its tables have no key from `smallest` to `largest`, and no merge runs whose
-    /// output may have some.
+    /// Keeps merges of `tree` away, if its tables have no key from `smallest` to `largest`, and no running merge may
+    /// write one.
     fn unmerged_below(&self, tree: &Arc<TreeInner>, smallest: &[u8], largest: &[u8]) -> Option<Unmerged> {
         let meets = || tree.state.load().levels.tables().any(|(_, table)| table.overlaps(smallest, largest));
-        // Mostly they do meet, and merges need not wait for the flush.
+        // Usually they do overlap, and merges need not wait for the flush.
         if meets() {
             return None;
         }
@@ -562,7 +563,7 @@ impl Sink for OwnSink {
     }
 }
 
-/// Where those of one tree go that a flush writes to a table of several trees.
+/// Where the entries of one tree go that a flush writes to a table of several trees.
 struct SharedSink<'a> {
     tree: TreeId,
     part: &'a mut TablePart,
@@ -585,7 +586,7 @@ impl Sink for SharedSink<'_> {
     }
 }
 
-/// The pointers to huge values in those of some memtables that no log has.
+/// The pointers to huge values in the unlogged memtables among `waiting`.
 fn pointers_of_volatile(waiting: &[Immutable]) -> Result<Vec<Pointer>> {
     let mut pointers = Vec::new();
     for (_, mem) in waiting.iter().filter(|(tree, _)| !tree.log) {

@@ -1,9 +1,9 @@
 //! Makes a store that was large small again: gives back long log segments and their reserve.
 //!
 //! An open store keeps some log segments for reuse, and five times the longest in reserve: up to 240 MB. That is little
-//! beside the data that caused it, but much if all of the data was deleted and merged away, or was one row that was
-//! written again and again. If the reserve is longer than all tables, or nearly all of the store is log, both are
-//! shortened: by `Compactor::compact`, by a close, and by the background when little or nothing was written for
+//! compared with the data that caused it. It is much if all of the data was deleted and merged away, or was one row
+//! that was written again and again. If the reserve is longer than all tables, or nearly all of the store is log, both
+//! are shortened: by `Compactor::compact`, by a close, and by the background when little or nothing was written for
 //! [`IDLE_US`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +15,13 @@ use crate::error::Result;
 use crate::space::{is_full, size_for};
 use crate::write::commit::tell_failed;
 
-/// Segments up to this length are not worth it.
+/// Segments up to this length are not worth shortening.
 const SHORT: u64 = 1 << 20;
-/// A log of at most this length is not worth it either.
+/// A log of at most this length is not worth shortening either.
 const SHORT_LOG: u64 = 2 << 20;
 /// How long a store to which little is written is left as it is, in microseconds.
 const IDLE_US: u64 = 8_000_000;
-/// The most writes and bytes of log that are little.
+/// The most writes and bytes of log that count as little.
 const LITTLE_WRITES: u64 = 100;
 const LITTLE_LOG: u64 = 64 << 10;
 
@@ -87,7 +87,7 @@ impl Flusher {
     fn is_worth_shrinking(&self) -> bool {
         let longest = self.longest_segment().max(self.disk.space().reserve().covered());
         let log = self.disk.log_bytes();
-        // For a log of short segments alone, nothing is flushed while there is data: that would make small tables.
+        // If the log has only short segments, nothing is flushed while there is data: that would make small tables.
         let limit = if longest > SHORT {
             size_for(longest)
         } else if log > SHORT_LOG {
@@ -114,7 +114,7 @@ impl Flusher {
         (left_us > 0).then_some(Duration::from_micros(left_us))
     }
 
-    /// [`Flusher::shrink`], after a flush of what the log holds. On a full disk it does nothing.
+    /// [`Flusher::shrink`], after a flush of everything that only the log holds. On a full disk it does nothing.
     pub(in crate::store) fn flush_and_shrink(&self) -> Result<()> {
         if self.core.health.has_failed() || !self.is_worth_shrinking() {
             return Ok(());

@@ -16,7 +16,7 @@ use crate::rng::Rng;
 use crate::tree::{Snapshot, Tree};
 use crate::write::batch::Batch;
 
-/// On a full disk memtables are flushed one after the other: but those of a group together (rule 21).
+/// On a full disk memtables are flushed one after the other, but those of a group together (rule 21).
 #[test]
 fn a_group_is_flushed_whole_on_a_full_disk() {
     let env = Env { executor: Some(Arc::new(StepExecutor)), ..Env::system() };
@@ -27,7 +27,7 @@ fn a_group_is_flushed_whole_on_a_full_disk() {
     let waiting = || trees.each_ref().map(|tree| tree.inner().state.load().immutable.len());
     let limit = store.disk().space().memtable_limit();
     for round in 0..3_u8 {
-        // Two rounds do not fit into what is flushed at once on a full disk; a part of the second would.
+        // Two rounds are more than a full disk flushes together; a part of the second would fit.
         let mut batch = Batch::new();
         for key in 0..limit / 10 * 3 / 1100 {
             let key = [&[round], &key.to_be_bytes()[..]].concat();
@@ -46,7 +46,7 @@ fn a_group_is_flushed_whole_on_a_full_disk() {
     }
 }
 
-/// As the heads of lists do beside their elements.
+/// The heads of lists and their elements are written this way.
 #[test]
 fn a_row_that_is_written_again_and_again_lets_log_files_go_around() {
     let dir = tempfile::tempdir().unwrap();
@@ -82,7 +82,7 @@ fn a_row_that_is_written_again_and_again_lets_log_files_go_around() {
     assert!(later.1 <= 50, "{later:?}");
 }
 
-/// Time passes as a test says.
+/// A clock that the test sets.
 #[derive(Debug, Default)]
 struct Hand(AtomicU64);
 
@@ -129,7 +129,7 @@ fn entries(tree: &Tree) -> usize {
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What a snapshot has to show, and which keys were written after it.
+/// The pairs that a snapshot has to show, and the keys that were written after it.
 struct Seen {
     snapshot: Snapshot,
     pairs: Pairs,
@@ -178,7 +178,7 @@ fn lives(until: Option<u64>, now: u64) -> bool {
     until.is_none_or(|until| now < until)
 }
 
-/// What is left of `timed`.
+/// The pairs of `timed` that have not expired.
 fn living(timed: &Timed, now: u64) -> Pairs {
     let living = timed.iter().filter(|(_, (_, until))| lives(*until, now));
     living.map(|(key, (value, _))| (key.clone(), value.clone())).collect()
@@ -326,7 +326,7 @@ fn a_copy_says_when_values_expired_if_operands_come() {
     assert_eq!(read(), (Some(b"b".to_vec()), 2));
 }
 
-/// Deleted keys leave nothing behind if nothing older has them, and their tombstones otherwise.
+/// Deleted keys leave no entry if nothing older has them. Otherwise their tombstones stay.
 #[test]
 fn tombstones_go_where_nothing_lies_below() {
     let db = opened();
@@ -344,7 +344,7 @@ fn tombstones_go_where_nothing_lies_below() {
     let snapshot = db.snapshot();
     write(250..260, true);
     clean(&db, &tree);
-    // The tombstones of what the table has, the pairs, and the tombstones that the snapshot does not see.
+    // The tombstones of keys in the table, the pairs, and the tombstones that the snapshot does not see.
     assert_eq!(entries(&tree), 100 + 50 + 10);
     drop(snapshot);
     clean(&db, &tree);
@@ -352,7 +352,7 @@ fn tombstones_go_where_nothing_lies_below() {
     assert_eq!(tree.count(..).unwrap(), 40);
 }
 
-/// Writers and readers go on while memtables are cleaned: no write is lost, and each thread reads what it has written.
+/// Writers and readers continue while memtables are cleaned: no write is lost, and each thread reads its own writes.
 #[test]
 fn writes_go_on_while_a_memtable_is_cleaned() {
     let db = opened();
@@ -404,7 +404,7 @@ fn writes_go_on_while_a_memtable_is_cleaned() {
     assert_eq!(entries(&tree), expected.len());
 }
 
-/// As a sorted set does whose upper ranks are removed again and again: a walk from the end passes few dead entries,
+/// Like a sorted set whose upper ranks are removed again and again: a walk from the end passes few dead entries,
 /// however many there were.
 #[test]
 fn walks_that_pass_dead_entries_have_them_cleaned() {
@@ -427,7 +427,7 @@ fn walks_that_pass_dead_entries_have_them_cleaned() {
     assert!(entries(&tree) < 2000);
 }
 
-/// A tree in memory whose background work is done step by step.
+/// A tree in memory whose background work the test does step by step.
 fn stepped_tree(memtable_bytes: usize) -> (Db, Tree) {
     let env = Env { executor: Some(Arc::new(StepExecutor)), ..Env::system() };
     let mut options = Options::default().env(env);
@@ -481,7 +481,7 @@ fn a_flush_ends_tables_where_its_keys_lie_far_apart() {
 
 #[test]
 fn a_queue_is_not_rewritten_from_end_to_end() {
-    // Tables of a memtable are not small, so they are not merged because of that.
+    // Tables of a memtable are not small. Therefore they are not merged for their size.
     let (db, tree) = stepped_tree(1 << 20);
     let long = 16_000;
     for number in 0..3 * long {

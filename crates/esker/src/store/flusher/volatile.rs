@@ -1,8 +1,8 @@
-//! Trees whose writes skip the log (rule 21): a flush makes durable what they hold only in memory.
+//! Trees whose writes skip the log (rule 21): a flush makes their memtables durable.
 //!
-//! A flush takes all memtables of a tree, in their order. So a crash leaves all that was written up to some moment,
-//! which differs between trees. In such a tree, a new huge value counts, and an old one is overwritten, from the flush
-//! of the write on. Until then the manifest has the new one as pending, and the old one stays.
+//! A flush takes all memtables of a tree, in their order. Therefore a crash leaves everything that was written up to
+//! some moment, which differs between trees. In such a tree, a new huge value counts, and an old one is overwritten,
+//! from the flush of the write on. Before that the manifest has the new one as pending, and the old one stays.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Flusher {
         self.flush_volatile().map_err(|error| if is_full(&error) { self.full_for_volatile() } else { error })
     }
 
-    /// The error of a close if the disk has no room for trees that skip the log.
+    /// The error of a close if the disk has no room to flush trees that skip the log.
     fn full_for_volatile(&self) -> Error {
         let trees = self.versions.trees();
         let (mut names, mut bytes) = (Vec::new(), 0);

@@ -1,5 +1,5 @@
-//! Adds to a change of tables what goes with it (edits about blob files, counters, clock, the log's floor), and passes
-//! it to [`Installer::apply`].
+//! Completes a change of tables (with edits about blob files, counters, clock and the log's floor), and passes it to
+//! [`Installer::apply`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,8 +25,8 @@ impl Installer {
         self.install_with_blobs(&mut self.versions.lock(), VersionEdit::of(edits), &changes)
     }
 
-    /// [`Installer::install`] for a flush or a merge that leaves out what `left_out` lists. `install` makes the edits
-    /// durable with the changes that it is given.
+    /// [`Installer::install`] for a flush or a merge that leaves out the entries in `left_out`. `install` makes the
+    /// edits durable together with the changes that it gets.
     pub(in crate::store) fn leaving_out(
         &self,
         mut left_out: LeftOut,
@@ -45,7 +45,7 @@ impl Installer {
         Ok(())
     }
 
-    /// Makes `change` durable, with the changes of blob files and what `changes` lists, and shows it.
+    /// Makes `change` durable, with the changes of blob files and those in `changes`, and shows it.
     pub(in crate::store) fn install_with_blobs(
         &self,
         versions: &mut Versions,

@@ -1,4 +1,4 @@
-//! Begins and ends merges of a tree, and keeps them away. When that which has kept a merge from beginning ends, the
+//! Begins and ends merges of a tree, and keeps them away. When the cause that has kept a merge from beginning ends, the
 //! threads that merge are woken.
 
 use std::sync::Arc;
@@ -23,8 +23,8 @@ impl RunningMerge {
         self.tree.merging.is_alone(self.ticket)
     }
 
-    /// Ends the merge. Merges that it has kept from beginning are tried at once. After a drop, which follows a failure,
-    /// they are not: what the failed merge lacked may be lacking still.
+    /// Ends the merge. Merges that it has kept from beginning are tried immediately. A drop, which follows a failure,
+    /// does not do that: the failed merge may have lacked something that is still lacking.
     pub(in crate::store) fn end(self) {
         let (core, tree) = (Arc::clone(&self.core), Arc::clone(&self.tree));
         drop(self);

@@ -130,13 +130,13 @@ impl Installer {
         result?;
         let (number, len) = manifest.synced();
         if let Err(error) = self.log.wal().mark_manifest(number, len) {
-            // The edits count all the same, so they are shown.
+            // The edits count even so, so they are shown.
             self.log.commit().poison(&error);
         }
         Ok(())
     }
 
-    /// Does what a change of versions makes due. Called under the version lock.
+    /// Begins the work that a change of versions makes due. Called under the version lock.
     fn follow(&self, applied: Applied) {
         let Applied { changed, dropped, orphans, due_us } = applied;
         due_us.into_iter().for_each(|due_us| self.compactions.note_due(due_us));
@@ -146,7 +146,7 @@ impl Installer {
             self.compactions.forget(tree);
             self.core.health.signal();
             if !tree.log {
-                // With the tree, everything that could come back is gone.
+                // When the tree is gone, nothing of it can come back.
                 self.finder.note_flushed(&[(tree.id, SeqNo::MAX)]);
             }
         }
@@ -161,10 +161,10 @@ impl Installer {
         }
     }
 
-    /// Slows writers according to how far merges are behind.
+    /// Slows writers in proportion to the backlog of merges.
     fn update_throttle(&self) {
         let behind = |tree: &TreeInner| pick::runs_behind(&tree.state.load().levels, &tree.options());
-        // A wait helps no merge that has no room.
+        // A wait does not help a merge that has no room.
         self.core.throttle.set_runs(self.compactions.most(behind));
     }
 }

@@ -69,7 +69,7 @@ impl Reshaper {
         Ok(())
     }
 
-    /// Drops trees that share their lineage with others: only their own pointers tell which huge values belong to them.
+    /// Drops trees that share their lineage with others: only their own pointers show which huge values belong to them.
     /// Called under `Reshaper::reshaping`.
     fn drop_by_pointers(&self, trees: &[Arc<TreeInner>], tags: &[(&str, &str)]) -> Result<()> {
         let _paused = self.pause_writes(trees);
@@ -87,8 +87,8 @@ impl Reshaper {
         })
     }
 
-    /// Has `install` make durable the edits that drop the trees of `own`, with those that it is given: after a crash
-    /// nothing else would tell which values belonged to these trees, and which values were overwritten before.
+    /// Makes the edits that drop the trees of `own` durable by `install`, together with the edits that it gets. After a
+    /// crash nothing else would show which values belonged to these trees, and which values were overwritten before.
     pub(super) fn install_dropping(
         &self,
         versions: &mut Versions,
@@ -114,7 +114,7 @@ impl Reshaper {
         installed
     }
 
-    /// The pointers of trees that nobody writes to. This syncs all earlier writes.
+    /// The pointers of trees that no thread writes to. This syncs all earlier writes.
     pub(super) fn own_pointers(&self, trees: &[Arc<TreeInner>]) -> Result<OwnPointers> {
         let visible = self.log.commit().visible();
         self.finder.find_overwritten(visible)?;
@@ -126,9 +126,9 @@ impl Reshaper {
         Ok(OwnPointers { pointers, visible })
     }
 
-    /// What is overwritten when the trees of `own` are dropped. Under the version lock.
+    /// The values that are overwritten when the trees of `own` are dropped. Called under the version lock.
     fn overwritten_of(&self, versions: &Versions, own: &OwnPointers) -> Vec<Overwritten> {
-        // Scans and snapshots continue to read what they see.
+        // Scans and snapshots can still read what they see.
         let until = self.log.commit().visible() + 1;
         let is_there = |pointer: &&Pointer| {
             let known = versions.known().and_then(|known| known.blobs.live.get(&pointer.file));

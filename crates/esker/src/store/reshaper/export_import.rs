@@ -1,16 +1,16 @@
-//! Exports a tree, or a group of trees, to a store of its own, or imports it from one: the same files get second names,
+//! Exports a tree, or a group of trees, to its own store, or imports it from one: the same files get second names,
 //! and a manifest describes them.
 //!
 //! ```text
-//! export   tree flushed, its writers wait: what the copy's manifest is to say -- files linked -- writers go on
+//! export   tree flushed, its writers wait: the copy's manifest is made -- files linked -- writers go on
 //! import   files linked under new numbers -- a number taken above all in them -- log synced; edit -- shown
 //! ```
 //! - An exported store keeps the numbers of tree and files, and has no log. It has those blob files that hold a value
 //!   that the tree needs. All other values in them are freed there.
 //! - An imported tree keeps its sequence numbers. The same edit raises the store's counter beyond them. Moments that
 //!   were registered before cannot see the tree ([`crate::state::KeyBounds`]).
-//! - Huge values stay filed under the lineage of the tree that wrote them, and the imported tree takes that lineage.
-//!   So it may share its lineage with other trees, as after a split.
+//! - Huge values stay filed under the lineage of the tree that wrote them, and the imported tree takes that lineage. It
+//!   may therefore share its lineage with other trees, as after a split.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -46,7 +46,8 @@ pub(crate) struct Imported {
     pub(crate) blobs: Vec<ImportedBlobs>,
     /// No entry has a greater sequence number.
     pub(crate) greatest: SeqNo,
-    /// The time that the store's clock must have reached, so that what had expired in the source store stays expired.
+    /// The time that the store's clock must have reached, so that values that had expired in the source store stay
+    /// expired.
     pub(crate) clock_us: u64,
 }
 
@@ -72,8 +73,8 @@ pub(crate) struct ImportedBlobs {
 impl Reshaper {
     // ---- leaving -------------------------------------------------------------------------------------
 
-    /// Lets `link` give second names to the files of `what`, while the files are there and do not change. `link` gets
-    /// the state for the manifest of a store with these trees alone, which has `tags`.
+    /// Lets `link` give second names to the files of `what`, while the files exist and do not change. `link` gets the
+    /// state for the manifest of a store that has only these trees, with `tags` set.
     pub(crate) fn while_exportable<T>(
         &self,
         what: Whole<'_>,
@@ -88,7 +89,7 @@ impl Reshaper {
         self.core.blobs.sync()?;
         let mut filed = Filed::new();
         for live in self.core.blobs.files().iter().filter(|live| live.values.lock().is_sealed()) {
-            // A file that is gone meanwhile, or cannot be read, is handled below.
+            // A file that has gone meanwhile, or cannot be read, is handled below.
             filed.extend(self.filed_under(&trees, live).ok().map(|values| (live.id, values)));
         }
         self.while_paused(&trees, &|tree| !tree.is_flushed(), || {
@@ -113,7 +114,8 @@ impl Reshaper {
         })
     }
 
-    /// The values that the trees' pointers name, if only these tell their huge values from other trees'.
+    /// The values that the trees' pointers name, if only the pointers distinguish their huge values from those of other
+    /// trees.
     fn named_apart(&self, trees: &[Arc<TreeInner>]) -> Result<Option<Named>> {
         if !self.core.blobs.is_used()
             || !shares_lineage(&self.versions.lock(), trees)
@@ -173,8 +175,8 @@ impl Reshaper {
         Ok(own.map(|entry| entry.ordinal).collect())
     }
 
-    /// Those of `files` with a value under the lineage of one of `trees` that counts and, if `named` is given, is named.
-    /// All other values in them are freed.
+    /// Those of `files` with a value under the lineage of one of `trees` that counts and, if `named` is given, is
+    /// named. All other values in them are freed.
     fn blobs_of(
         &self,
         trees: &[Arc<TreeInner>],
@@ -207,8 +209,8 @@ impl Reshaper {
 
     // ---- coming --------------------------------------------------------------------------------------
 
-    /// Makes trees from the linked files, and sets `tags` in the same step. With `replace`, the trees take the place of
-    /// those of the group with this name, which are dropped, if there are any.
+    /// Makes trees from the linked files, and sets `tags` in the same step. With `replace`, the trees replace those of
+    /// the group with this name, if there are any; the replaced trees are dropped.
     pub(crate) fn import(
         &self,
         imported: Imported,
@@ -219,7 +221,7 @@ impl Reshaper {
         let replaced = replace.and_then(|group| Whole::Group(group).trees(&self.versions.lock()).ok());
         let replaced = replaced.unwrap_or_default();
         let _paused = self.pause_writes(&replaced);
-        // Imported values may be filed under the lineage of the replaced ones: only pointers tell them apart.
+        // Imported values may be filed under the lineage of the replaced ones: only pointers distinguish them.
         let own = self.own_pointers(&replaced)?;
         self.core.blobs.sync_names()?;
         let mut versions = self.versions.lock();
@@ -257,7 +259,7 @@ impl Reshaper {
         let next_file = self.core.tables.next_file.load(std::sync::atomic::Ordering::Relaxed);
         edits.push(Edit::Counters { next_file, next_tree: ids.next, last_seq: seq });
         edits.push(Edit::Clock(self.core.reached_from(imported.clock_us)));
-        // This comes before anybody writes to the trees. A key in the filter without a huge value costs a lookup.
+        // This comes before any thread writes to the trees. A key in the filter without a huge value costs a lookup.
         let known = imported.blobs.iter().flat_map(|blobs| &blobs.key_hashes);
         known.filter(|_| !broken("import-filter")).for_each(|&hash| self.core.blobs.filter.add(hash));
         let blobs = imported.blobs.into_iter().map(|blobs| blobs.live).collect();

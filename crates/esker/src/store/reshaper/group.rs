@@ -10,7 +10,7 @@ use crate::state::TreeInner;
 use crate::state::versions::{VersionEdit, Versions};
 use crate::version::edit::{Edit, TreeId};
 
-/// What is dropped, exported or imported as a whole.
+/// The trees that are dropped, exported or imported as a whole.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Whole<'a> {
     /// The tree with this name.
@@ -32,8 +32,8 @@ impl Whole<'_> {
     }
 }
 
-/// Adds to `edits` those that set `tags`, each of the tree with the first name. The tree is in `versions`, or `edits`
-/// create it.
+/// Adds to `edits` the edits that set `tags`, each of the tree with the first name. The tree is in `versions`, or
+/// `edits` create it.
 pub(super) fn add_tags(edits: &mut Vec<Edit>, versions: &Versions, tags: &[(&str, &str)]) -> Result<()> {
     for &(name, tag) in tags {
         let created = edits.iter().find_map(|edit| match edit {
@@ -60,7 +60,7 @@ impl Reshaper {
         options: TreeOptions,
         tag: Option<String>,
     ) -> Result<Arc<TreeInner>> {
-        // What changes a group as a whole must know all of its trees.
+        // A change of a group as a whole must know all of its trees.
         let _one_at_a_time = options.group.is_some().then(|| self.reshaping.lock());
         // Earlier writes must not be lost if the new tree survives: the store must stay a prefix of its history.
         self.log.sync_published()?;

@@ -1,14 +1,14 @@
-//! Ingests tables: tables that were written outside of any tree become part of one at once, by one edit.
+//! Ingests tables: one edit makes tables that were written outside of any tree part of one.
 //!
 //! ```text
 //! tree flushed, merge awaited ------------------------------- others read and write
-//! writers paused: what came since is flushed ---------------- writes to the tree wait
-//! a number taken; log synced; edit; shown; number visible --- writes behind it wait to be acknowledged
+//! writers paused: newer writes are flushed ------------------ writes to the tree wait
+//! a number taken; log synced; edit; shown; number visible --- later writes wait to be acknowledged
 //! ```
 //!
 //! The tables were written before their sequence number was known. The manifest holds it, for all their entries. It is
-//! greater than the number of every earlier write and less than that of every later one, as for a batch. So the log is
-//! synced up to there first, and the edit records that the number was taken.
+//! greater than the number of every earlier write and less than that of every later one, as for a batch. Therefore the
+//! log is synced up to there first, and the edit records that the number was taken.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ impl Reshaper {
     }
 
     /// Searches all keys again for keys that may have had a huge value, if huge values were written since the first
-    /// search. Nobody writes to the tree now.
+    /// search. No thread writes to the tree now.
     fn watch_again(&self, tree: &TreeInner, ingested: &mut Ingested) -> Result<()> {
         let filter = &self.core.blobs.filter;
         if ingested.additions + ingested.blobs.len() as u64 == filter.additions() {
@@ -112,7 +112,7 @@ impl Reshaper {
     }
 
     /// The huge values in the tree for ingested keys. They are looked up before the tables are part of the tree:
-    /// afterwards a merge might leave nothing that tells the two apart. Nobody writes to the tree now.
+    /// afterwards a merge might remove everything that distinguishes the two. No thread writes to the tree now.
     fn replaced_by(&self, tree: &TreeInner, ingested: &mut Ingested) -> Result<Vec<Overwritten>> {
         ingested.watched.sort_unstable();
         ingested.watched.dedup();
@@ -174,7 +174,7 @@ impl Reshaper {
         }
         self.log.commit().show_number(&number);
         if installed.is_ok() {
-            // Not earlier: the search for values that nobody sees assumes that the number is visible.
+            // Not earlier: the search for values that no reader sees assumes that the number is visible.
             self.finder.blob_gc().add_overwritten(replaced.drain(..));
         }
         self.core.notify(JobKind::Blobs);

@@ -67,8 +67,9 @@ impl Reshaper {
         }
     }
 
-    /// Runs `change` while nobody writes to `trees`, no merge of them is running, and their memtables hold nothing that
-    /// `must_be_flushed`. Most of the flushing happens while others still write. Called under `Reshaper::reshaping`.
+    /// Runs `change` while no thread writes to `trees`, no merge of them is running, and their memtables hold nothing
+    /// that `must_be_flushed`. Most of the flushing happens while others still write. Called under
+    /// `Reshaper::reshaping`.
     fn while_paused<T>(
         &self,
         trees: &[Arc<TreeInner>],

@@ -8,7 +8,7 @@
 //!          new               [ k .. p ] [ r .. z ]      the table in the middle is clipped in both
 //! ```
 //!
-//! The tree is flushed, and its writers are paused, so all of its keys are in tables. Replay skips the older log
+//! The tree is flushed, and its writers are paused. Therefore all of its keys are in tables. Replay skips the older log
 //! records of both trees, and a newer record names only keys that its tree has. A sequence number is taken as for a
 //! write, so that earlier snapshots continue to see one tree. Huge values stay filed under a *lineage* number, which
 //! both trees have from then on.
@@ -27,14 +27,14 @@ use crate::table::{Expiring, ScanHint};
 use crate::version::edit::{Edit, TableInfo, TreeId};
 use crate::version::levels::Table;
 
-/// What a tree has below a key, and from the key on.
+/// The two parts of a tree: below a key, and from the key on.
 #[derive(Debug, Clone, Default)]
 struct Halves<T> {
     low: T,
     high: T,
 }
 
-/// The share of `count` entries that is in a part of `(part, whole)`, rounded up, so that it never seems to be 0.
+/// The share of `count` entries that is in a part of `(part, whole)`, rounded up: it must not seem to be 0.
 fn share_of(count: u64, (part, whole): (u64, u64)) -> u64 {
     (u128::from(count) * u128::from(part)).div_ceil(u128::from(whole.max(1))) as u64
 }
@@ -191,8 +191,8 @@ impl Reshaper {
         })
     }
 
-    /// Splits trees that nobody writes to. Their new trees belong to `group` or, without one, to the groups of the old
-    /// ones.
+    /// Splits trees that no thread writes to. Their new trees belong to `group` or, without one, to the groups of the
+    /// old ones.
     fn split_paused(&self, splits: &[SplitAt<'_>], group: Option<&str>, tags: &[(&str, &str)]) -> Result<()> {
         // Values that writes have overwritten are looked up in the tree that was written to.
         self.finder.find_overwritten(self.log.commit().visible())?;

@@ -18,7 +18,7 @@ pub(super) struct FileOfValues {
 }
 
 impl FileOfValues {
-    /// Reads which values the file has. `None` if that is damaged, or if nobody needs any of them.
+    /// Reads which values the file has. `None` if that is damaged, or if no value in it is needed.
     pub(super) fn open(scrub: &Scrub, id: BlobFileId, report: &mut CheckReport) -> Option<FileOfValues> {
         let live = scrub.core.blobs.get(id)?;
         // Values that are being appended now are left out.

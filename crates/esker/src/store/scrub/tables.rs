@@ -13,7 +13,7 @@ use crate::version::edit::{FileId, TableInfo};
 use crate::version::table_info::check_described;
 use crate::version::tables::{TableFile, table_path};
 
-/// A table, and what the manifest says about it.
+/// A table, and its description in the manifest.
 #[derive(Debug)]
 pub(super) struct Described {
     /// It may be merged away before its turn comes.
@@ -50,7 +50,8 @@ impl Described {
         tables.into_values().collect()
     }
 
-    /// Reads everything except the blocks. `None` if the blocks cannot be found then, or if nobody needs them any more.
+    /// Reads everything except the blocks. `None` if the blocks cannot be found then, or if the table is not needed any
+    /// more.
     pub(super) fn open(self, scrub: &Scrub, report: &mut CheckReport) -> Option<TableUnderWay> {
         // While it is held, the file is not removed.
         let _held = self.file.upgrade()?;

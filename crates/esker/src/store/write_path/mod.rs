@@ -57,10 +57,10 @@ enum Waits {
     No,
 }
 
-/// How long a write that does not wait tries to take the commit lock, which others hold for microseconds.
+/// How long a write that does not wait tries to take the commit lock. Other threads hold the lock for microseconds.
 const LOCK_AT_MOST: Duration = Duration::from_micros(500);
 
-/// Where a write is.
+/// The position of a write.
 #[derive(Debug, Clone)]
 pub(crate) struct Placed {
     /// The log position after it and after all earlier records.
@@ -103,7 +103,7 @@ impl WritePath {
         self.write_if(batch, durability, None).map(drop)
     }
 
-    /// Writes `batch` with `durability`, and tells where it is.
+    /// Writes `batch` with `durability`, and returns its position.
     pub(crate) fn write_placed(&self, batch: &Batch, durability: Durability) -> Result<Placed> {
         self.measured(batch, || {
             let placed = self.write_whole(batch, &mut Vec::new(), durability, None, Waits::Yes)?;
@@ -111,7 +111,7 @@ impl WritePath {
         })
     }
 
-    /// Writes `batch` if that takes no wait, not even for a file; otherwise fails with `Busy` or `NeedsIo`.
+    /// Writes `batch` if that requires no wait, not even for a file; otherwise fails with `Busy` or `NeedsIo`.
     pub(crate) fn try_write(&self, batch: &Batch) -> Result<Placed> {
         self.measured(batch, || {
             let separate_at = self.core.options.separate_at.max(1);
@@ -131,7 +131,8 @@ impl WritePath {
             let write = || self.write_whole(batch, &mut Vec::new(), Durability::Process, None, Waits::No);
             let placed = match write() {
                 Err(error) if error.kind() == ErrorKind::Busy => {
-                    // What it would wait for may have happened before this was noted, when nobody was told.
+                    // The event that it waits for may have happened before this was noted, when the listener was not
+                    // told.
                     self.core.note_refused();
                     write()?
                 }
@@ -175,7 +176,7 @@ impl WritePath {
         })
     }
 
-    /// Writes a batch, with its huge values and those of `blobs`. `None`: `condition` does not hold.
+    /// Writes a batch, with its huge values and those of `blobs`. `None` if `condition` does not hold.
     fn write_whole(
         &self,
         batch: &Batch,
@@ -204,7 +205,7 @@ impl WritePath {
         self.write_separated(&batch, blobs, durability, condition, waits)
     }
 
-    /// Refuses a batch that this store cannot write now. `false`: it has nothing to write.
+    /// Refuses a batch that this store cannot write now. `false` if the batch is empty.
     fn admits(&self, batch: &Batch, waits: Waits) -> Result<bool> {
         self.check_admits(batch, waits)?;
         if batch.is_empty() {
@@ -218,7 +219,7 @@ impl WritePath {
     }
 
     /// Fails if merges fall behind because they lack descriptors or memory. Slowing the writer more and more would not
-    /// tell it why.
+    /// show it the cause.
     fn check_merging(&self) -> Result<()> {
         let lacking = if self.core.throttle.is_outrun() {
             self.core.health.shortage_in(JobKind::Compact)
@@ -228,7 +229,7 @@ impl WritePath {
         lacking.map_or(Ok(()), Err)
     }
 
-    /// Writes a batch that holds pointers in the places of its huge values: those to `blobs` count from then on.
+    /// Writes a batch that holds pointers in the places of its huge values. The values of `blobs` count from then on.
     fn write_separated(
         &self,
         batch: &Batch,
@@ -357,8 +358,8 @@ impl WritePath {
         }
     }
 
-    /// [`WritePath::gives_back`]. If removals have taken the log's share of the reserve, or a merge has it for now, a batch that
-    /// deletes something first waits until it is there again.
+    /// [`WritePath::gives_back`]. If removals have taken the log's share of the reserve, or a merge has it now, a batch
+    /// that deletes something first waits until the share is back.
     fn gives_back_in_time(&self, batch: &Batch) -> Result<bool> {
         if self.gives_back(batch) {
             return Ok(true);
@@ -376,8 +377,8 @@ impl WritePath {
         batch.is_freeing() && self.disk.fits_share(batch.put_bytes())
     }
 
-    /// Makes full memtables immutable, has others learn from their keys, and notifies the jobs that the write has
-    /// made work for.
+    /// Makes full memtables immutable, lets other memtables learn from their keys, and notifies the jobs that the write
+    /// has made work for.
     fn after_write(&self, batch: &Batch) {
         let limit = self.disk.space().memtable_limit();
         for part in batch.parts() {

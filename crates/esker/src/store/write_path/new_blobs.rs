@@ -31,15 +31,15 @@ impl WritePath {
         self.core.blobs.put(tree.blob_owner(), tree.lineage, key, value)
     }
 
-    /// Waits for space that is being given back. Refuses a huge value if there is still no room for it.
+    /// Waits until space that is being given back is free. Refuses a huge value if there is still no room for it.
     pub(crate) fn make_room_for_blob(&self, len: u64) -> Result<()> {
         self.disk.ensure_writable()?;
         self.collector.wait_for_backlog(len)?;
         self.disk.check_room_for_blob(len)
     }
 
-    /// Writes the huge values of `batch` to blob files, and adds references to those that are there already. Returns the
-    /// batch with pointers to them.
+    /// Writes the huge values of `batch` to blob files, and adds references to stored ones. Returns the batch with
+    /// pointers to them.
     pub(super) fn separate(&self, batch: &Batch) -> Result<(Batch, Vec<NewBlob>)> {
         let (mut blobs, mut small) = (Vec::new(), Vec::new());
         for (tree, key, value) in batch.huge() {
@@ -58,7 +58,7 @@ impl WritePath {
                 }
                 HugeValue::Stored(stored) => {
                     self.copy_blob(tree.lineage, key, &stored.pointer).ok_or_else(|| {
-                        // Nothing but the drop of its tree frees a value that a handle keeps.
+                        // Only the drop of its tree frees a value that a handle keeps.
                         if tree.is_dropped() { tree.dropped_error() } else { missing(&stored.pointer) }
                     })?
                 }
@@ -104,7 +104,8 @@ impl WritePath {
     /// Adds an entry, that of `key` in a tree with the lineage `tree`, to the huge value of `pointer`. `None` if the
     /// value was freed, because the entry that had the pointer is gone.
     ///
-    /// A full disk does not matter here: no byte is written. The write of the entry is refused there, if it does not free space.
+    /// A full disk does not matter here, because no byte is written. It refuses the write of the entry, unless that
+    /// frees space.
     pub(crate) fn copy_blob(&self, tree: TreeId, key: &[u8], pointer: &Pointer) -> Option<NewBlob> {
         self.core.blobs.add_reference(tree, key, pointer)
     }

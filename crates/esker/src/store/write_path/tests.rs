@@ -8,7 +8,7 @@ use crate::tree::Tree;
 use crate::write::batch::Batch;
 
 const WRITERS: u64 = 3;
-/// Each writes so many batches: what a batch inserts while the memtable is copied must not be lost.
+/// How many batches each thread writes: an entry that a batch inserts while the memtable is copied must not be lost.
 const BATCHES: u64 = 25;
 const BATCH: u64 = 40;
 
@@ -16,7 +16,7 @@ fn key(number: u64) -> String {
     format!("user/0000/{:016x}", number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 8)
 }
 
-/// Writes, and looks each time whether a get and a snapshot find what was written.
+/// Writes, and checks each time whether a get and a snapshot find the written pairs.
 fn write(db: &Db, tree: &Tree, writer: u64) {
     for number in 0..BATCHES {
         let ids = |number: u64| (0..BATCH).map(move |place| (number * BATCH + place) * WRITERS + writer);
@@ -50,7 +50,7 @@ fn nothing_is_lost_when_a_memtable_learns() {
                 })
                 .collect();
             scope.spawn(|| {
-                // Nothing that was there goes.
+                // No pair that was there disappears.
                 let mut most = 0;
                 while !is_over.load(Ordering::Relaxed) {
                     let mut scan = tree.scan(crate::ScanRange::all()).unwrap();
@@ -63,7 +63,7 @@ fn nothing_is_lost_when_a_memtable_learns() {
                 }
             });
             let ended: Vec<_> = writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
-            // Also if one has failed: the scope waits for the reader.
+            // Also if a writer has failed: the scope waits for the reader.
             is_over.store(true, Ordering::Relaxed);
             ended.into_iter().for_each(|ended| ended.unwrap());
         });

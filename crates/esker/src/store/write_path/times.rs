@@ -7,7 +7,7 @@ use crate::write::batch::{Batch, TreePart};
 /// A batch as it is written: with times in its operands, where these need some.
 pub(super) struct Timed<'a> {
     given: &'a Batch,
-    /// `None` if it is written as it was given.
+    /// `None` if the batch is written as it was given.
     timed: Option<Box<WithTimes>>,
 }
 
@@ -22,7 +22,7 @@ impl Timed<'_> {
         self.timed.as_ref().map_or(self.given, |timed| &timed.batch)
     }
 
-    /// Whether the times, or their absence, are still right. Asked under the commit lock.
+    /// Whether the times, or their absence, are still right. Called under the commit lock.
     #[inline]
     pub(super) fn is_right(&self) -> bool {
         if !self.given.may_need_times() {

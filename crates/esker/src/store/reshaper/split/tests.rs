@@ -13,7 +13,8 @@ fn still_store() -> Db {
 }
 
 /// A split has taken a number when it installs its edit. A conditional write that comes meanwhile waits until no number
-/// is outstanding, and nobody may reserve before it. So the split must not wait for anything that waits for that.
+/// is outstanding, and until then blocks reservations. Therefore the split must not wait for anything that waits for
+/// that.
 #[test]
 fn a_split_of_deleted_ranges_does_not_wait_for_those_who_wait_for_its_number() {
     let db = still_store();
