@@ -13,7 +13,7 @@
 //! it works through the log a few segments at a time: `room`.
 //!
 //! A store that is opened for reading only replays the log into memory and writes nothing (rule 22). Its own log is a
-//! scratch log in memory that nobody writes to.
+//! scratch log in memory that no thread writes to.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -87,7 +87,7 @@ pub(crate) fn open(dir: &Path, mut options: Options, read_only: bool) -> Result<
     if !read_only && room::make(dir, &options, &found)? {
         found = OnDisk::read(&env, dir)?;
     }
-    // In a simulation, the same seed then gives the same store, whatever this thread wrote before.
+    // In a simulation, the same seed then gives the same store, regardless of earlier writes of this thread.
     Memtable::begin_heights(found.state.identity);
     let purpose = if read_only { Purpose::Read } else { Purpose::Write };
     let opening = Opening::new(dir, &options, &found, purpose)?;
@@ -106,7 +106,7 @@ pub(crate) fn open(dir: &Path, mut options: Options, read_only: bool) -> Result<
     Ok(Owner::of(store))
 }
 
-/// Refuses a store whose tables cannot be read and written with direct I/O. It tries an existing file.
+/// Refuses a store whose tables cannot be read and written with direct I/O. Tries this with an existing file.
 fn check_direct(env: &Env, dir: &Path, listing: &Listing) -> Result<()> {
     let file = match listing.manifest() {
         0 => dir.join(LOCK_FILE),
@@ -207,7 +207,7 @@ impl Opening {
         let (env, dir, options, blobs) = (core.env(), core.dir(), core.options(), core.blobs());
         let mut blobs_to_go: BTreeSet<BlobFileId> = self.unneeded.files.iter().copied().collect();
         if purpose == Purpose::Write {
-            // `Shorten` does not know what the rest of the log names.
+            // `Shorten` does not know which blobs the rest of the log names.
             blobs_to_go.append(&mut self.unneeded.damaged.take());
         }
         let unclaimed = unclaimed(self.unneeded, blobs, purpose);
@@ -233,7 +233,7 @@ impl Opening {
             versions.show(default_tree(&versions).as_slice());
         } else {
             let unneeded = Strays::find(found, dir, &state, &blobs_to_go, &kept);
-            // The log may know of times where the end of the manifest was lost.
+            // If the end of the manifest was lost, the log may still have times.
             for tree in versions.trees().filter(|tree| tree.operand_times.are_noted()) {
                 state.trees.entry(tree.id).and_modify(|record| record.operand_times = true);
             }
@@ -241,7 +241,7 @@ impl Opening {
             let (number, len) = manifest.synced();
             wal.mark_manifest(number, len)?;
             versions.go_on_with(manifest);
-            // This makes room for what follows.
+            // This makes room for the next steps.
             unneeded.remove(env, dir)?;
         }
         let space = Space::find(options, dir, &blobs.gate, purpose == Purpose::Write)?;
@@ -265,7 +265,7 @@ fn unclaimed(unneeded: blob_files::Unneeded, set: &BlobSet, purpose: Purpose) ->
     match purpose {
         Purpose::Write if broken("rule-13") => Vec::new(),
         Purpose::Write => unneeded.blobs.into_iter().chain(blob_files::never_named(set)).collect(),
-        // `Shorten` does not know what the rest of the log names. A reader frees nothing.
+        // `Shorten` does not know which blobs the rest of the log names. A reader frees nothing.
         Purpose::Shorten | Purpose::Read => Vec::new(),
     }
 }
@@ -299,7 +299,7 @@ fn fresh_floor(replayed: &Replayed, floor: LogFloor, reused: bool) -> LogFloor {
 }
 
 /// The file of the last segment, if nothing was written to it and it has no second name. Reusing it takes no space. An
-/// opening that died leaves such a file.
+/// opening that was killed leaves such a file.
 fn reusable(
     env: &Env,
     found: &OnDisk,
@@ -354,7 +354,7 @@ fn conclude(store: &Store, listing: &Listing, kept: &BTreeSet<PathBuf>) -> Resul
     store.disk().begin_reserve()
 }
 
-/// Makes what was replayed durable, and moves the floor to the fresh segment.
+/// Makes the replayed records durable, and moves the floor to the fresh segment.
 fn complete(store: &Arc<Store>, fresh: LogFloor) -> Result<()> {
     if broken("rule-2") && store.versions().lock().find(DEFAULT_TREE).is_some() {
         return Ok(());

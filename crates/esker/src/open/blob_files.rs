@@ -22,8 +22,8 @@ pub(super) struct Unneeded {
     pub(super) blobs: Vec<(BlobFileId, u64)>,
     /// Files that were removed, or created and never written to.
     pub(super) files: Vec<BlobFileId>,
-    /// Damaged files that neither the manifest nor the log, as far as it was replayed, names. A file whose removal was
-    /// not durable comes back like this after a power loss.
+    /// Damaged files that are named neither by the manifest nor by the replayed part of the log. A file whose removal
+    /// was not durable comes back like this after a power loss.
     pub(super) damaged: RefCell<BTreeSet<BlobFileId>>,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn find(
             unneeded.files.push(id);
             continue;
         }
-        // If the log names it, a damaged file stays where it is, so that somebody can look at it.
+        // If the log names it, a damaged file stays where it is, so that a person can examine it.
         let Ok((file, scan, lazy)) = damage_apart(open(set, id, None))? else {
             unneeded.damaged.get_mut().insert(id);
             continue;
@@ -146,7 +146,7 @@ type Opened = (Arc<BlobFile>, Vec<Entry>, Arc<LazyFile>);
 fn open(set: &BlobSet, id: BlobFileId, info: Option<&BlobFileInfo>) -> Result<Opened> {
     let lazy = set.handles.file(&set.path_of(id))?;
     let source = Arc::clone(&lazy) as Arc<dyn ReadFile>;
-    // A damaged footer costs nothing but what the descriptors do not tell either.
+    // A damaged footer loses only what the descriptors do not have either.
     let (file, entries) = match info {
         Some(info) => BlobFile::open_known(&source, info).map(|(file, entries, _)| (file, entries))?,
         None => BlobFile::scan(source, id).map(|(file, scan)| (file, scan.entries))?,
@@ -156,8 +156,8 @@ fn open(set: &BlobSet, id: BlobFileId, info: Option<&BlobFileInfo>) -> Result<Op
 
 /// Whether the blob that a log record points to is there, or is known to be unneeded. `kept`: a crash cannot have torn
 /// the blob, because the record is synced (rule 4), or because it was acknowledged in the current mount of the file
-/// system (rule 29), so the page cache has it. A blob that is missing then is damage: it loses one value, and the log
-/// goes on.
+/// system (rule 29), so the page cache has it. A blob that is missing even so is damage: one value is lost, and the
+/// replay continues.
 pub(super) fn is_there(set: &BlobSet, state: &ManifestState, pointer: &Pointer, kept: bool) -> bool {
     if kept || state.blobs.removed.contains_key(&pointer.file) {
         return true;
@@ -172,7 +172,7 @@ pub(super) fn is_there(set: &BlobSet, state: &ManifestState, pointer: &Pointer, 
     live.readable().and_then(|file| file.verify(pointer)).is_ok()
 }
 
-/// Notes that the log names the blob, in an entry whose key has the hash `key_hash`. So the blob counts.
+/// Notes that the log names the blob, in an entry whose key has the hash `key_hash`. This makes the blob count.
 pub(super) fn claim(set: &BlobSet, unneeded: &Unneeded, pointer: &Pointer, key_hash: u64) {
     unneeded.damaged.borrow_mut().remove(&pointer.file);
     if let Some(live) = set.get(pointer.file) {
@@ -183,7 +183,7 @@ pub(super) fn claim(set: &BlobSet, unneeded: &Unneeded, pointer: &Pointer, key_h
     }
 }
 
-/// Blobs that nothing names, once the whole log is replayed: those that were written, and copied ones.
+/// Blobs that no record names after the replay of the whole log: written ones and copied ones.
 pub(super) fn never_named(set: &BlobSet) -> Vec<(BlobFileId, u64)> {
     let mut blobs = Vec::new();
     for live in set.files() {

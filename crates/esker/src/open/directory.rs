@@ -6,7 +6,7 @@ use super::listing::Listing;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The environment of the store in `dir`, whose path is resolved here, once. `create`: a missing one is created.
+/// The environment of the store in `dir`, whose path is resolved here, once. `create`: creates a missing directory.
 pub(super) fn resolve(env: &Env, dir: &Path, create: bool) -> Result<Env> {
     if env.fs.exists(dir)? {
         return env.within(dir);

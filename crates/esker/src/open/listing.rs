@@ -16,10 +16,10 @@ use crate::version::imported::ImportedFiles;
 use crate::version::manifest::{copy_number, copy_path, is_temporary, manifest_number, manifest_path};
 use crate::version::tables::table_number;
 
-/// The file that is locked. A writer notes in it who holds the lock.
+/// The file that is locked. A writer notes in it which process holds the lock.
 pub(crate) const LOCK_FILE: &str = "LOCK";
 
-/// The directory inside a store's directory in which a backup keeps what it copies.
+/// The directory inside a store's directory in which a backup keeps its copies.
 pub(crate) const BACKUP_DIR: &str = "backup.tmp";
 
 /// The first part of the names of the directories in which repairs put unused files. A number follows.
@@ -30,8 +30,8 @@ fn is_quarantine(name: &str) -> bool {
     number.is_some_and(|text| text.parse::<u64>().is_ok_and(|number| number.to_string() == text))
 }
 
-/// Whether a file has this name only while it is written, replaced or removed. It keeps the name if the process ends
-/// then. The file may be removed after the directory was synced, and not before.
+/// Whether a file has this name only while it is written, replaced or removed. It keeps the name if the process ends in
+/// that time. The file may be removed after the directory was synced, but not before.
 fn is_passing_name(name: &str) -> bool {
     let retired = before_retirement(name);
     let is_retired = retired.is_some_and(|name| blob_number(name).or(segment_number(name)).is_some());
@@ -51,8 +51,8 @@ fn is_file_name(name: &str) -> bool {
         || ImportedFiles::of_mark(name).is_some()
 }
 
-/// Refuses a file with a number so great that the store could not give out greater ones. That of a manifest's copy does
-/// not count: nothing takes its number from a copy.
+/// Refuses a file with a number so great that the store could not give out greater ones. The number of a manifest's
+/// copy does not count: nothing takes its number from a copy.
 fn check_number(dir: &Path, name: &str) -> Result<()> {
     let numbered = [manifest_number, table_number, blob_number, segment_number];
     let marked = || ImportedFiles::of_mark(name).map(|imported| imported.last);
@@ -65,8 +65,8 @@ fn check_number(dir: &Path, name: &str) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidInput, message).at(&dir.join(name)))
 }
 
-/// Refuses an entry that has the name of one of our files or directories and is something else. This comes before
-/// anything is changed.
+/// Refuses an entry that has the name of one of our files or directories but is something else. This comes before any
+/// change.
 fn check_kind(dir: &Path, entry: &Entry) -> Result<()> {
     let path = || dir.join(&entry.name);
     let is_dir_name = entry.name == BACKUP_DIR || is_quarantine(&entry.name);
@@ -87,7 +87,7 @@ pub(crate) struct OwnDir<'a> {
 }
 
 impl<'a> OwnDir<'a> {
-    /// The directory and its files; `None` if it does not exist. Refuses a directory with anything else in it.
+    /// The directory and its files; `None` if it does not exist. Refuses a directory that contains anything else.
     pub(crate) fn find(env: &'a Env, dir: &'a Path) -> Result<Option<OwnDir<'a>>> {
         if !env.fs.exists(dir)? {
             return Ok(None);
@@ -122,7 +122,7 @@ pub(crate) fn remove_own_dir(env: &Env, dir: &Path) -> Result<()> {
     OwnDir::find(env, dir)?.map_or(Ok(()), OwnDir::remove)
 }
 
-/// Removes what a killed backup has left. Returns `false` if a backup is still running, although its store was closed:
+/// Removes the files of a killed backup. Returns `false` if a backup is still running, although its store was closed:
 /// it keeps its files. Files that are not ours are an error, and nothing is removed.
 pub(crate) fn clear_backup_dir(env: &Env, store: &Path) -> Result<bool> {
     let dir = store.join(BACKUP_DIR);
@@ -205,7 +205,7 @@ impl Listing {
         self.imports.iter().any(|imported| imported.contains(file))
     }
 
-    /// The imports that have no file left once all files that are not `needed` are removed.
+    /// The imports that have no file left after the removal of all files that are not `needed`.
     pub(crate) fn imports_over(
         &self,
         needed: impl Fn(FileId) -> bool,
@@ -217,17 +217,17 @@ impl Listing {
         self.imports.iter().filter(move |imported| !has_file(imported))
     }
 
-    /// The number for the next table or blob file, as far as the names tell. All numbers of an import mark are taken,
-    /// even if there are no such files: a new file with such a number would count as imported.
+    /// The number for the next table or blob file, as far as the names show it. All numbers of an import mark are
+    /// taken, even if no such files exist: a new file with such a number would count as imported.
     pub(crate) fn next_file(&self) -> FileId {
         let files = [self.tables.last(), self.blobs.last()].into_iter().flatten().copied();
         let marked = self.imports.iter().map(|imported| imported.last);
         files.chain(marked).max().map_or(1, |last| last + 1)
     }
 
-    /// Whether no store was ever completed here: the directory holds at most what an interrupted creation leaves. That
-    /// may be the copy of a manifest without the manifest. A store's manifest is durable before anything is written to
-    /// its log.
+    /// Whether no store was ever completed here: the directory holds at most the files of an interrupted creation. One
+    /// of them may be the copy of a manifest without the manifest. A store's manifest is durable before anything is
+    /// written to its log.
     pub(crate) fn is_unfinished(&self, env: &Env) -> Result<bool> {
         if !self.manifests.is_empty() || !self.tables.is_empty() || !self.blobs.is_empty() {
             return Ok(false);

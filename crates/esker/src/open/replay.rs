@@ -34,7 +34,8 @@ impl Opening {
         Ok(Replayed { report, next_seq, log_seq })
     }
 
-    /// Applies one record, which ends at log position `end`. If this fails, so must the opening: some of it is applied.
+    /// Applies one record, which ends at log position `end`. If this fails, the opening must fail too: a part of the
+    /// record is applied.
     fn replay_record(&self, state: &ManifestState, record: Visit<'_>, end: u64) -> Result<Visited> {
         let Visit { first_seq, payload, acknowledged } = record;
         let Some(count) = numbers_taken(payload, first_seq) else { return Ok(Visited::Nonsense) };

@@ -2,8 +2,8 @@
 //!
 //! An opening turns the log into tables before it removes the log's files. If the disk has no room for that, the
 //! opening gives up the reserve. If that is not enough, it replays only the oldest segments into tables and removes
-//! them, as a complete opening does with all of them; then the next ones, and so on. A crash leaves a store with a
-//! shorter log.
+//! them, as a complete opening does with all of them; then the next ones, until all are done. A crash leaves a store
+//! with a shorter log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(super) fn make(dir: &Path, options: &Options, found: &OnDisk) -> Result<bool
 }
 
 /// Replays the oldest segments, of up to `bytes` bytes or one, into tables. `false` if there is only one, or if the log
-/// does not continue after them: then a replay of the whole log has to find out why.
+/// does not continue after them: then a replay of the whole log has to find the cause.
 fn shorten(dir: &Path, options: &Options, found: &OnDisk, bytes: u64) -> Result<bool> {
     let Some((segments, next)) = found.segments.part(&*options.env.fs, found.state.floor, bytes)? else {
         return Ok(false);

@@ -17,7 +17,7 @@ pub(super) struct Strays {
     files: Vec<PathBuf>,
     /// Log segments and blob files: a power loss must not bring one back with the bytes of another file.
     looked_into: Vec<PathBuf>,
-    /// Marks of imports that have no file left then.
+    /// Marks of imports that have no file left after this.
     marks: Vec<PathBuf>,
 }
 
@@ -33,7 +33,7 @@ impl Strays {
     ) -> Strays {
         let (listing, needed) = (&found.listing, state.files());
         let segments = found.segments.dead(state.floor).into_iter().filter(|path| !kept.contains(path));
-        // A copy that an interrupted opening left there is overwritten.
+        // This overwrites a copy that an interrupted opening has left there.
         let new_copy = copy_path(dir, listing.manifest() + 1);
         let manifests = listing.manifest_paths(dir).filter(|path| *path != new_copy);
         let tables = listing.tables.iter().filter(|file| !needed.contains(file));

@@ -2,8 +2,8 @@
 //! for that by the entries that they pass in vain ([`crate::state`]'s `PassedCost`).
 //!
 //! ```text
-//! commit lock, no write under way:  notes the newest number and the read points; the memtable notes the entries that come from now on
-//! no lock:                          the copy gets the survivors up to that number, as in a flush, and most newer entries
+//! commit lock, no write under way:  notes the newest number and the read points; the memtable notes later entries
+//! no lock:                          the copy gets the survivors up to that number, as in a flush, and most later ones
 //! commit lock, no write under way:  the copy gets the rest and takes the memtable's place
 //! ```
 //!
