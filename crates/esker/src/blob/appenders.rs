@@ -7,15 +7,15 @@ use super::{BlobSet, Layout, LiveFile, SharedWriter};
 use crate::env::JobKind;
 use crate::error::{ErrorKind, Result};
 
-/// A file of unreferenced values alone is ended when it has one part in this many of its greatest length. So a few
-/// values that come and go do not cost a file each.
+/// A file that has only unreferenced values is ended when its length is one part in this many of the greatest length. A
+/// few short-lived values therefore do not cost a file each.
 const GARBAGE_PARTS: u64 = 16;
 
-/// The most files that wait for their next value. With them, groups that are seldom written to do not keep descriptors.
+/// The most files that wait for their next value. The bound keeps seldom written groups from holding descriptors.
 const IDLE_MAX: usize = 64;
 
-/// Whose values a shared file takes: those of one group of trees, or of all trees without a group. A number of this
-/// process; a file that is opened again takes no more values.
+/// The group of trees whose values a shared file takes; one owner stands for all trees without a group. The number is
+/// local to this process; a file that is opened again takes no more values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlobOwner(u64);
 
@@ -23,7 +23,7 @@ impl BlobOwner {
     /// The owner of the files of trees without a group.
     pub(crate) const NO_GROUP: BlobOwner = BlobOwner(0);
 
-    /// A new group's.
+    /// The owner of a new group.
     pub(crate) fn new() -> BlobOwner {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         BlobOwner(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -43,12 +43,12 @@ pub(super) struct Appender {
 pub(super) struct Appenders {
     /// Files that no writer has borrowed; at most [`IDLE_MAX`]. The one that was returned last comes last.
     idle: Vec<Appender>,
-    /// Files that are full, or whose last append failed, or that were lent when all had to be sealed.
+    /// Files that are full, whose last append failed, or that were lent when all had to be sealed.
     to_seal: Vec<Appender>,
     /// How many times all files had to be sealed. A file that was borrowed in an earlier generation takes no further
-    /// value after its return. So a seal waits only for the appends in progress.
+    /// value after its return. Therefore a seal waits only for the appends in progress.
     generation: u64,
-    /// How many are lent: in this generation, and in earlier ones.
+    /// How many files are lent: in this generation, and in earlier ones.
     lent: usize,
     lent_before: usize,
     sealing: usize,
@@ -109,7 +109,8 @@ impl BlobSet {
             }
             all.idle.push(appender);
             if all.idle.len() > IDLE_MAX {
-                // Not the one that waits longest: that has its turn next if groups write in turn.
+                // This does not close the file that has waited longest: if groups write in turn, that one is needed
+                // next.
                 let lens = all.idle.iter().map(|appender| appender.writer.len()).enumerate();
                 if let Some((longest, _)) = lens.max_by_key(|(_, len)| *len) {
                     let longest = all.idle.remove(longest);

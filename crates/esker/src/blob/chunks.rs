@@ -95,7 +95,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// `None` if `bytes` do not match `sums_check`.
+    /// Returns `None` if `bytes` do not match `sums_check`.
     pub(super) fn new(identity: Identity, len: u64, bytes: Vec<u8>, sums_check: u64) -> Option<Self> {
         let good = identity.sums_check(len, &bytes) == sums_check;
         good.then(|| Sums { identity, bytes: bytes.into_boxed_slice() })

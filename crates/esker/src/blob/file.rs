@@ -1,4 +1,4 @@
-//! An open blob file for reading. Threads share it, and so does its writer while the file grows.
+//! A blob file that is open for reading. Threads share it, and its writer shares it too while the file grows.
 //!
 //! It knows the values of the file, and which chunks have passed their checksum since the file was opened. Bytes are
 //! given out by `read.rs`, by a mapping, or by a copy inside the kernel. A verified chunk is not verified again: damage
@@ -25,8 +25,8 @@ use crate::version::blob_edits::BlobFileInfo;
 /// 512 KiB the difference is at most 5 %.
 pub(super) const PIECE: usize = 256 << 10;
 
-/// How many bytes a read that is not in the page cache requests from the disk at once. Beyond that the kernel reads
-/// ahead by itself, in larger pages, which costs less.
+/// How many bytes a read that is not in the page cache requests from the disk in one call. Beyond that the kernel reads
+/// ahead automatically, in larger pages, which costs less.
 const AHEAD: u64 = 8 << 20;
 
 /// Reading up to this many bytes costs less than mapping them, using them and unmapping them.
@@ -147,7 +147,8 @@ impl BlobFile {
         self.index.read().find(ordinal).map(|value| (value.offset, value.len))
     }
 
-    /// Requests a range of the file, ahead of its read, if it is not in the page cache. Returns whether it was not.
+    /// Requests a range of the file, ahead of its read, if it is not in the page cache. Returns whether it was missing
+    /// there.
     pub(super) fn ask_ahead(&self, start: u64, len: u64) -> bool {
         let is_cold = !self.file.is_cached(start);
         if is_cold {
@@ -259,7 +260,7 @@ impl BlobFile {
         bytes: &[u8],
     ) -> Result<()> {
         if sums_check != pointer.sums_check && !broken("rule-10") {
-            // The sums in the file tell which chunk is damaged.
+            // The sums in the file show which chunk is damaged.
             let sums = self.load_sums(value, pointer)?;
             self.check_chunks(value, &sums, 0, bytes)?;
             let message = "expected the value of its pointer";
@@ -305,7 +306,7 @@ impl BlobFile {
         }
         let loaded = Arc::new(Verified::new(self.load_sums(value, pointer)?));
         let known = Arc::clone(self.partly.lock().entry(id).or_insert(loaded));
-        // A thread that verified the whole value meanwhile has looked for the entry before it was there.
+        // A thread that verified the whole value meanwhile may have looked for the entry before it was there.
         if self.index.read().find(id).is_some_and(|value| value.verified) {
             self.partly.lock().remove(&id);
         }
@@ -334,7 +335,7 @@ impl BlobFile {
         self.partly.lock().remove(&value.ordinal);
     }
 
-    /// How much of a value is read at once for verification: whole chunks.
+    /// Size of one read for verification: whole chunks.
     pub(super) fn piece_len(&self) -> usize {
         PIECE.max(1 << self.header.chunk_log2)
     }

@@ -1,9 +1,9 @@
-//! Which keys may ever have held a blob. Each write asks it, so that only such keys are looked up for an old blob
-//! (rule 12).
+//! A filter of the keys that may ever have held a blob. Each write checks it, so that only such keys are looked up for
+//! an old blob (rule 12).
 //!
 //! It is a Bloom filter that grows: layers of 64-byte lines, each layer twice as large as the one before. A key sets
-//! and asks six bits of one line per layer. At 16 bits per key, fewer than one other key in a hundred is a false
-//! positive. There are no false negatives. Nothing is ever removed; keys of freed blobs are gone when the store is
+//! and tests six bits of one line per layer. At 16 bits per key, fewer than one other key in a hundred is a false
+//! positive. False negatives do not occur. Nothing is ever removed; keys of freed blobs disappear when the store is
 //! opened again.
 
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Layer {
     }
 }
 
-/// See the module's comment. Any number of threads may add and ask at the same time: words only gain bits.
+/// See the module's comment. Any number of threads may add and test keys at the same time: words only gain bits.
 #[derive(Debug, Default)]
 pub(crate) struct KeyFilter {
     /// Oldest and smallest first.
@@ -52,7 +52,7 @@ impl KeyFilter {
         self.layers.load().is_empty()
     }
 
-    /// Changes with every key that is added. A caller that finds it unchanged need not ask again.
+    /// Changes with every key that is added. A caller that finds it unchanged need not check its keys again.
     #[inline]
     pub(crate) fn additions(&self) -> u64 {
         self.additions.load(Ordering::Acquire)

@@ -1,5 +1,5 @@
 //! The bytes of blob files, and of the pointers to their values. Decoding accepts any bytes. Its results lie within
-//! their file, so that no sum of offsets and lengths overflows later.
+//! their file, so that later sums of offsets and lengths cannot overflow.
 //!
 //! ```text
 //! header      magic 8, version u32, layout u8, chunk log2 u8, zero 2, file u64, salt u64, created us u64, check u64
@@ -40,10 +40,10 @@ pub(super) fn align8(at: u64) -> u64 {
     at.next_multiple_of(8)
 }
 
-/// What an entry holds instead of a value that is in a blob file.
+/// The content of an entry whose value is in a blob file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pointer {
-    /// The file that the value was written to. With the ordinal it names the value for ever.
+    /// The file that the value was written to. File and ordinal identify the value permanently.
     pub(crate) file: BlobFileId,
     pub(crate) ordinal: u64,
     pub(crate) len: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Pointer {
     pub(crate) stored_us: u64,
     pub(crate) sums_check: u64,
     /// Which of the entries that name the value this is: 0 is the first, others are copies. File, ordinal and reference
-    /// belong to one entry for ever.
+    /// belong to one entry permanently.
     pub(crate) reference: u64,
 }
 
@@ -160,7 +160,7 @@ impl Header {
     }
 }
 
-/// What a file holds about one of its values, apart from the key.
+/// A file's data about one of its values, apart from the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) ordinal: u64,
@@ -175,7 +175,7 @@ pub(crate) struct Entry {
     pub(crate) tree: u32,
 }
 
-/// The hash of a key that entries hold. It is enough to tell which files may have a value of the key.
+/// The hash of a key that entries hold. It suffices to find the files that may have a value of the key.
 pub(crate) fn key_hash(tree: u32, key: &[u8]) -> u64 {
     checksum(u64::from(tree), key)
 }
@@ -211,7 +211,7 @@ impl Entry {
         bounded && placed && self.end(header.chunk_log2) <= limit
     }
 
-    /// What descriptors and entries both begin with, behind what only descriptors have.
+    /// The numbers that entries begin with. In a descriptor they follow the fields that only descriptors have.
     fn numbers(&self) -> [u64; 5] {
         [self.ordinal, self.offset, self.len, self.stored_us, self.sums_check]
     }
@@ -259,7 +259,7 @@ impl Entry {
         (desc_offset <= limit && entry.fits(header, limit) && in_place(&entry)).then_some((entry, key))
     }
 
-    /// The entry whose [`Entry::numbers`] are at the beginning of `bytes`.
+    /// Decodes the entry whose [`Entry::numbers`] are at the beginning of `bytes`.
     fn of_numbers(bytes: &[u8], key_hash: u64, desc_offset: u64, tree: u32) -> Entry {
         let [ordinal, offset, len, stored_us, sums_check] = std::array::from_fn(|i| u64_at(bytes, 8 * i));
         Entry { ordinal, offset, len, stored_us, sums_check, key_hash, desc_offset, tree }

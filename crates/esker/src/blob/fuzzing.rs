@@ -72,7 +72,7 @@ fn mend_footer(header: &Header, bytes: &mut [u8]) {
     tail[TAIL - 8..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Corrects every checksum of a blob file, except those of the values.
+/// Corrects every checksum of a blob file, except the checksums of the values.
 pub(crate) fn mend(bytes: &mut [u8]) {
     let Some(page) = bytes.first_chunk_mut::<{ PAGE as usize }>() else { return };
     mend_header(page);

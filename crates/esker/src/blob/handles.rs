@@ -1,5 +1,5 @@
-//! Sealed blob files, each of which is open while it is read and as long as not too many are open
-//! ([`open_files`](crate::fs::open_files)). So a store of thousands of them needs few descriptors.
+//! Sealed blob files. Each is open while it is read, and stays open until too many are open
+//! ([`open_files`](crate::fs::open_files)). Therefore a store with thousands of them needs few descriptors.
 
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::fs::{FileSystem, Mapping, ReadFile, UserFile, descriptors};
 
 const OPEN_MAX: usize = 64;
 
-/// They take one part in this many of the descriptors that a process may keep.
+/// The files take one part in this many of the descriptors that a process may keep.
 const PART: usize = 4;
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Handles {
         Arc::new_cyclic(|this| LazyFile { handles, this: Weak::clone(this), path, len, file: Slot::new() })
     }
 
-    /// Closes all open files, except those that have to stay open, because the store is closed.
+    /// Closes all open files because the store is closed, except those that have to stay open.
     pub(crate) fn close(&self) {
         self.open.shut();
     }
@@ -109,7 +109,7 @@ impl ReadFile for LazyFile {
     }
 
     fn prefetch(&self, offset: u64, len: u64) {
-        // A hint: an error will meet the read.
+        // This is a hint: if it fails, the read fails too.
         drop(self.with(|file| file.prefetch(offset, len)));
     }
 

@@ -64,7 +64,7 @@ impl Index {
 
     /// Where in `places` a value is, if the file has it.
     fn slot(&self, ordinal: u64) -> Option<usize> {
-        // If no ordinal is missing since the first one, the ordinal tells the place.
+        // If no ordinal after the first one is missing, the ordinal gives the place.
         let guess = usize::try_from(ordinal.checked_sub(self.places.first()?.ordinal)?).ok();
         let guessed = guess.filter(|&at| self.places.get(at).is_some_and(|place| place.ordinal == ordinal));
         guessed.or_else(|| self.places.binary_search_by_key(&ordinal, |place| place.ordinal).ok())
@@ -78,7 +78,7 @@ impl Index {
         Some(Found { ordinal, offset, len, verified, read_again })
     }
 
-    /// About how many bytes the values take without `gone`, and how many of `gone` there are.
+    /// About how many bytes the values without `gone` take, and how many of `gone` the file has.
     pub(super) fn needed(&self, gone: impl Iterator<Item = u64>) -> (u64, usize) {
         let lens = gone.filter_map(|ordinal| self.slot(ordinal)).map(|slot| self.places[slot].len);
         let (count, estimate) = lens.fold((0, 0), |(count, sum), len| (count + 1, sum + footprint(len)));
@@ -100,7 +100,7 @@ impl Index {
     fn advance(&self, ordinal: u64, from: u8, to: u8) {
         if let Some(slot) = self.slot(ordinal) {
             let moved = self.past[slot].compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
-            // A value that is further on, or not as far, stays there.
+            // A value in another state keeps it.
             moved.ok();
         }
     }

@@ -20,7 +20,7 @@ pub(crate) struct LiveFile {
     pub(crate) single: bool,
     /// The open file, or the reason why it cannot be read. In that case its values are lost, but no others.
     file: RwLock<std::result::Result<Arc<BlobFile>, Error>>,
-    /// The handle behind `file`, if it may be closed.
+    /// The handle of `file`, if it may be closed.
     lazy: Mutex<Option<Arc<LazyFile>>>,
     pub(crate) values: Mutex<Values>,
     /// The file to sync, if it was written or may not be synced yet.
@@ -41,12 +41,12 @@ impl LiveFile {
         self.lazy.lock().as_ref().map_or(Ok(()), |lazy| lazy.keep())
     }
 
-    /// Whether it can be rewritten: a shared file, synced, to which nobody writes, even if a crash left it unsealed.
+    /// Whether it can be rewritten: a shared file, synced, that has no writer, even if a crash left it unsealed.
     pub(super) fn is_rewritable(&self) -> bool {
         !self.single && !self.is_open() && self.lazy.lock().is_some() && self.written.lock().is_none()
     }
 
-    /// About how many bytes the file would have without values that nobody needs, and how many of these it has.
+    /// About how many bytes the file would have without unneeded values, and how many of these it has.
     pub(super) fn needed_bytes(&self) -> Result<(u64, usize)> {
         let file = self.readable()?;
         let (needed, gone) = file.needed(self.values.lock().unneeded());
@@ -86,7 +86,7 @@ impl LiveFile {
         self.values.lock().is_open()
     }
 
-    /// What a manifest has to know about the file, if the log is on the disk up to position `synced`.
+    /// The manifest's data about the file, if the log is on the disk up to position `synced`.
     pub(crate) fn info(&self, synced: u64) -> BlobFileInfo {
         let values = self.values.lock();
         BlobFileInfo {

@@ -19,11 +19,11 @@
 //! Guarantees: before any byte of a value is given out, its chunk has passed its checksum since the file was opened,
 //! and the chunk sums have passed the checksum in the pointer. The only exception is a map that is declared as
 //! unverified. A damaged or hostile file yields an error with its place, or the right bytes, never a panic. Values are
-//! contiguous. A read holds no lock while it waits for the disk (except the lock of the file that it opens). Reads go
-//! on while the file's owner appends.
+//! contiguous. A read holds no lock while it waits for the disk (except the lock of the file that it opens). Reads
+//! continue while the file's owner appends.
 //!
-//! The caller has to give every file a random salt and a number that was never used before, to sync a file before
-//! something durable points into it, and never to ask for a value whose bytes it gave back.
+//! The caller has to give every file a random salt and a number that was never used before, to sync a file before a
+//! durable pointer into it exists, and never to request a value whose bytes it gave back.
 
 use std::path::{Path, PathBuf};
 

@@ -36,7 +36,7 @@ impl NewBlob {
     }
 
     /// Notes that the log names the blob, in a record that ends at position `end` ([`VOLATILE`]: a table will name it).
-    /// `None`: it is unknown whether the log does.
+    /// `None` if it is unknown whether the log names it.
     pub(crate) fn commit(&mut self, end: Option<u64>) {
         self.committed = true;
         self.pin.live.values.lock().commit(&self.pointer, end);
@@ -63,7 +63,7 @@ impl Drop for NewBlob {
 pub(crate) const VOLATILE: u64 = u64::MAX;
 
 impl BlobSet {
-    /// Notes that tables name these values, so that they count. Returns what has changed.
+    /// Notes that tables name these values. This makes the values count. Returns the changes.
     pub(crate) fn note_in_tables(&self, pointers: &[Pointer]) -> Vec<(Arc<LiveFile>, InTable)> {
         let put = |pointer: &Pointer| {
             let live = self.get(pointer.file)?;
@@ -79,7 +79,7 @@ impl BlobSet {
     }
 }
 
-/// A value that is being written to a file of its own. If it is dropped unfinished, it removes the file.
+/// A value that is being written to its own file. If it is dropped unfinished, it removes the file.
 #[derive(Debug)]
 pub(crate) struct BlobStream {
     pub(super) set: Arc<BlobSet>,
@@ -169,8 +169,8 @@ impl Pin {
         self.measured(len, || self.live.readable()?.append_to(pointer, offset, len, out, executor))
     }
 
-    /// Runs and measures `read`, which reads `len` bytes of the value. Fails if the store was closed meanwhile: until
-    /// then the pin has kept the bytes, and a later opening of the store does not know the pin.
+    /// Runs and measures `read`, which reads `len` bytes of the value. Fails if the store was closed meanwhile: before
+    /// the close the pin has kept the bytes, but a later opening of the store does not know the pin.
     fn measured<T>(&self, len: u64, read: impl FnOnce() -> Result<T>) -> Result<T> {
         no_wait::check()?;
         let metrics = &self.set.metrics;
@@ -216,7 +216,7 @@ impl Drop for Pin {
         let mut values = self.live.values.lock();
         let Some(stage) = values.unpin(self.ordinal) else { return };
         let is_freed = stage == Stage::Freed;
-        // The file of unreferenced values is removed when none of them is pinned.
+        // A file that has only unreferenced values is removed when none of them is pinned.
         let is_worth_a_round = is_freed || (values.are_unreferenced() && !values.is_pinned());
         drop(values);
         if is_freed {

@@ -1,4 +1,4 @@
-//! Writes a value into the store: appended to a shared file, or to a file of its own.
+//! Writes a value into the store: appends it to a shared file, or gives it its own file.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,14 +6,15 @@ use std::sync::atomic::Ordering;
 use super::{BlobOwner, BlobSet, BlobStream, Layout, NewBlob, SingleWriter, key_hash};
 use crate::error::Result;
 
-/// A value of at least this many bytes gets a file of its own: its deletion is an unlink, and it is never rewritten.
+/// A value of at least this many bytes gets its own file: its deletion is an unlink, and it is never rewritten.
 /// Puts compared with plain files, in turn (`esker-bench huge-writes`; own file, shared file): 4 MiB 0.91 and 1.4 times
 /// as fast, 8 MiB 0.88 and 1.16, 19.7 MB 0.89 and 0.92. By the mean time, which includes the sealing of shared files,
 /// puts of 8 MiB are equally fast.
 const SINGLE_AT: usize = 8 << 20;
 
 impl BlobSet {
-    /// Writes `value` for `key` of `tree`, to a file of `owner` or of its own. It counts once the log names it.
+    /// Writes `value` for `key` of `tree`, to a shared file of `owner` or to its own file. It counts once the log names
+    /// it.
     pub(crate) fn put(
         self: &Arc<Self>,
         owner: BlobOwner,

@@ -24,7 +24,7 @@ use super::verified::Verified;
 use crate::env::Executor;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How much a thread takes at a time: whole chunks of every size.
+/// How much of a range a thread takes at a time: whole chunks of every size.
 const UNIT: u64 = 1 << 20;
 
 /// From this many bytes on, new memory is requested in huge pages.
@@ -35,7 +35,7 @@ const SHARED_AT: u64 = 8 << 20;
 
 type Buf = [MaybeUninit<u8>];
 
-/// What has to be verified before bytes are given out.
+/// The part that has to be verified before bytes are given out.
 enum Check<'a> {
     /// Nothing: all has passed before.
     Nothing,
@@ -101,7 +101,7 @@ impl BlobFile {
         out: &mut Vec<u8>,
         threads: &dyn Executor,
     ) -> Result<()> {
-        // Before memory is taken: a damaged pointer may claim any length.
+        // This comes before memory is taken: a damaged pointer may claim any length.
         let part = self.part(pointer, offset, len, threads)?;
         let too_large = || Error::new(ErrorKind::Io, format!("out of memory for {len} bytes of a value"));
         let len = usize::try_from(len).map_err(|_| too_large())?;
@@ -112,7 +112,7 @@ impl BlobFile {
             }
         }
         part.fill(offset, &mut out.spare_capacity_mut()[..len])?;
-        // SAFETY: `fill` has filled `len` bytes behind the last one; if it had failed, we would not be here.
+        // SAFETY: `fill` has filled `len` bytes after the last one; a failure has returned above.
         unsafe { out.set_len(out.len() + len) };
         Ok(())
     }
@@ -140,8 +140,8 @@ impl BlobFile {
         }
     }
 
-    /// Fills `buf` from the page cache. Returns whether all of it was there. The first such copy maps the pages, which
-    /// costs what two to five copies save, so this is only for values that are read often.
+    /// Fills `buf` from the page cache. Returns whether all of it was there. The first such copy maps the pages. That
+    /// costs as much as two to five copies save, so this is only for values that are read often.
     fn copy_resident(&self, buf: &mut Buf, offset: u64) -> bool {
         let wanted = (buf.as_ptr().addr(), buf.len());
         let copied = self.file.copy_resident(buf, offset);
@@ -238,7 +238,8 @@ impl Part<'_> {
             }
         };
         threads.side_by_side(helpers, &work);
-        // This does what an executor has left undone. If one has lost a unit, the memory is not given out.
+        // This does the work that an executor has not done. If an executor has lost a unit, the memory is not given
+        // out.
         work();
         match shared.into_inner().1 {
             Some((_, error)) => Err(error),

@@ -1,4 +1,4 @@
-//! Rewrites a shared file without the values that nobody needs, and puts the new file in the old one's place.
+//! Rewrites a shared file without the values that are not needed, and replaces the old file by the new one.
 //!
 //! ```text
 //! begin     000007.blob.tmp with the header of 000007.blob
@@ -9,13 +9,14 @@
 //!           000007.blob.old removed
 //! ```
 //! The second name keeps the blocks of the old file allocated until a power loss cannot bring its first name back
-//! ([`crate::fs::gone`]). If the file system has no second names, an open descriptor does so while the process lives.
+//! ([`crate::fs::gone`]). If the file system does not support second names, an open descriptor keeps the blocks while
+//! the process lives.
 //!
-//! A value keeps its name (file and ordinal), and the file keeps its number and salt. So pointers, manifest and log
-//! stay as they are. A crash leaves either file. Both have everything that counts, since the values left out were freed
-//! durably before (rules 11 and 15). If the old file has no footer, because of a crash, the manifest records a footer
-//! once the new name is durable. Until then the new file too is read by its descriptors. A checkpoint's name for the
-//! old file keeps the old bytes (rule 14), and so do current readers of the old file.
+//! A value keeps its name (file and ordinal), and the file keeps its number and salt. Therefore pointers, manifest and
+//! log stay as they are. A crash leaves either file. Both have every value that counts, since the values left out were
+//! freed durably before (rules 11 and 15). If the old file has no footer, because of a crash, the manifest records a
+//! footer once the new name is durable. Before that the new file too is read by its descriptors. A checkpoint's name
+//! for the old file keeps the old bytes (rule 14), and so do current readers of the old file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::fs::{FileSystem, ReadFile, gone, temporary_of};
 /// Values are ordered by this many bytes of their keys. All keys of a file might take as much memory as the file.
 const KEY_HEAD: usize = 64;
 
-/// See the module. If it is dropped before it is installed, it removes what it has written.
+/// See the module. If it is dropped before it is installed, it removes its files.
 #[derive(Debug)]
 pub(crate) struct Rewrite {
     fs: Arc<dyn FileSystem>,
@@ -45,7 +46,7 @@ pub(crate) struct Rewrite {
 }
 
 impl Rewrite {
-    /// Begins to rewrite the file `live` in `path` with `entries`, which are those to keep.
+    /// Begins to rewrite the file `live` in `path`. `entries` are the entries to keep.
     pub(crate) fn begin(
         fs: &Arc<dyn FileSystem>,
         live: &Arc<LiveFile>,
@@ -81,7 +82,7 @@ impl Rewrite {
         self.live.id
     }
 
-    /// Moves values of about `bytes` bytes. Returns `false` when none is left. Values for which `is_gone` returns
+    /// Moves values of about `bytes` bytes. Returns `false` when no value is left. Values for which `is_gone` returns
     /// `true` may have been punched meanwhile, and are left out.
     ///
     /// # Errors
@@ -112,10 +113,10 @@ impl Rewrite {
         self.writer.seal()
     }
 
-    /// Puts the new file in the old one's place. Readers of the old file continue. Returns `None` and changes nothing
-    /// if the old file is being read and has a copy: only the name in the copy would be left, and the copy's owner
-    /// could then punch what is being read here. The caller makes sure that nobody links the file meanwhile. After an
-    /// error too, the old file is in its place.
+    /// Replaces the old file by the new one. Readers of the old file continue. Returns `None` and changes nothing if
+    /// the old file is being read and has a copy: only the name in the copy would be left, and the copy's owner could
+    /// then punch values that are being read here. The caller makes sure that no thread links the file meanwhile. After
+    /// an error too, the old file is in its place.
     pub(crate) fn take_place(mut self, handles: &Arc<Handles>) -> Result<Option<Replaced>> {
         let entries = self.writer.entries();
         let ordinals = entries.iter().map(|entry| entry.ordinal).collect();
@@ -146,7 +147,7 @@ impl Rewrite {
         if !broken("rule-15") {
             let placed = self.fs.rename(&self.temporary, &self.path);
             if let (Err(_), Some(name)) = (&placed, &replaced.second_name) {
-                // Best effort: opening removes what is left.
+                // Best effort: opening removes the second name if this fails.
                 drop(self.fs.remove_file(name));
             }
             placed?;
@@ -164,13 +165,13 @@ pub(crate) struct Replaced {
     fs: Arc<dyn FileSystem>,
     live: Arc<LiveFile>,
     pub(crate) ordinals: Vec<u64>,
-    /// Held open: where there are no second names, this keeps its blocks.
+    /// Held open: on file systems without second names, this keeps its blocks.
     _old: Arc<BlobFile>,
     second_name: Option<PathBuf>,
 }
 
 impl Replaced {
-    /// Makes the name durable and removes the old file. After an error, the next opening of the store does so.
+    /// Makes the name durable and removes the old file. After an error, the next opening of the store does this.
     pub(crate) fn finish(self, dir: &Path) -> Result<()> {
         self.fs.sync_dir(dir)?;
         if let Some(name) = &self.second_name {
@@ -185,14 +186,14 @@ impl Replaced {
 impl Drop for Rewrite {
     fn drop(&mut self) {
         if !self.installed {
-            // Best effort: opening removes what is left.
+            // Best effort: opening removes the file if this fails.
             drop(self.fs.remove_file(&self.temporary));
         }
     }
 }
 
-/// Gives the file `path` a second name and returns it. `None` if that is impossible: the file system has no second
-/// names, or the file has as many as it can have.
+/// Gives the file `path` a second name and returns it. `None` if that is impossible: the file system does not support
+/// second names, or the file has as many names as it can have.
 fn second_name(fs: &dyn FileSystem, path: &Path) -> Result<Option<PathBuf>> {
     let second = retired_path(path);
     if fs.exists(&second)? {

@@ -5,9 +5,9 @@ use crate::error::{Error, Result};
 use crate::fs::{ReadFile, read_part};
 use crate::table::Flaw;
 
-/// How many bytes a search for descriptors reads at once.
+/// Size of one read in a search for descriptors.
 const WINDOW: u64 = 16 << 10;
-/// How many bytes a read of one key reads at once.
+/// Size of one read for a single key.
 const KEY_WINDOW: u64 = 512;
 
 #[derive(Debug)]
@@ -76,12 +76,12 @@ fn scan_shared(window: &mut Window<'_>, header: &Header) -> Result<Scan> {
     Ok(scan)
 }
 
-/// The descriptor of a single value is at the end of its file, before the footer if there is one.
+/// The descriptor of a single value is at the end of its file, or before the footer.
 fn scan_single(window: &mut Window<'_>, header: &Header) -> Result<Scan> {
     let mut scan = Scan { entries: Vec::new(), end: PAGE };
     let limit = window.limit;
     let first = limit.saturating_sub(descriptor_len(KEY_MAX) + (ENTRY + TAIL) as u64).max(PAGE) / 8 * 8;
-    // All of it is read at once, since the search goes backwards.
+    // All of it is read in one call, since the search goes backwards.
     window.bytes(first, limit.saturating_sub(first))?;
     for word in (first / 8..limit / 8).rev() {
         if let Some((entry, _, end)) = window.descriptor(header, word * 8)? {
@@ -102,7 +102,7 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// The descriptor that begins at `at`, its key, and its end; `None` if no whole descriptor is there.
+    /// The descriptor that begins at `at`, its key, and its end; `None` if `at` has no whole descriptor.
     fn descriptor(&mut self, header: &Header, at: u64) -> Result<Option<(Entry, Vec<u8>, u64)>> {
         let Some(head) = self.bytes(at, DESCRIPTOR as u64)? else { return Ok(None) };
         let Some(len) = Entry::descriptor_len_in(head) else { return Ok(None) };

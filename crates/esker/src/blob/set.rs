@@ -1,11 +1,11 @@
 //! The blob files of an open store: writes values into them, syncs them, and pins values for readers. [`super::gc`] has
 //! the life of each value.
 //!
-//! - A value is appended to a shared file that its writer has borrowed alone. A long value gets a file of its own. The
-//!   bytes are written before the log record that points to them.
+//! - A value is appended to a shared file that its writer has borrowed alone. A long value gets its own file. The bytes
+//!   are written before the log record that points to them.
 //! - `dirty` files hold unsynced bytes that a published record may point to. A sync of the log syncs them first
 //!   (rule 4).
-//! - An unreferenced value cannot be pinned any more. Its blocks are given back when nobody has it pinned. A reader
+//! - An unreferenced value cannot be pinned any more. Its blocks are given back when its last pin is dropped. A reader
 //!   that comes too late looks again and finds a newer version.
 
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ pub(crate) struct BlobSet {
     pub(super) sync_follows: bool,
     /// A shared file of this many bytes takes no further value.
     pub(super) shared_len_max: u64,
-    /// So does one of this many values: readers take a greater number for damage.
+    /// A shared file of this many values takes no further value either: readers take a greater number for damage.
     pub(super) shared_count_max: u64,
     pub(crate) handles: Arc<Handles>,
     files: RwLock<BTreeMap<BlobFileId, Arc<LiveFile>>>,
@@ -49,21 +49,22 @@ pub(crate) struct BlobSet {
     pub(super) returned: Condvar,
     pub(crate) filter: KeyFilter,
     used: AtomicBool,
-    /// Whether there is a new file whose name is not durable yet.
+    /// Whether a new file exists whose name is not durable yet.
     pub(super) new_name: AtomicBool,
     syncing_names: Mutex<()>,
-    /// Values whose write has failed, and those whose last handle was dropped.
+    /// Values whose write has failed, and values whose last handle was dropped.
     pub(super) unwritten: Mutex<Vec<Pointer>>,
     /// Freed values whose last pin was dropped.
     pub(super) unpinned: Mutex<Vec<(BlobFileId, u64)>>,
     /// The error of a failed sync, which is not repeated (rule 8).
     failed: Mutex<Option<Error>>,
-    /// How many bytes of values were to be punched since [`BlobSet::take_punched`] last took them.
+    /// How many bytes of values were scheduled for punching since the last call of [`BlobSet::take_punched`] that took
+    /// them.
     pub(super) punched: AtomicU64,
     pub(super) syncing: Mutex<()>,
-    /// Files that are `dirty`, so that a sync need not look at all files.
+    /// The `dirty` files. With this list, a sync need not look at all files.
     dirty: Mutex<Vec<Arc<LiveFile>>>,
-    /// Whether the store is closed: what a handle would read may be gone.
+    /// Whether the store is closed: the values of a handle may be gone.
     closed: AtomicBool,
     /// Keeps other openings out of the directory until the store is closed and no map is left.
     pub(super) lock: Mutex<Option<Arc<dyn DirLock>>>,
@@ -99,7 +100,7 @@ impl BlobSet {
             unwritten: Mutex::default(),
             unpinned: Mutex::default(),
             failed: Mutex::default(),
-            // What earlier openings have punched is unknown.
+            // How many bytes earlier openings have punched is unknown.
             punched: AtomicU64::new(u64::MAX / 2),
             syncing: Mutex::default(),
             dirty: Mutex::default(),
@@ -186,7 +187,7 @@ impl BlobSet {
         self.files.read().values().cloned().collect()
     }
 
-    /// Removes from the set a file that is no longer part of the store and that nobody reads.
+    /// Removes from the set a file that is no longer part of the store and that no reader uses.
     pub(crate) fn forget(&self, file: BlobFileId) {
         self.files.write().remove(&file);
     }
@@ -249,7 +250,7 @@ impl BlobSet {
 
     // ---- reading -------------------------------------------------------------------------------------
 
-    /// Keeps the value's bytes in place; `None` if nobody can find it any more.
+    /// Keeps the value's bytes in place; `None` if no reader can find it any more.
     pub(crate) fn pin(self: &Arc<Self>, pointer: &Pointer) -> Option<Pin> {
         let live = self.get(pointer.file)?;
         let is_pinned = live.values.lock().pin(pointer.ordinal);
@@ -258,7 +259,7 @@ impl BlobSet {
 
     // ---- giving back ---------------------------------------------------------------------------------
 
-    /// The last reference of the value is gone: from now on nobody can pin it.
+    /// The last reference of the value is gone: from now on it cannot be pinned.
     pub(super) fn unreference(&self, file: BlobFileId, ordinal: u64) {
         if let Some(live) = self.get(file) {
             live.values.lock().unreference(ordinal);

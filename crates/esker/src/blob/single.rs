@@ -1,7 +1,7 @@
-//! Writes one value of unknown length into a file of its own, as it comes.
+//! Writes one value of unknown length into its own file, as its bytes arrive.
 //!
-//! It uses one buffer of at most 1 MiB and 8 bytes per chunk, whatever the length. Nobody knows the value until
-//! `finish` returns. A writer that is dropped before that, or whose `finish` has failed, removes its file.
+//! It uses one buffer of at most 1 MiB and 8 bytes per chunk, regardless of the length. The value is unknown to others
+//! until `finish` returns. A writer that is dropped before that, or whose `finish` has failed, removes its file.
 
 use std::io::IoSlice;
 use std::path::Path;
@@ -18,12 +18,12 @@ use crate::env::Executor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileSystem, RandomFile, UserFile};
 
-/// How much is written at once: whole chunks of every size. Their checksums are computed while the bytes are in the
-/// processor's cache.
+/// Size of one write: whole chunks of every size. Their checksums are computed while the bytes are in the processor's
+/// cache.
 const PIECE: usize = 1 << 20;
-/// After this many bytes the kernel is told to begin writeback, if a sync will follow.
+/// Interval in bytes at which the kernel is told to begin writeback, if a sync will follow.
 const WRITEBACK_EVERY: u64 = 8 << 20;
-/// From this many bytes at once on, a second thread for the checksums pays off.
+/// From this many bytes in one call on, a second thread for the checksums pays off.
 const SHARED_AT: usize = 4 << 20;
 
 #[derive(Debug)]
@@ -33,9 +33,9 @@ pub(crate) struct SingleWriter {
     header: Header,
     summer: Summer,
     rest: Vec<u8>,
-    /// How far the kernel was told to begin writeback; `None` if no sync will follow.
+    /// The position up to which the kernel was told to begin writeback; `None` if no sync will follow.
     written_back: Option<u64>,
-    /// Whether a write has failed, so that the value has a gap.
+    /// Whether a write has failed. Then the value has a gap.
     failed: bool,
     finished: bool,
 }
@@ -70,8 +70,8 @@ impl SingleWriter {
         })
     }
 
-    /// Takes the next bytes of the value. Whole pieces are written straight from `bytes`. If there are many bytes at
-    /// once, an idle processor computes the checksums meanwhile.
+    /// Takes the next bytes of the value. Whole pieces are written straight from `bytes`. If one call has many bytes,
+    /// an idle processor computes the checksums meanwhile.
     pub(crate) fn write(&mut self, mut bytes: &[u8], threads: &dyn Executor) -> Result<()> {
         if !self.rest.is_empty() {
             let (head, behind) = bytes.split_at(bytes.len().min(PIECE - self.rest.len()));
@@ -149,7 +149,7 @@ impl SingleWriter {
             }
         };
         threads.side_by_side(1, &work);
-        // This does what an executor has left undone.
+        // This does the work that an executor has not done.
         work();
         let written = writing.into_inner().1;
         // If an executor has lost a part, the value is not whole.
@@ -206,7 +206,7 @@ impl SingleWriter {
     }
 }
 
-/// Writes a piece behind all earlier ones.
+/// Writes a piece after all earlier ones.
 fn write_behind(file: &dyn RandomFile, written_back: &mut Option<u64>, piece: &[u8], at: u64) -> Result<()> {
     file.write_at(&[IoSlice::new(piece)], at)?;
     let end = at + piece.len() as u64;
@@ -224,7 +224,7 @@ fn whole_pieces(len: u64) -> u64 {
 impl Drop for SingleWriter {
     fn drop(&mut self) {
         if !self.finished {
-            // Nothing names a file that cannot be removed now. The next opening removes it.
+            // The next opening removes a file that cannot be removed now. No entry names it.
             drop(self.fs.remove_file(self.file.path()));
         }
     }

@@ -1,4 +1,4 @@
-//! Writes a file of many values, one behind the other.
+//! Writes a file of many values, one after the other.
 //!
 //! ```text
 //! ... | descriptor | zeros to the value's place | value | zeros to 8 | sums | descriptor | ...
@@ -21,11 +21,11 @@ use crate::canary::broken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileSystem, RandomFile, descriptors};
 
-/// Values of at least this length begin at a multiple of 4096, so that they can be mapped, shared with other files, and
-/// given back whole. For shorter values this would waste more than an eighth of their space.
+/// Values of at least this length begin at a multiple of 4096. Therefore they can be mapped, shared with other files,
+/// and given back whole. For shorter values this would waste more than an eighth of their space.
 const ALIGN_FROM: u64 = 32 << 10;
 
-/// About how many bytes of a file a value of `len` bytes takes, and at least as many as with a short key.
+/// About how many bytes of a file a value of `len` bytes takes: at least as many as with a short key.
 pub(super) fn footprint(len: u64) -> u64 {
     let descriptor = descriptor_len(32);
     let whole = if len >= ALIGN_FROM { len.next_multiple_of(PAGE) + PAGE } else { len + descriptor };
@@ -55,7 +55,7 @@ pub(super) fn check_key(key: &[u8], path: &Path) -> Result<()> {
 enum State {
     /// The file ends at `end`.
     Clean,
-    /// A failed write may have left bytes behind `end`.
+    /// A failed write may have left bytes after `end`.
     Torn,
     Sealed,
 }
@@ -87,8 +87,8 @@ impl SharedWriter {
         })
     }
 
-    /// Writes a value behind all others and shows it to readers. After an error there is no such value, and the next
-    /// one may be tried.
+    /// Writes a value after all others and shows it to readers. If this fails, the file does not have the value, and
+    /// the caller may try the next one.
     pub(crate) fn append(&mut self, tree: u32, key: &[u8], value: &[u8], stored_us: u64) -> Result<Entry> {
         check_key(key, self.file.path())?;
         self.check_open()?;
@@ -118,7 +118,7 @@ impl SharedWriter {
         (self.end + descriptor_len(key.len())).next_multiple_of(alignment)
     }
 
-    /// Writes a value of another file behind all others. `entry` keeps everything except the place. Readers do not find
+    /// Writes a value of another file after all others. `entry` keeps everything except the place. Readers do not find
     /// the value here before the file is opened again.
     pub(super) fn append_moved(
         &mut self,
@@ -170,7 +170,7 @@ impl SharedWriter {
         }
     }
 
-    /// Whether the footer is written. If the seal failed all the same, it was the sync that failed.
+    /// Whether the footer is written. If the seal failed even so, it was the sync that failed.
     pub(crate) fn is_sealed(&self) -> bool {
         self.state == State::Sealed
     }

@@ -1,10 +1,10 @@
 //! How far writers are ahead of the garbage collection of huge values.
 //!
-//! A disk takes bytes faster than it syncs them and frees them, and one thread gives back what all others overwrite.
-//! The *backlog* is the space of values that nobody sees and that is not given back yet. It is bounded: a put of a huge
-//! value that finds too large a backlog waits until as much was given back as it writes. Values that snapshots see or a
-//! reader reads are not part of it, since nobody could give their space back. Deletes, puts of small values and renames
-//! never wait: they add little.
+//! A disk takes bytes faster than it syncs them and frees them, and one thread gives back the space that all other
+//! threads overwrite. The *backlog* is the space of values that no reader sees and that is not given back yet. It is
+//! bounded: a put of a huge value that finds too large a backlog waits until as many bytes were given back as it
+//! writes. Values that snapshots see or a reader reads are not part of the backlog, since their space cannot be given
+//! back. Deletes, puts of small values and renames never wait: they add little.
 //!
 //! ```text
 //! allowed backlog: a quarter of what is live in blob files, and what tables, log and reserve leave of five
@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Backpressure {
     /// Huge values that were put since the last check.
     put: AtomicU64,
-    /// Values that nobody sees and that are not given back yet; sometimes a little less.
+    /// Bytes of values that no reader sees and that are not given back yet; sometimes a little less.
     backlog: AtomicU64,
-    /// Bytes for which no writer has to wait any more, since the store was opened: given back, or left to a rewrite.
+    /// Bytes for which writers need not wait any more, since the store was opened: given back, or left to a rewrite.
     given_back: AtomicU64,
     /// The greatest backlog that is allowed, from the last listing of the directory; 0 before the first. A store with
     /// few overwrites never needs it.
@@ -35,7 +35,7 @@ impl Backpressure {
         (self.put.load(Ordering::Relaxed) >= step).then(|| self.put.swap(0, Ordering::Relaxed))
     }
 
-    /// Notes that nobody sees values of `len` bytes any more.
+    /// Notes that no reader sees values of `len` bytes any more.
     pub(super) fn add(&self, len: u64) {
         self.backlog.fetch_add(len, Ordering::Relaxed);
     }

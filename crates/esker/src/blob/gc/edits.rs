@@ -1,4 +1,4 @@
-//! Edits that record in the manifest what became of huge values: new files, references, what is freed.
+//! Edits that record in the manifest the states of huge values: new files, references, freed values.
 
 use std::collections::BTreeMap;
 
@@ -27,10 +27,10 @@ impl BlobEdits {
     }
 }
 
-/// What a change does to huge values: which it frees, which its tables name, which only snapshots see afterwards.
+/// The effects of a change on huge values: which it frees, which its tables name, which only snapshots see afterwards.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BlobChanges<'a> {
-    /// Frees values that were overwritten by writes up to this one, if those were logged: such writes are durable.
+    /// Frees values that were overwritten by logged writes up to this one: such writes are durable.
     pub(crate) durable_up_to: Option<SeqNo>,
     /// How far trees that skip the log are flushed with the same edits.
     pub(crate) flushed: &'a [(TreeId, SeqNo)],
@@ -40,8 +40,8 @@ pub(crate) struct BlobChanges<'a> {
     pub(crate) named: &'a [Pointer],
     /// References that only snapshots see once the edits are durable, because of a write.
     pub(crate) replaced: &'a [Overwritten],
-    /// Likewise, because a compaction rule has dropped their entries. No write is in their place, so a transaction that
-    /// began before may still copy the values.
+    /// References that only snapshots see once the edits are durable, because a compaction rule has dropped their
+    /// entries. No write has replaced them, so a transaction that began before may still copy the values.
     pub(crate) by_rule: &'a [Overwritten],
     /// Whether all values that only snapshots see are noted too.
     pub(crate) note_overwritten: bool,
@@ -59,8 +59,8 @@ impl BlobChanges<'_> {
 }
 
 impl BlobGc {
-    /// Edits that bring `manifest` up to date about blob files and free what `changes` lists. The log is on the disk up
-    /// to position `synced`. Called under the version lock.
+    /// Edits that bring `manifest` up to date about blob files and free the values that `changes` lists. The log is on
+    /// the disk up to position `synced`. Called under the version lock.
     pub(crate) fn edits(
         &self,
         manifest: &ManifestState,
@@ -87,12 +87,12 @@ impl BlobGc {
         BlobEdits { edits: notes.into_values().chain(edits).map(Edit::Blob).collect(), freed }
     }
 
-    /// Notes of the files whose facts differ from those in `manifest`.
+    /// Edits for the files whose state differs from that in `manifest`.
     fn notes(&self, manifest: &ManifestState, synced: u64) -> BTreeMap<BlobFileId, BlobEdit> {
         let files = self.blobs.files();
         files.iter().for_each(|live| live.values.lock().note_synced(synced));
         let infos = files.iter().map(|live| live.info(synced));
-        // A file without anything durable may be gone after a crash, so it is not named.
+        // A file without anything durable may be gone after a crash. Therefore the manifest does not name it.
         let news = infos.filter(|info| match manifest.blobs.live.get(&info.file) {
             Some(record) => record.info != *info,
             None => (info.pending.len() as u64) < info.entries,
@@ -100,8 +100,8 @@ impl BlobGc {
         news.map(|info| (info.file, BlobEdit::Note(info))).collect()
     }
 
-    /// Takes out of `garbage` the references whose overwriting is durable, and removes them and those that a merge has
-    /// dropped. Returns the values whose last reference went and that `manifest` does not have as freed.
+    /// Removes the references in `garbage` whose overwriting is durable, and the references that a merge has dropped.
+    /// Returns the values whose last reference was removed and that `manifest` does not have as freed.
     fn free_due(&self, garbage: &mut Garbage, manifest: &ManifestState, changes: &BlobChanges<'_>) -> ByFile {
         let due = garbage.unseen.extract_if(.., |one| changes.is_durable(one, manifest));
         let due = due.map(|one| (one.file, one.ordinal, one.reference));
@@ -122,7 +122,7 @@ impl BlobGc {
         freed
     }
 
-    /// Edits that tell which values only snapshots see.
+    /// Edits that record which values only snapshots see.
     fn note_overwritten(
         &self,
         garbage: &Garbage,
@@ -130,7 +130,7 @@ impl BlobGc {
         changes: &BlobChanges<'_>,
         notes: &BTreeMap<BlobFileId, BlobEdit>,
     ) -> Vec<BlobEdit> {
-        // If the overwriting write may still be lost, the log tells of both after a crash.
+        // If the overwriting write may still be lost, the log shows both after a crash.
         let durable = garbage
             .overwritten
             .iter()
@@ -140,7 +140,7 @@ impl BlobGc {
             .chain(changes.by_rule.iter().filter(|_| broken("rule-copies")))
             .filter(|one| !self.blobs.set_overwritten(one, true))
             .map(|one| (one.file, one.ordinal));
-        // If a file is not named, the log will tell again.
+        // If the manifest does not name a file, the log shows this again after a crash.
         let is_new = |&(file, ordinal): &(BlobFileId, u64)| match manifest.blobs.live.get(&file) {
             Some(record) => !record.overwritten.contains(&ordinal),
             None => notes.contains_key(&file),
@@ -162,7 +162,7 @@ impl BlobGc {
         for live in self.blobs.files() {
             let file = live.id;
             let record = known.get(&file);
-            // If a file is not named, the log will tell again.
+            // If the manifest does not name a file, the log shows this again after a crash.
             if record.is_none() && !noted.contains_key(&file) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What is on its way out: references that were overwritten, those that nobody sees any more, and values to punch.
+//! Data on its way out: references that were overwritten, references that no reader sees any more, and values to punch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::version::edit::{ManifestState, TreeId};
 pub(crate) struct Overwritten {
     pub(crate) file: BlobFileId,
     pub(crate) ordinal: u64,
-    /// The entry that names the value; `None`: all of them.
+    /// The entry that names the value; `None` for all entries that name it.
     pub(crate) reference: Option<u64>,
     /// Snapshots from this sequence number on see it ...
     pub(crate) from: SeqNo,
@@ -23,12 +23,12 @@ pub(crate) struct Overwritten {
     pub(crate) by: SeqNo,
     /// The tree of that write, if the write skipped the log.
     pub(crate) unlogged: Option<TreeId>,
-    /// The value's length in bytes, which is garbage once nobody sees it; 0 if that was counted before.
+    /// The value's length in bytes, which becomes garbage once no reader sees the value; 0 if it was counted before.
     pub(crate) len: u64,
 }
 
 impl Overwritten {
-    /// A reference that nobody sees, durably.
+    /// A reference that durably no reader sees.
     pub(crate) fn unseen(file: BlobFileId, ordinal: u64, reference: Option<u64>) -> Overwritten {
         Overwritten { file, ordinal, reference, from: 0, until: 0, by: 0, unlogged: None, len: 0 }
     }
@@ -47,9 +47,9 @@ impl Overwritten {
     }
 
     /// The reference of an entry with the number `from` that a compaction rule has dropped, if it has a huge value.
-    /// [`Overwritten::until`] is set once nobody finds the entry any more.
+    /// [`Overwritten::until`] is set once readers cannot find the entry any more.
     pub(crate) fn by_rule(from: SeqNo, kind: Kind, stored: &[u8]) -> Option<Overwritten> {
-        // Its bytes hold up no writer: nobody has overwritten it.
+        // Its bytes must not delay writers, because no write has overwritten it.
         Some(Overwritten { len: 0, ..Overwritten::of_entry(from, kind, stored, 0, None)? })
     }
 
@@ -63,7 +63,7 @@ impl Overwritten {
     /// numbers in `flushed`. `true` for a write that did not skip the log.
     pub(super) fn is_flushed(&self, manifest: &ManifestState, flushed: &[(TreeId, SeqNo)]) -> bool {
         self.unlogged.is_none_or(|tree| {
-            // If the tree is gone, so are all its values.
+            // If the tree is gone, all its values are gone too.
             let known = manifest.trees.get(&tree).is_none_or(|record| self.by <= record.flushed);
             known || flushed.iter().any(|&(of, seq)| of == tree && self.by <= seq)
         })
@@ -74,7 +74,7 @@ impl Overwritten {
 pub(crate) struct Garbage {
     /// References that only snapshots see, or whose overwriting is in memory only.
     pub(super) overwritten: Vec<Overwritten>,
-    /// References that nobody sees. Their values are freed when the write `by` is durable.
+    /// References that no reader sees. Their values are freed when the write `by` is durable.
     pub(super) unseen: Vec<Overwritten>,
     /// Values that are freed in the manifest. Their blocks may be given back.
     pub(super) freed: ByFile,
@@ -87,7 +87,7 @@ impl Garbage {
         self.overwritten.extend(overwritten);
     }
 
-    /// Takes the overwritten references that none of the `snapshots` sees and that no crash brings back.
+    /// Takes the overwritten references that none of the `snapshots` sees and that a crash cannot bring back.
     pub(super) fn take_unseen(&mut self, snapshots: &[SeqNo]) -> Vec<Overwritten> {
         let flushed = &self.flushed;
         let stays = |one: &mut Overwritten| one.is_seen(snapshots) || is_in_memory(flushed, one);

@@ -18,7 +18,7 @@ impl BlobSet {
         punched >= bytes
     }
 
-    /// How many bytes of the blob files are needed or garbage, and which of those that `may_go` to rewrite first.
+    /// How many bytes of the blob files are needed or garbage, and which file in `may_go` to rewrite first.
     pub(crate) fn garbage_bytes(&self, may_go: &BTreeSet<BlobFileId>) -> Result<GarbageBytes> {
         let mut sum = GarbageBytes::default();
         let mut worst = (0, 1);

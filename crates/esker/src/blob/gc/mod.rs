@@ -13,16 +13,17 @@
 //! the value (`Stage`):                          | its last reference is gone
 //!                                               v
 //!   Referenced ---------------------------> Unreferenced -----------> Freed -----------> Punched
-//!                                           nobody can pin it  |   the manifest    |   its blocks are
-//!                                           any more           |   says so         |   given back
+//!                                           cannot be pinned   |   the manifest    |   its blocks are
+//!                                           any more           |   records it      |   given back
 //!                                                              |                   |
-//!                            the overwriting write is durable -'                   '- nobody has it pinned
+//!                            the overwriting write is durable -'                   '- it is not pinned
 //! ```
 //!
-//! - A value that was never copied or renamed has one reference, number 0. [`References`] keeps those of the others.
-//! - The overwritten references are listed in memory only. No snapshot survives the process. So a flush notes in the
-//!   manifest which values only snapshots see ([`BlobEdit::Overwrite`](crate::version::blob_edits::BlobEdit)), and the
-//!   next opening frees these.
+//! - A value that was never copied or renamed has one reference, number 0. [`References`] keeps the references of the
+//!   others.
+//! - The overwritten references are listed in memory only, and no snapshot survives the process. Therefore a flush
+//!   notes in the manifest which values only snapshots see
+//!   ([`BlobEdit::Overwrite`](crate::version::blob_edits::BlobEdit)), and the next opening frees these.
 //! - A write to a key that may have had a huge value leaves a lookup (`write/lookups.rs`). `store/garbage_finder.rs`
 //!   finds which value the write has overwritten. `store/collector/mod.rs` drives the rounds: overwritten,
 //!   unreferenced, freed, punched, rewritten.
@@ -30,14 +31,14 @@
 //!   copied becomes unreferenced in the edit that frees it.
 //! - A value stays freed, and is not punched, if its file has a second name or the file system has no holes. A rewrite
 //!   of the file gives a punched value its blocks again: then it is freed once more.
-//! - The file of a value is removed, instead of punched, when all its values are freed and none is pinned. Space that
-//!   holes cannot give back is won by rewriting files (`store/collector/reclaim.rs`).
+//! - When all values of a file are freed and none is pinned, the file is removed instead of punched. Space that holes
+//!   cannot give back is regained by rewriting files (`store/collector/reclaim.rs`).
 //! - [`Backpressure`] holds up writers that overwrite faster than space is given back.
 //!
-//! [`Values`] has the state of each value of one file, under the lock of that file. [`Garbage`] has what is on its way
-//! out, under `BlobGc::garbage`. Locks: `BlobGc::round`, the version lock, the commit lock, `Garbage`, `Values`. The
-//! queue of lookups and the list of snapshots are taken under `Garbage`. `BlobSet::unwritten` and `unpinned` are taken
-//! last.
+//! [`Values`] has the state of each value of one file, under the lock of that file. [`Garbage`] has the references and
+//! values on their way out, under `BlobGc::garbage`. Locks: `BlobGc::round`, the version lock, the commit lock,
+//! `Garbage`, `Values`. The queue of lookups and the list of snapshots are taken under `Garbage`. `BlobSet::unwritten`
+//! and `unpinned` are taken last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -82,7 +83,7 @@ fn by_file(values: impl IntoIterator<Item = (BlobFileId, u64)>) -> ByFile {
 pub(crate) struct BlobGc {
     blobs: Arc<BlobSet>,
     garbage: Mutex<Garbage>,
-    /// Held during a round of giving space back. The holder sees what the last round has left.
+    /// Held during a round of giving space back. The holder sees the results of the last round.
     round: Mutex<()>,
     /// Whether snapshots may keep values: then the release of a snapshot is worth a round.
     has_overwritten: AtomicBool,
@@ -100,7 +101,8 @@ impl BlobGc {
         }
     }
 
-    /// What is on its way out. While the caller holds the lock, nobody else looks for overwritten values.
+    /// The references and values on their way out. While the caller holds the lock, no other thread looks for
+    /// overwritten values.
     pub(crate) fn garbage(&self) -> MutexGuard<'_, Garbage> {
         self.garbage.lock()
     }
@@ -131,7 +133,7 @@ impl BlobGc {
     /// manifest has no tree with this lineage any more.
     pub(crate) fn overwrite_tree(&self, tree: TreeId, until: SeqNo) {
         for live in self.blobs.files() {
-            // If a file cannot be read, nobody knows which of its values belonged to the tree: it stays.
+            // If a file cannot be read, it is unknown which of its values belonged to the tree: it stays.
             let Ok(entries) = self.blobs.entries(&live) else { continue };
             let is_there = |ordinal| live.values.lock().stage(ordinal) == Stage::Referenced;
             let there = entries.iter().filter(|entry| entry.tree == tree && is_there(entry.ordinal));
@@ -143,7 +145,7 @@ impl BlobGc {
         }
     }
 
-    /// Undoes what the edits of `changes`, which have failed, have noted. No other edits were made since.
+    /// Undoes the notes of the edits of `changes`, which have failed. No other edits were made since.
     pub(crate) fn restore(&self, changes: &BlobChanges<'_>) {
         for one in changes.replaced.iter().chain(changes.by_rule) {
             self.blobs.set_overwritten(one, false);
@@ -152,8 +154,7 @@ impl BlobGc {
 
     // ---- unreferenced ----------------------------------------------------------------------------------
 
-    /// Finds the references in `garbage` that none of the registered `snapshots` sees, and those that
-    /// were not written.
+    /// Finds the references in `garbage` that none of the registered `snapshots` sees, and those that were not written.
     pub(crate) fn find_unseen(&self, garbage: &mut Garbage, snapshots: impl FnOnce() -> Vec<SeqNo>) {
         let unwritten = std::mem::take(&mut *self.blobs.unwritten.lock()).into_iter();
         let mut unseen: Vec<Overwritten> = unwritten
@@ -166,7 +167,7 @@ impl BlobGc {
             self.backpressure.add(found.iter().map(|one| one.len).sum());
             unseen.extend(found);
         }
-        // A thread that adds to the list sets the flag after that, and asks for a round.
+        // A thread that adds to the list sets the flag after that, and requests a round.
         self.has_overwritten.store(!garbage.overwritten.is_empty(), Ordering::SeqCst);
         // If several entries name a value, others may still be there. The edit that frees it finds out.
         for one in unseen.iter().filter(|one| !self.blobs.is_shared(one.file, one.ordinal)) {
@@ -175,7 +176,7 @@ impl BlobGc {
         garbage.unseen.extend(unseen);
     }
 
-    /// Takes over the values without an entry that recovery has found, and those that were freed before and are not
+    /// Takes over the values without an entry that recovery has found, and the values that were freed before but not
     /// punched yet.
     pub(crate) fn adopt(&self, unneeded: impl IntoIterator<Item = (BlobFileId, u64)>) -> Result<()> {
         let mut garbage = self.garbage.lock();
@@ -207,7 +208,7 @@ impl BlobGc {
     }
 
     /// Notes the result of `edits`: their values are freed or, if the edits failed, a later round has to free them.
-    /// Returns whether there is something to punch.
+    /// Returns whether there are values to punch.
     pub(crate) fn after_edits(&self, edits: BlobEdits, durable: bool) -> bool {
         let mut garbage = self.garbage.lock();
         for (file, ordinals) in edits.freed {
@@ -224,7 +225,7 @@ impl BlobGc {
         !garbage.freed.is_empty()
     }
 
-    /// Notes that `file` was rewritten with `ordinals`: those of them that are freed take space in the new file.
+    /// Notes that `file` was rewritten with `ordinals`: the freed ones among them take space in the new file.
     pub(crate) fn after_rewrite(&self, file: BlobFileId, ordinals: impl Iterator<Item = u64>) {
         let Some(live) = self.blobs.get(file) else { return };
         let again = live.values.lock().unpunch(ordinals);
@@ -243,9 +244,9 @@ impl BlobGc {
         !self.garbage.lock().unseen.is_empty()
     }
 
-    /// Bytes that writers are held up for, although no value is left to free: 0 if there is one. A round may count
-    /// values as garbage and then find that their space was given back before. No later round would tell, and a writer
-    /// would wait for ever.
+    /// The bytes for which writers are delayed, if no value is left to free or punch; otherwise 0. A round may count
+    /// values as garbage and then find that their space was given back before. No later round would notice that, and a
+    /// writer would wait forever.
     pub(crate) fn backlog_if_all_is_freed(&self) -> u64 {
         let garbage = self.garbage.lock();
         if garbage.has_work() { 0 } else { self.backpressure.backlog() }

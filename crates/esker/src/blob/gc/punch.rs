@@ -9,7 +9,7 @@ use crate::canary::broken;
 use crate::error::{ErrorKind, Result};
 
 impl BlobGc {
-    /// Punches holes over the freed values that nobody has pinned. `punched` is called with the bytes of each file's
+    /// Punches holes over the freed values that are not pinned. `punched` is called with the bytes of each file's
     /// values. Returns whether there was anything to punch, and the files in which no value is needed any more: the
     /// caller removes them.
     pub(crate) fn punch_freed(&self, punched: impl FnMut(u64)) -> Result<(bool, Vec<Arc<LiveFile>>)> {
@@ -45,17 +45,17 @@ impl BlobGc {
 }
 
 impl BlobSet {
-    /// Gives back the blocks of freed values, except those that are pinned: the drop of the last pin asks again.
-    /// Returns how many bytes the others have, also if they cannot be punched: then only a rewrite wins them back.
+    /// Gives back the blocks of freed values, except pinned ones: the drop of the last pin requests a round again.
+    /// Returns how many bytes the others have, even if they cannot be punched: then only a rewrite regains them.
     fn punch(&self, file: BlobFileId, ordinals: impl Iterator<Item = u64>) -> Result<u64> {
         let Some(live) = self.get(file) else { return Ok(0) };
         let values = live.values.lock();
-        // A value may be asked for twice: its last pin goes between the edit that frees it and the round.
+        // A value may come twice: its last pin may go between the edit that frees it and the round.
         let is_due = |ordinal: u64| values.stage(ordinal) == Stage::Freed && !values.has_pin(ordinal);
         let unpinned: Vec<u64> = ordinals.filter(|&ordinal| is_due(ordinal)).collect();
         let will_go = values.are_unreferenced();
         drop(values);
-        // A file that will be removed needs no holes. In a file that a checkpoint has too, a hole would be damage.
+        // A file that will be removed needs no holes. In a file that a checkpoint shares, a hole would be damage.
         let Ok(readable) = live.readable() else { return Ok(0) };
         let places: Vec<(u64, u64)> =
             unpinned.iter().filter_map(|&ordinal| readable.locate(ordinal)).collect();
@@ -75,7 +75,7 @@ impl BlobSet {
         Ok(bytes)
     }
 
-    /// Whether the holes of the file are at least as large as its values that nobody needs.
+    /// Whether the holes of the file are at least as large as its unneeded values.
     pub(super) fn is_punched(&self, live: &LiveFile) -> Result<bool> {
         let Ok(readable) = live.readable() else { return Ok(true) };
         let path = self.path_of(live.id);

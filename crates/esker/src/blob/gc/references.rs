@@ -1,9 +1,9 @@
 //! The references of a value that was copied: the entries that name it, if there may be more than one.
 //!
-//! - Reference 0 is the entry for which the value was written, or the handle that keeps the value for later writes. Each
-//!   copy gets the next number. No number is given out twice, so a reference may be removed more than once.
+//! - Reference 0 is the entry for which the value was written, or the handle that keeps the value for later writes.
+//!   Each copy gets the next number. A number is never given out twice, so a reference may be removed more than once.
 //! - The value is needed until the last reference is gone.
-//! - A reference that the log may still lose counts only if the log names it: [`ReferenceRecord`] tells them apart.
+//! - A reference that the log may still lose counts only if the log names it: [`ReferenceRecord`] distinguishes these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::version::blob_edits::ReferenceRecord;
 struct Reference {
     /// The hash of its key; 0 for the first reference, whose key the file holds.
     key_hash: u64,
-    /// The log position behind its record; `None`: not committed, as far as is known.
+    /// The log position after its record; `None` if it is not known to be committed.
     position: Option<u64>,
     /// Whether only snapshots see it, and the write that hides it survives a crash.
     overwritten: bool,
@@ -34,19 +34,19 @@ pub(crate) struct References {
 }
 
 /// At most this many undecided numbers are noted when an opening replays only a part of the log. Two writes of one value
-/// that run side by side have numbers further apart only if that many writes of the value failed between them.
+/// that run at the same time have numbers further apart only if that many writes of the value failed between them.
 const UNDECIDED_MAX: u64 = 1 << 16;
 
 impl Reference {
-    /// One that the log cannot lose.
+    /// A reference that the log cannot lose.
     fn durable(key_hash: u64) -> Reference {
         Reference { key_hash, position: Some(0), overwritten: false }
     }
 }
 
 impl References {
-    /// The references of a value that was not copied yet. `is_written`: an entry names it, so the first reference counts
-    /// after a crash. Otherwise a handle has it.
+    /// The references of a value that was not copied yet. `is_written`: an entry names it, so the first reference
+    /// counts after a crash. Otherwise a handle has the first reference.
     pub(super) fn first(is_written: bool) -> References {
         let first = Reference { position: is_written.then_some(0), ..Reference::durable(0) };
         References { next: 1, live: [(0, first)].into(), undecided: BTreeSet::new(), decided: 1 }
@@ -81,7 +81,8 @@ impl References {
         reference.is_some_and(|reference| reference.position.replace(0).is_some())
     }
 
-    /// Notes that replay has found the reference. If the manifest knew it and does not count it, it is gone since.
+    /// Notes that replay has found the reference. If the manifest knew it and does not count it, it has been removed
+    /// since.
     pub(super) fn claim(&mut self, reference: u64, key_hash: u64) {
         if reference >= self.decided || self.undecided.remove(&reference) {
             self.next = self.next.max(reference.saturating_add(1));
@@ -106,7 +107,7 @@ impl References {
         meant.for_each(|(_, reference)| reference.overwritten = is_overwritten);
     }
 
-    /// Whether a reference but the first is live.
+    /// Whether a reference other than the first is live.
     pub(super) fn has_further(&self) -> bool {
         self.live.range(1..).next().is_some()
     }
@@ -133,7 +134,7 @@ impl References {
 }
 
 impl BlobSet {
-    /// Adds a reference, by the entry of `key` in `tree`, to the value of `pointer`; `None` if nobody can find the
+    /// Adds a reference, by the entry of `key` in `tree`, to the value of `pointer`; `None` if readers cannot find the
     /// value any more. It counts once the log names it.
     pub(crate) fn add_reference(
         self: &Arc<Self>,
@@ -157,13 +158,13 @@ impl BlobSet {
         self.get(file).is_some_and(|live| live.values.lock().is_shared(ordinal))
     }
 
-    /// Removes a reference (`None`: every reference) of the value for good. Returns whether it was the last.
+    /// Removes a reference (`None`: every reference) of the value permanently. Returns whether it was the last.
     pub(super) fn remove_reference(&self, file: BlobFileId, ordinal: u64, reference: Option<u64>) -> bool {
         self.get(file).is_some_and(|live| live.values.lock().remove_reference(ordinal, reference))
     }
 
-    /// Notes that only snapshots see the reference `one`. From now on the value has a list of references, even if this is
-    /// the only one: a transaction may still add another.
+    /// Notes that only snapshots see the reference `one`. From now on the value has a list of references, even if this
+    /// is the only one: a transaction may still add another.
     pub(super) fn leave_out(&self, one: &Overwritten) {
         if let Some(live) = self.get(one.file) {
             let mut values = live.values.lock();
@@ -171,7 +172,8 @@ impl BlobSet {
         }
     }
 
-    /// Sets whether only snapshots see the reference `one`. `false`: the value was not copied, and has no other.
+    /// Sets whether only snapshots see the reference `one`. Returns `false` if the value was not copied and has no
+    /// other.
     pub(super) fn set_overwritten(&self, one: &Overwritten, is_overwritten: bool) -> bool {
         let Some(live) = self.get(one.file) else { return false };
         let mut values = live.values.lock();

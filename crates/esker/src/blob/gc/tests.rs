@@ -54,7 +54,7 @@ impl Place {
         self.gc.find_unseen(&mut self.gc.garbage(), || snapshots.to_vec());
     }
 
-    /// Frees in the manifest what writes up to `limit` have overwritten. Returns whether that was anything.
+    /// Frees in the manifest the values that writes up to `limit` have overwritten. Returns whether there were any.
     fn free(&mut self, limit: SeqNo) -> bool {
         let frees = BlobChanges { durable_up_to: Some(limit), ..BlobChanges::default() };
         let mut edits = self.gc.edits(&self.manifest, u64::MAX - 1, &frees);
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-/// Two values in one file, so that the file stays when the first one goes.
+/// Two values in one file. The file therefore stays when the first one goes.
 fn two() -> (Place, NewBlob, NewBlob) {
     let place = Place::new();
     let (one, other) = (place.put("one", 1), place.put("other", 2));

@@ -12,15 +12,15 @@ use crate::version::blob_edits::{ORDINALS_MAX, ReferenceRecord};
 pub(crate) enum Stage {
     /// An entry names it, or will, or a snapshot may see one that did.
     Referenced,
-    /// No reader can find it, so nobody can pin it any more. The overwriting write may still be lost in a crash.
+    /// No reader can find it, so it cannot be pinned any more. The overwriting write may still be lost in a crash.
     Unreferenced,
-    /// The manifest says that nothing needs it. The stage may lag behind the manifest, but is never ahead.
+    /// The manifest records it as freed. The stage may lag behind the manifest, but is never ahead of it.
     Freed,
     /// Its blocks are given back.
     Punched,
 }
 
-/// What tables have changed by naming a value. See [`Values::put_in_table`].
+/// The change that a table makes by naming a value. See [`Values::put_in_table`].
 #[derive(Debug)]
 pub(crate) struct InTable {
     pointer: Pointer,
@@ -36,7 +36,7 @@ pub(crate) struct Values {
     open: bool,
     /// How many values were written so far.
     entries: u64,
-    /// Values whose log record may still be lost, each with the log position behind the record once there is one.
+    /// Values whose log record may still be lost, each with the log position after the record once the record exists.
     pending: BTreeMap<u64, Option<u64>>,
     /// The stage of each value that is not [`Stage::Referenced`].
     stages: BTreeMap<u64, Stage>,
@@ -44,7 +44,7 @@ pub(crate) struct Values {
     pins: BTreeMap<u64, usize>,
     /// The references of values that were copied. Every other value has one.
     references: BTreeMap<u64, References>,
-    /// Those of them whose state in the manifest may be out of date.
+    /// The copied values whose state in the manifest may be out of date.
     unnoted: BTreeSet<u64>,
 }
 
@@ -80,7 +80,7 @@ impl Values {
         (self.sealed, self.open) = (true, false);
     }
 
-    /// Notes that nothing will be appended, although the file has no footer.
+    /// Notes that nothing will be appended, even though the file has no footer.
     pub(in crate::blob) fn end(&mut self) {
         self.open = false;
     }
@@ -96,7 +96,7 @@ impl Values {
         self.pending.insert(ordinal, None);
     }
 
-    /// Adds the values behind those that the manifest knows. They count only if the log names them.
+    /// Adds the values after those that the manifest knows. They count only if the log names them.
     pub(crate) fn add_found(&mut self, ordinals: impl Iterator<Item = u64>) {
         let known = self.entries;
         ordinals.filter(|&ordinal| ordinal >= known).for_each(|ordinal| self.add(ordinal));
@@ -107,7 +107,7 @@ impl Values {
     }
 
     /// Notes that the log names the reference of `pointer`, in a record that ends at position `end` ([`VOLATILE`]: a
-    /// table will name it). `None`: it is unknown whether the log does.
+    /// table will name it). `None` if it is unknown whether the log names it.
     pub(in crate::blob) fn commit(&mut self, pointer: &Pointer, end: Option<u64>) {
         if pointer.reference != 0
             && let Some(references) = self.references_mut(pointer.ordinal)
@@ -143,7 +143,7 @@ impl Values {
         is_copy
     }
 
-    /// Notes that a table names the reference of `pointer`. Returns what this has changed, if anything.
+    /// Notes that a table names the reference of `pointer`. Returns the change, if there is one.
     pub(in crate::blob) fn put_in_table(&mut self, pointer: &Pointer) -> Option<InTable> {
         let was_pending = self.pending.remove(&pointer.ordinal).is_some();
         let references = self.references_mut(pointer.ordinal).filter(|_| pointer.reference != 0);
@@ -181,7 +181,7 @@ impl Values {
         self.stages.get(&ordinal).copied().unwrap_or(Stage::Referenced)
     }
 
-    /// The last reference is gone: from now on nobody can pin the value.
+    /// The last reference is gone: from now on the value cannot be pinned.
     pub(in crate::blob) fn unreference(&mut self, ordinal: u64) {
         // A value that a record names stays pending until the record is durable: a power loss may take both.
         if self.pending.get(&ordinal) == Some(&None) {
@@ -230,13 +230,13 @@ impl Values {
         (0..self.entries.min(ORDINALS_MAX)).filter(counts)
     }
 
-    /// Whether no value of the file is referenced, and none will be added.
+    /// Whether no value of the file is referenced, and no value will be added.
     pub(crate) fn are_unreferenced(&self) -> bool {
-        // Each round asks this of each file, so the exact count is made only if all values may be unreferenced.
+        // Each round calls this for each file. The exact count is made only if all values may be unreferenced.
         !self.open && self.stages.len() as u64 >= self.entries && self.referenced_count() == 0
     }
 
-    /// Whether all values of the file are freed, none is pinned, and none will be added.
+    /// Whether all values of the file are freed, no value is pinned, and no value will be added.
     pub(crate) fn are_removable(&self) -> bool {
         self.are_unreferenced()
             && !self.is_pinned()
@@ -255,7 +255,7 @@ impl Values {
     }
 
     /// Pins a value that was just written. Its tree may have been dropped meanwhile: then it is not referenced any
-    /// more, and its bytes stay for its write all the same.
+    /// more, but its bytes stay for its write.
     pub(in crate::blob) fn pin_new(&mut self, ordinal: u64) {
         *self.pins.entry(ordinal).or_insert(0) += 1;
     }
@@ -279,7 +279,7 @@ impl Values {
         self.pins.contains_key(&ordinal)
     }
 
-    /// Whether nobody needs or reads the value any more.
+    /// Whether the value is neither needed nor read any more.
     pub(crate) fn is_unneeded(&self, ordinal: u64) -> bool {
         self.stage(ordinal) > Stage::Referenced && !self.has_pin(ordinal)
     }
@@ -341,7 +341,7 @@ impl Values {
             .collect()
     }
 
-    /// What to tell a manifest that `knows` something else, if the log is on the disk up to position `synced`.
+    /// The changes for a manifest that `knows` another state, if the log is on the disk up to position `synced`.
     pub(super) fn reference_news<'a>(
         &mut self,
         synced: u64,
@@ -354,7 +354,7 @@ impl Values {
                 return false;
             };
             let record = references.record(synced);
-            // A reference that the log may still lose changes by itself when the log is synced.
+            // A reference that the log may still lose changes without an edit when the log is synced.
             let (is_new, may_change) = (knows(ordinal) != Some(&record), !record.pending.is_empty());
             if is_new {
                 news.push((ordinal, record));

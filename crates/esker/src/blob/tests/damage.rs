@@ -35,7 +35,7 @@ fn single() -> Result<Sealed> {
     Ok(Sealed { disk, values: vec![(entry, value)], end })
 }
 
-/// Whether `error` says what is wrong, and where.
+/// Whether `error` names the fault and its place.
 fn is_located(error: &Error) -> bool {
     let known = matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Unsupported);
     known
@@ -172,7 +172,7 @@ fn a_file_that_shrinks_while_it_is_open_is_told() -> Result<()> {
     Ok(())
 }
 
-/// The fuzzer has found the memory that a read of the whole value asked for.
+/// The fuzzer has found the memory that a read of the whole value requested.
 #[test]
 fn a_pointer_that_claims_any_length_is_refused_before_memory_is_taken() -> Result<()> {
     for sealed in [shared()?, single()?] {

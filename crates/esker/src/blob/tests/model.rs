@@ -5,7 +5,7 @@ use super::*;
 /// Every value that was written, with its entry and its key.
 type Model = Vec<(Entry, Vec<u8>, Vec<u8>)>;
 
-/// Makes a few random reads. `checked` are those that verify everything.
+/// Makes a few random reads. `checked` reads verify everything.
 fn read_some(rng: &mut Rng, blob: &BlobFile, model: &Model, reads: u64) -> Result<()> {
     for _ in 0..reads.min(model.len() as u64 * 8) {
         let (entry, _, value) = &model[rng.below(model.len() as u64) as usize];

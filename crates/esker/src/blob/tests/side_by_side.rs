@@ -6,7 +6,7 @@ use std::sync::Weak;
 use super::*;
 use crate::env::{Executor, JobKind, ThreadExecutor, Worker};
 
-/// Four threads, whatever the number of processors.
+/// Four threads, regardless of the number of processors.
 #[derive(Debug)]
 struct Four(ThreadExecutor);
 
@@ -70,7 +70,7 @@ fn long_reads_agree_with_the_value_whatever_was_verified_before() -> Result<()> 
     Ok(())
 }
 
-/// Leaves all the work to the caller, although it says that processors are idle.
+/// Leaves all the work to the caller, although it reports idle processors.
 #[derive(Debug)]
 struct Lazy(usize);
 
@@ -133,12 +133,12 @@ fn damage_of_a_long_value_is_named_to_the_chunk() -> Result<()> {
     let (pointer, len) = (entry.pointer(7), value.len());
     let mut rng = Rng::new(3);
     let chunks = len.div_ceil(1 << 16) as u64;
-    // At full effort each chunk; else every so many of them, from one that the seed chooses.
+    // At full effort every chunk; else one in every `step`, from a chunk that the seed chooses.
     let step = chunks.div_ceil(test_kit::cases(chunks).max(1));
     for chunk in (test_kit::seed(0) % step..chunks).step_by(step as usize) {
         let start = entry.offset + (chunk << 16);
         let at = start + rng.below((1 << 16).min(entry.offset + entry.len - start));
-        // A second damaged chunk behind the first is not the one reported.
+        // A second damaged chunk after the first is not the reported one.
         let hits = [(at, 4), (entry.offset + entry.len - 1, 8)];
         hits.iter().try_for_each(|&(at, bit)| disk.flip_byte(PATH, at, bit))?;
         let mut buf = vec![0; len];
