@@ -1,11 +1,11 @@
 //! How much of some tables a merge of them would leave out, estimated from a sample.
 //!
-//! Samples stand at equal distances of bytes, so large entries count as what they take. Of each it is found out whether
-//! a reader could still see it: whether one of the tables, a range tombstone or a memtable has something newer that
-//! hides it from every read point. Only entries that are certainly hidden count, so a merge gives back at least about
-//! what is estimated. With n samples the standard error is at most 0.5 / sqrt(n) of what the merge reads.
+//! Samples are taken at equal distances of bytes, so the weight of an entry is its size. For each sample this checks
+//! whether a reader could still see it: whether one of the tables, a range tombstone or a memtable has a newer version
+//! that hides it from every read point. Only entries that are certainly hidden count, so a merge gives back at least
+//! about as much as estimated. With n samples the standard error is at most 0.5 / sqrt(n) of the merge's input.
 //!
-//! What a compaction rule drops is not known here: see `store/compactor/rehearsal.rs`.
+//! The entries that a compaction rule drops are not known here: see `store/compactor/rehearsal.rs`.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ use crate::state::{Mem, TreeState};
 use crate::table::ScanHint;
 use crate::version::levels::Table;
 
-/// Samples are taken from the first entries of a block in turn, so that a pattern in the keys counts as what it is.
+/// Samples are taken from the first entries of a block in turn, so that a pattern in the keys gets its right weight.
 const IN_TURN: usize = 5;
 
-/// What a merge would give back, in bytes of tables.
+/// The bytes of tables that a merge would give back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Gain {
-    /// What the merge reads.
+    /// Bytes that the merge reads.
     pub(crate) read: u64,
-    /// What it leaves out.
+    /// Bytes that it leaves out.
     pub(crate) dead: u64,
-    /// What it would leave out after a flush of the memtables.
+    /// Bytes that it would leave out after a flush of the memtables.
     pub(crate) dead_if_flushed: u64,
-    /// What it keeps of tables that lie above others.
+    /// Bytes that it keeps of tables that lie above others.
     pub(crate) kept_above: u64,
-    /// The same after a flush, with what the flush brings.
+    /// The same after a flush, including the bytes that the flush adds.
     pub(crate) kept_above_if_flushed: u64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Gain {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Samples<'a> {
     OfAll,
-    /// Of all but these, which still hide what is below them.
+    /// Of all except these. They still hide entries below them.
     Without(&'a [(usize, Arc<Table>)]),
 }
 
@@ -58,7 +58,7 @@ impl Samples<'_> {
 enum By {
     /// Something that lies in tables, or is in the manifest.
     Tables,
-    /// An entry of a memtable with this many bytes of value; `None` for a tombstone.
+    /// An entry of a memtable with this many bytes of value; `None` if it is a tombstone.
     Memtable(Option<usize>),
     /// A range tombstone that no flush has noted yet.
     UnflushedRange,
@@ -72,8 +72,8 @@ struct Sample {
     lives: bool,
 }
 
-/// Estimates by `count` samples of `which` tables what the merge `compaction` of a tree in the state `state` gives back of
-/// these. All writes up to `flushed` are in tables.
+/// Estimates how many bytes of `which` tables the merge `compaction` of a tree in the state `state` gives back, by
+/// `count` samples. All writes up to `flushed` are in tables.
 pub(crate) fn measure(
     state: &TreeState,
     compaction: &Compaction,
@@ -89,7 +89,7 @@ pub(crate) fn measure(
     let read = sizes.iter().sum();
     let reaches_bottom = compaction.target == BOTTOM;
     let mut gain = Gain { read, ..Gain::default() };
-    // In memtables: entries that hide a sample, those of them with a value, and the bytes of these.
+    // In memtables: entries that hide a sample, the number of these with a value, and the bytes of these values.
     let (mut hits, mut values, mut value_bytes) = (0_u64, 0_u64, 0_u64);
     let part = |of: u64| part_of(read, of, count);
     let (mut dead, mut dead_in_memory, mut kept, mut kept_in_memory) = (0, 0, 0, 0);
@@ -170,8 +170,8 @@ fn mems(state: &TreeState) -> impl Iterator<Item = &Arc<Mem>> {
     std::iter::once(&state.mem).chain(&state.immutable)
 }
 
-/// The entry `steps` after one that lies about `offset` bytes within the tree's part of the table; `None` if there is
-/// none.
+/// The entry `steps` after one that lies about `offset` bytes within the tree's part of the table; `None` if it does
+/// not exist.
 fn sample_at(table: &Arc<Table>, offset: u64, steps: usize, time_us: u64) -> Result<Option<Sample>> {
     let mut cursor = table.cursor(ScanHint::Scan)?;
     cursor.seek(&table.key_near(offset)?, MAX_SEQ)?;
@@ -188,7 +188,7 @@ fn sample_at(table: &Arc<Table>, offset: u64, steps: usize, time_us: u64) -> Res
     }
     let entry = Content::open(cursor.kind(), cursor.value());
     if entry.ended_us().is_some() {
-        // A merge keeps it while operands above it may have to know of it.
+        // A merge keeps it while operands above it may depend on it.
         return Ok(None);
     }
     let lives = entry.lives(|| time_us);
@@ -218,7 +218,7 @@ fn why_dead(
     let hash = hash_key(&sample.key);
     for (_, table) in inputs.iter().filter(|(_, table)| table.covers(&sample.key)) {
         if let Some(found) = table.get(&sample.key, hash, reader)? {
-            // An operand needs what lies below it.
+            // An operand needs the version below it.
             if found.seq > sample.seq && found.kind != Kind::Merge {
                 return Ok(Some(By::Tables));
             }

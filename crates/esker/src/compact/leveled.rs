@@ -8,7 +8,7 @@
 //! level 6   the largest: any size
 //! ```
 //!
-//! The base level is the topmost level whose target is at least what a few flushes bring. So a small tree has level 0
+//! The base level is the topmost level whose target is at least the size of a few flushes. Therefore a small tree has level 0
 //! and level 6 only, and at a size ratio of 10 space is bounded by about 1.1 times the data. A table that overlaps
 //! nothing is moved, not rewritten.
 
@@ -21,9 +21,9 @@ use crate::state::merging::Extent;
 use crate::version::levels::{LEVELS, Levels, Table};
 use crate::version::read_cost::ReadCost;
 
-/// A merge takes so many flushes from level 0 at most, ...
+/// The most flushes that a merge takes from level 0, ...
 const L0_FLUSHES_AT_ONCE: usize = 8;
-/// ... and so many tables, where flushes have several.
+/// ... and the most tables, where flushes have several.
 const L0_TABLES_AT_ONCE: usize = 32;
 
 /// The size ratio of the options, or the least one with which level 1 is not larger than `base_bytes`.
@@ -49,7 +49,7 @@ fn targets(levels: &Levels, goal: Goal) -> (usize, [u64; LEVELS]) {
     (base, targets)
 }
 
-/// How urgently the tree needs a merge beside those that are `running`: from 1 on it does.
+/// How urgently the tree needs a merge in addition to the `running` ones: from 1 on it needs one.
 pub(super) fn urgency(levels: &Levels, goal: Goal, running: &[Extent]) -> f64 {
     if running.is_empty() {
         return scores(levels, goal, running).into_iter().fold(0.0, f64::max);
@@ -57,7 +57,7 @@ pub(super) fn urgency(levels: &Levels, goal: Goal, running: &[Extent]) -> f64 {
     most_urgent(levels, goal, running).map_or(0.0, |(urgency, _)| urgency)
 }
 
-/// How much each level needs a merge, without what the `running` merges take away.
+/// How much each level needs a merge. Inputs of the `running` merges do not count.
 fn scores(levels: &Levels, goal: Goal, running: &[Extent]) -> [f64; LEVELS] {
     let (base, targets) = targets(levels, goal);
     let mut scores = [0.0; LEVELS];

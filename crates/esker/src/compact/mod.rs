@@ -1,7 +1,7 @@
-//! The parts of a merge: [`queue`] knows which trees may need one, [`pick`] chooses the tables (`leveled` and `tiered`
-//! know how), [`retain`] chooses the versions that survive, [`rule`] asks the tree's compaction rule, [`operands`] combines
-//! the operands of a key, and [`output`] writes the tables. [`space`] finds merges that give space back, and [`dead`]
-//! estimates how much. `store/compactor/mod.rs` does the merge.
+//! The parts of a merge: [`queue`] knows which trees may need one, [`pick`] chooses the tables (by `leveled` or
+//! `tiered`), [`retain`] chooses the versions that survive, [`rule`] applies the tree's compaction rule, [`operands`]
+//! combines the operands of a key, and [`output`] writes the tables. [`space`] finds merges that give space back, and
+//! [`dead`] estimates how much. `store/compactor/mod.rs` does the merge.
 
 pub(crate) mod dead;
 mod leveled;

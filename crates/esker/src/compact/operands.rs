@@ -1,10 +1,10 @@
 //! The operands of one key that a flush or a merge has read and not written yet, newest first.
 //!
-//! In a tree whose values expire, the operands have times, and what they make depends on when the value below them
-//! expires ([`crate::operators`] has the rule). So they are not combined across a time at which it may. Where operands
-//! of many times come together, [`Surroundings`] looks the value up. And a merge that drops an expired value asks whether
-//! operands above it, which the merge does not read, have to know when it expired. Then a tombstone that says so takes its
-//! place, until a merge reads it together with them.
+//! In a tree whose values expire, the operands have times, and their result depends on when the value below them
+//! expires ([`crate::operators`] has the rule). Therefore they are not combined across a time at which it may expire.
+//! If operands of many times come together, [`Surroundings`] looks the value up. A merge that drops an expired value
+//! checks whether operands above it that are not among its inputs depend on the time of expiry. If so, a tombstone with
+//! that time replaces the value, until a merge reads the tombstone together with the operands.
 //!
 //! ```text
 //! level 0   merged at 5   merged at 9                   begins anew at 9
@@ -25,13 +25,13 @@ const TOGETHER_MAX: usize = 256 << 20;
 /// about as much as a get.
 const LOOKED_UP_FROM: usize = 4;
 
-/// What the entries outside of a flush or a merge say of the operands in it, and of what is below operands.
+/// What the entries outside of a flush or a merge show about the operands in it, and about the version below operands.
 pub(crate) trait Surroundings {
     /// When the version below the entry `seq` of `key`, which is an operand, expires.
     fn below(&self, key: &[u8], seq: SeqNo) -> Below;
 
-    /// Whether entries that are not read have operands of `key` that were written before `expiry` to what is newer than
-    /// `seq`. `true` if this is unknown.
+    /// Whether entries outside the inputs have operands of `key`, newer than `seq`, that were written before `expiry`.
+    /// Returns `true` if this is unknown.
     fn has_operands(&self, key: &[u8], seq: SeqNo, expiry: Expiry) -> bool;
 }
 
@@ -66,7 +66,7 @@ impl Gathered {
         self.operands.push((seq, operand.to_vec()));
     }
 
-    /// Combines them if they take much memory. Returns whether they have to be written all the same.
+    /// Combines them if they take much memory. Returns whether they have to be written even so.
     pub(crate) fn is_full(&mut self, operators: &MergeOperators, around: &dyn Surroundings) -> bool {
         if self.bytes < GATHERED_MAX {
             return false;
@@ -79,7 +79,7 @@ impl Gathered {
         self.bytes >= GATHERED_MAX / 2
     }
 
-    /// What is known of the version below them.
+    /// The version below them, as far as it is known.
     fn below(&self, around: &dyn Surroundings) -> Below {
         match self.operands.as_slice() {
             [(_, newest), .., (seq, _)] if self.operands.len() >= LOOKED_UP_FROM && is_timed(newest) => {
@@ -99,7 +99,7 @@ impl Gathered {
         self.operands.iter().all(|(_, operand)| is_timed(operand))
     }
 
-    /// Forgets those that ended with the value below them, at `expiry`.
+    /// Forgets the operands that ended together with the value below them, at `expiry`.
     pub(crate) fn end_at(&mut self, expiry: Expiry) {
         let operands = std::mem::take(&mut self.operands);
         self.operands = Outliving::of(operands, |(_, operand)| operand, expiry).operands;

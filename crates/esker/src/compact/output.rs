@@ -17,7 +17,7 @@ use crate::version::levels::LEVELS;
 use crate::version::table_info::LookAgain;
 use crate::version::tables::table_path;
 
-/// What new tables are made with: their directory, their numbers.
+/// The environment of new tables: their directory, their numbers.
 #[derive(Debug)]
 pub(crate) struct TableMaker {
     pub(crate) env: Env,
@@ -38,11 +38,11 @@ pub(crate) struct OutputOptions {
     pub(crate) limits: TableLimits,
     /// Whether, and how, the blocks are offered to the buffer pool.
     pub(crate) offer: Option<Offer>,
-    /// The output leaves out what range tombstones up to this sequence number hide.
+    /// The output leaves out the entries that range tombstones up to this sequence number hide.
     pub(crate) cleared: SeqNo,
-    /// `None`: several trees share the tables.
+    /// `None` if several trees share the tables.
     pub(crate) tree: Option<TreeId>,
-    /// Which prefixes of keys the filters hold too. None if several trees share the tables.
+    /// Which prefixes of keys the filters also hold. `None` if several trees share the tables.
     pub(crate) filter_prefix: Option<FilterPrefix>,
 }
 
@@ -155,7 +155,7 @@ impl Output {
     fn remove(&self, id: FileId) {
         // Once the gate is shut, the name may belong to another opening of the store.
         let Ok(_inside) = self.maker.gate.enter() else { return };
-        // No version names a file that cannot be removed now. The next opening removes it.
+        // The next opening removes a file that cannot be removed now. No version names it.
         drop(self.maker.env.fs.remove_file(&table_path(&self.maker.dir, id)));
         self.maker.pool.remove_table(id);
     }
@@ -202,7 +202,7 @@ pub(crate) fn shared_part(whole: &TableInfo, part: TablePart) -> TableInfo {
     TableInfo { prefix: Some(part.tree), cleared: whole.cleared, look_again: part.look_again, ..info }
 }
 
-/// What one tree has written to a shared table.
+/// The part of a shared table that one tree has written.
 #[derive(Debug, Clone)]
 pub(crate) struct TablePart {
     pub(crate) tree: TreeId,

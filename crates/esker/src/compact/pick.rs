@@ -1,5 +1,5 @@
-//! Picks the next merge of a tree. `leveled.rs` or `tiered.rs` decides, by the tree's options. While other merges of the
-//! tree run, only a merge is picked that may run beside them ([`crate::state::merging`]).
+//! Picks the next merge of a tree. `leveled.rs` or `tiered.rs` decides, by the tree's options. While other merges of
+//! the tree run, it picks only a merge that may run at the same time ([`crate::state::merging`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::version::table_info::LookNow;
 /// From this many runs on, level 0 of a leveled tree is merged.
 pub(crate) const L0_RUNS: usize = 4;
 
-/// About how many bytes a memtable takes for an entry beside its key and value.
+/// About how many bytes a memtable takes for an entry in addition to its key and value.
 const ENTRY_OVERHEAD: u128 = 40;
 
 const SMALL_NEIGHBOURS: usize = 16;
@@ -34,11 +34,12 @@ pub(crate) struct Goal {
     /// A table of at most this many bytes and entries is small.
     pub(crate) small_bytes: u64,
     pub(crate) small_entries: u64,
-    /// Whether small tables that lie side by side are merged. Those that were cut for merges that give space back are left.
+    /// Whether neighbouring small tables are merged. Tables that were cut for merges that give space back are left
+    /// alone.
     pub(crate) joins_small: bool,
     /// No reader needs entries that expired before this time.
     pub(crate) time_us: u64,
-    /// If the tree's compaction rule is there: by what it is decided whether the rule is to see a table again.
+    /// How to decide whether the tree's compaction rule is to see a table again; `None` if the rule is not registered.
     pub(crate) rule: Option<LookNow>,
 }
 
@@ -64,7 +65,7 @@ impl Goal {
         }
     }
 
-    /// Whether the tree's compaction rule is there and wants to see the table again.
+    /// Whether the tree's compaction rule is registered and wants to see the table again.
     fn wants_look(&self, table: &Table) -> bool {
         self.rule.is_some_and(|now| table.info.look_again.is_due(now))
     }
@@ -107,17 +108,18 @@ impl Compaction {
         self.inputs.iter().map(|(_, table)| table.info.size).sum()
     }
 
-    /// What the merge reads and writes.
+    /// The keys and levels that the merge reads and writes.
     pub(crate) fn extent(&self) -> Extent {
         Extent::of(&self.inputs, self.target)
     }
 
-    /// This merge. If it merges tables of level 0 in place, those tables of level 0 join that overlap its keys and have numbers
-    /// from among those of its inputs.
+    /// This merge. If it merges tables of level 0 in place, it also gets the tables of level 0 that overlap its keys
+    /// and whose numbers lie among those of its inputs.
     ///
-    /// Level 0 is ordered by the newest number of each table, and a get takes the first version that it finds. So of two tables
-    /// there that overlap, one is newer than the other in all entries. The tables of one flush have numbers from among each
-    /// other's and do not overlap; but one of them, merged with an older table, may overlap the others.
+    /// Level 0 is ordered by the newest number of each table, and a get takes the first version that it finds.
+    /// Therefore, of two overlapping tables there, one must be newer than the other in all entries. The tables of one
+    /// flush have interleaved numbers and do not overlap; but one of them, merged with an older table, may overlap the
+    /// others.
     pub(super) fn closed(mut self, levels: &Levels) -> Self {
         if self.target > 0 || self.inputs.len() < 2 {
             return self;
@@ -149,7 +151,7 @@ impl Compaction {
         }
     }
 
-    /// This merge, if it may run beside those that are `running`.
+    /// This merge, if it may run next to the `running` ones.
     pub(super) fn beside(self, running: &[Extent]) -> Option<Self> {
         // Most trees have no running merge.
         (running.is_empty() || may_join(&self.extent(), running)).then_some(self)
@@ -184,7 +186,7 @@ pub(crate) fn runs_behind(levels: &Levels, options: &TreeOptions) -> usize {
     }
 }
 
-/// How urgently the tree needs a merge beside those that are `running`. From 1 on it needs one.
+/// How urgently the tree needs a merge in addition to the `running` ones. From 1 on it needs one.
 pub(crate) fn urgency(levels: &Levels, goal: Goal, running: &[Extent]) -> f64 {
     let urgency = match goal.style {
         CompactionStyle::Leveled => leveled::urgency(levels, goal, running),
@@ -194,7 +196,7 @@ pub(crate) fn urgency(levels: &Levels, goal: Goal, running: &[Extent]) -> f64 {
     if urgency < 1.0 && is_due() { 1.0 } else { urgency }
 }
 
-/// The next merge, beside those that are `running`.
+/// The next merge, next to the `running` ones.
 pub(crate) fn pick(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<Compaction> {
     let urgent = match goal.style {
         CompactionStyle::Leveled => leveled::pick(levels, goal, running),
@@ -211,13 +213,13 @@ pub(crate) fn pick(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<Co
     }
 }
 
-/// The merge of small tables that lie side by side in one run. Flushes leave such tables where keys do not overlap, and
+/// The merge of neighbouring small tables in one run. Flushes leave such tables where keys do not overlap, and
 /// no style merges tables that do not overlap. Without this merge, programs that each put one pair and end would leave
 /// a file for each pair.
 ///
 /// The merge always leaves fewer small tables: all of its tables but the last reach a limit, and a small table is far
 /// from every limit. A small table is merged again once there are 15 more, so this costs a flush at most
-/// [`SMALL_BYTES`] / 15, but where other tables have to join ([`Compaction::closed`]).
+/// [`SMALL_BYTES`] / 15, except where other tables have to join ([`Compaction::closed`]).
 fn small_neighbours(levels: &Levels, goal: Goal, running: &[Extent]) -> Option<Compaction> {
     if !goal.joins_small {
         return None;
@@ -246,8 +248,8 @@ pub(super) fn due(levels: &Levels, goal: Goal) -> impl Iterator<Item = (usize, &
     due.into_iter().rev()
 }
 
-/// Merges everything into the bottom level. `None` if it is there already and nothing in it can be dropped.
-/// `may_hold_garbage`: the tree has range tombstones, or its compaction rule is there.
+/// Merges everything into the bottom level. `None` if all of it is there already and nothing in it can be dropped.
+/// `may_hold_garbage`: the tree has range tombstones, or its compaction rule is registered.
 pub(crate) fn pick_all(levels: &Levels, time_us: u64, may_hold_garbage: bool) -> Option<Compaction> {
     let above = (0..BOTTOM).any(|level| !levels.level(level).is_empty());
     let may_drop = |table: &Arc<Table>| {

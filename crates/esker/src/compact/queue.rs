@@ -1,19 +1,19 @@
-//! The trees that may need a merge, those whose last merge found no room, what running merges have still to write, and
-//! when expired pairs are due for a merge.
+//! The trees that may need a merge, the trees whose last merge found no room, how much running merges have still to
+//! write, and when expired pairs are due for a merge.
 //!
-//! A merge writes its output before its inputs go, so a disk that fills up comes to a merge that does not fit:
+//! A merge writes its output before its inputs go. Therefore a disk that fills up reaches a merge that does not fit:
 //!
 //! - While the store takes puts, a background merge stops at the low-space mark: the rest is for flushes and deletes. Three
 //!   quarters of the mark are lent to one merge at a time that gives space back. A put waits for the end of that merge before
 //!   it is refused. On a full disk, a merge may use all that is free, and the reserve.
 //! - The store does not begin such a merge again until there is an eighth more room, or until so much of its input was
-//!   deleted that the rest may fit. Otherwise the merge would write all that is free again and again.
-//! - If the disk has room for the whole merge by its own account, a quota has refused it, or others took the room for a
-//!   moment. Nothing tells when that is over, so the store begins the merge again after [`AGAIN_US`].
-//! - A merge begins beside others only if the disk has room for the output of all of them. On a full disk, one merge runs
-//!   at a time.
+//!   deleted that the rest may fit. Otherwise the merge would use up all free space again and again.
+//! - If the disk reports room for the whole merge, a quota has refused it, or others took the room for a moment. No
+//!   event shows when that is over, so the store begins the merge again after [`AGAIN_US`].
+//! - A merge begins next to others only if the disk has room for the output of all of them. On a full disk, one merge
+//!   runs at a time.
 //!
-//! [`Db::compact`](crate::Db::compact) is what a user asks for: the store always tries it, to the last byte.
+//! A user requests [`Db::compact`](crate::Db::compact): the store always tries it, to the last byte.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -26,10 +26,10 @@ use super::pick::Compaction;
 use crate::state::TreeInner;
 use crate::version::edit::TreeId;
 
-/// How long, in microseconds, a merge waits for which the disk has room by its own account.
+/// How long a merge waits for which the disk reports room, in microseconds.
 const AGAIN_US: u64 = 60_000_000;
 
-/// See the module's comment. All methods may be called by many threads at once.
+/// See the module's comment. All methods may be called by many threads at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct CompactionQueue {
     candidates: Mutex<BTreeMap<TreeId, Arc<TreeInner>>>,
@@ -41,7 +41,7 @@ pub(crate) struct CompactionQueue {
     due_us: AtomicU64,
 }
 
-/// What the running merges write.
+/// The output of the running merges.
 #[derive(Debug, Default)]
 struct Outputs {
     merges: usize,
@@ -73,7 +73,7 @@ impl Drop for Admitted {
     }
 }
 
-/// What a merge has and needs if it begins now.
+/// The room and the needs of a merge if it begins now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attempt {
     /// Bytes that it may take.
@@ -119,18 +119,18 @@ impl CompactionQueue {
 
     // ---- candidates ----------------------------------------------------------------------------------
 
-    /// Has `trees` looked at.
+    /// Adds `trees` to the candidates.
     pub(crate) fn add(&self, trees: impl IntoIterator<Item = Arc<TreeInner>>) {
         self.candidates.lock().extend(trees.into_iter().map(|tree| (tree.id, tree)));
     }
 
-    /// Takes all candidates, but those that were dropped.
+    /// Takes all candidates, except dropped trees.
     pub(crate) fn take(&self) -> Vec<Arc<TreeInner>> {
         let taken = std::mem::take(&mut *self.candidates.lock());
         taken.into_values().filter(|tree| !tree.is_dropped()).collect()
     }
 
-    /// All candidates, but those that were dropped.
+    /// All candidates, except dropped trees.
     pub(crate) fn candidates(&self) -> Vec<Arc<TreeInner>> {
         self.candidates.lock().values().filter(|tree| !tree.is_dropped()).cloned().collect()
     }
@@ -154,7 +154,7 @@ impl CompactionQueue {
 
     // ---- merges without room -------------------------------------------------------------------------
 
-    /// `attempt` for `tree` has found no room, and has removed what it wrote.
+    /// Notes that `attempt` for `tree` has found no room, and has removed its output.
     pub(crate) fn note_stuck(&self, tree: &TreeInner, has_mark: bool, attempt: Attempt) {
         self.stuck.lock().insert((tree.id, has_mark), attempt);
     }
@@ -187,7 +187,7 @@ impl CompactionQueue {
             return None;
         }
         running.merges += 1;
-        // Disks end before the sum does.
+        // The sum is larger than any disk.
         let output = output.min(u64::MAX - running.left);
         running.left += output;
         drop(running);
@@ -238,11 +238,11 @@ mod tests {
     fn a_merge_is_begun_again_when_something_has_changed() {
         let failed = |room, output| Attempt { room, output, at_us: 5 };
         let now = |room, output, after_us| Attempt { room, output, at_us: 5 + after_us };
-        // Too little room, however long it waits, and an eighth more.
+        // Too little room, however long it waits, and then an eighth more.
         assert!(!failed(800, 2000).may_succeed(&now(800, 2000, 0)));
         assert!(!failed(800, 2000).may_succeed(&now(900, 2000, u64::MAX - 5)));
         assert!(failed(800, 2000).may_succeed(&now(901, 2000, 0)));
-        // Less to do, but too much still, and little enough.
+        // Less to do, but still too much; then little enough.
         assert!(!failed(800, 2000).may_succeed(&now(800, 1000, 0)));
         assert!(failed(800, 2000).may_succeed(&now(800, 700, 0)));
         // Room enough.

@@ -1,13 +1,13 @@
 //! Which versions of a key survive a flush or a merge.
 //!
 //! The read points that must stay readable divide history into stretches. Within one stretch, readers can see only the
-//! newest version of a key. Nobody needs a tombstone if no older version lies below it and no read point lies before
+//! newest version of a key. A tombstone is not needed if no older version lies below it and no read point lies before
 //! it. An entry that expired before every snapshot is treated as a tombstone. While operands that were written before
-//! it expired may lie above it, the tombstone stays and says when that was ([`super::operands`]). A range tombstone
-//! removes what it hides, like a newer version, once it is certain to survive with the output.
+//! it expired may lie above it, the tombstone stays and records that time ([`super::operands`]). A range tombstone
+//! removes the entries that it hides, like a newer version, once it is certain to survive with the output.
 //!
-//! A merge operand hides nothing: it is applied to what lies below. The operands of one stretch are gathered and become
-//! one value with what lies below them ([`super::operands`]).
+//! A merge operand hides nothing: it is applied to the version below. The operands of one stretch are gathered and
+//! combined with the version below them into one value ([`super::operands`]).
 //!
 //! ```text
 //! versions of k     9     7  6        3  2
@@ -27,12 +27,12 @@ use crate::state::TreeInner;
 pub(crate) struct ReadPoints {
     /// Sequence numbers, ascending. The last one is the newest visible one.
     pub(crate) seqs: Vec<SeqNo>,
-    /// No reader asks for entries that expired before this time.
+    /// No reader requests entries that expired before this time.
     pub(crate) time_us: u64,
 }
 
 impl ReadPoints {
-    /// The same for `tree`, which may have a time of its own.
+    /// The same for `tree`, which may have its own time.
     pub(crate) fn of(mut self, tree: &TreeInner) -> ReadPoints {
         if let Some(own) = &tree.own_time {
             self.time_us = own.settled(self.seqs.first().copied().unwrap_or(0));
@@ -48,20 +48,20 @@ impl ReadPoints {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nobody can see it.
+    /// No reader can see it.
     Drop,
     /// Write it with this sequence number. It is 0 if every reader sees the entry and no older version lies below.
     Keep(SeqNo),
     /// It has expired. Write a tombstone with this sequence number in its place.
     Bury(SeqNo),
-    /// It has expired at this time. Write a tombstone that says so in its place.
+    /// It has expired at this time. Write a tombstone that records the time in its place.
     Mark(SeqNo, Expiry),
     /// An operand. `joins`: no reader can see its effect without that of the operand before it. The value that it and
     /// everything below it make gets the number `settled`.
     Gather { joins: bool, settled: SeqNo },
 }
 
-/// What an entry is to the operands of its key that were gathered just before it.
+/// The role of an entry for the operands of its key that were gathered just before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Beneath {
     /// An entry that they must not be combined with.
@@ -76,7 +76,7 @@ pub(crate) enum Beneath {
 }
 
 impl Verdict {
-    /// What to write for an entry of `kind` that holds `stored`, if anything.
+    /// The entry to write for an entry of `kind` that holds `stored`, if any.
     pub(crate) fn written(self, kind: Kind, stored: &[u8]) -> Option<(SeqNo, Kind, Cow<'_, [u8]>)> {
         match self {
             Verdict::Drop | Verdict::Gather { .. } => None,
@@ -102,7 +102,7 @@ pub(crate) struct Retention {
     /// The stretch of the entry of `key` that was judged last.
     stretch: Option<usize>,
     new_key: bool,
-    /// The sequence number of the last entry, if it was an operand that waits for what lies below.
+    /// The sequence number of the last entry, if it was an operand that waits for the version below.
     operand: Option<SeqNo>,
     beneath: Beneath,
     /// When the entry judged last expired, if no reader sees its value any more.
@@ -126,7 +126,7 @@ impl Retention {
         }
     }
 
-    /// Range tombstones up to this sequence number hide nothing in what is kept.
+    /// Range tombstones up to this sequence number hide no kept entry.
     pub(crate) fn cleared(&self) -> SeqNo {
         self.snapshots.seqs.first().copied().unwrap_or(0).min(self.certain)
     }
@@ -140,7 +140,7 @@ impl Retention {
         self.new_key
     }
 
-    /// What the entry judged last is to the operands before it.
+    /// The role of the entry judged last for the operands before it.
     pub(crate) fn beneath(&self) -> Beneath {
         self.beneath
     }
@@ -290,7 +290,7 @@ mod tests {
             (verdict, retention.beneath())
         };
         let gather = |joins, settled| Verdict::Gather { joins, settled };
-        // Not visible to anybody yet.
+        // No reader sees it yet.
         assert_eq!(judge(12, Kind::Merge, b""), (Verdict::Keep(12), Beneath::Apart));
         assert_eq!(judge(9, Kind::Merge, b""), (gather(false, 9), Beneath::Apart));
         assert_eq!(judge(8, Kind::Merge, b"").0, gather(true, 8));

@@ -1,4 +1,4 @@
-//! A tree's compaction rule during a flush or a merge: what it is shown, and what its answer comes to.
+//! A tree's compaction rule during a flush or a merge: which entries it sees, and the effect of its answers.
 //!
 //! ```text
 //! read points            r: newest snapshot      v: newest visible
@@ -6,8 +6,8 @@
 //! ```
 //! To drop an entry is to bury it: a tombstone takes its place and its number, and goes by the ordinary rules.
 //!
-//! The run begins before the read points are taken. So a snapshot that is not among them was taken after the rule had
-//! read what it goes by.
+//! The run begins before the read points are taken. Therefore a snapshot that is not among them was taken after the
+//! rule had read the data that it decides by.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -85,8 +85,8 @@ impl<'a> BegunRule<'a> {
     }
 }
 
-/// [`CompactionRule::prefixes`](crate::rules::CompactionRule::prefixes) of the rule `name`, as far as `key` has such; none
-/// if it panics.
+/// [`CompactionRule::prefixes`](crate::rules::CompactionRule::prefixes) of the rule `name`, as far as `key` is long
+/// enough for them; empty if the rule panics.
 pub(crate) fn prefixes(rules: &CompactionRules, name: &str, key: &[u8]) -> Vec<usize> {
     let Some(rule) = rules.get(name) else { return Vec::new() };
     let mut lens = catch_unwind(AssertUnwindSafe(|| rule.prefixes(key))).unwrap_or_default();
@@ -96,12 +96,12 @@ pub(crate) fn prefixes(rules: &CompactionRules, name: &str, key: &[u8]) -> Vec<u
     lens
 }
 
-/// What a rule's run is about, besides its [`RuleContext`].
+/// The scope of a rule's run, in addition to its [`RuleContext`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope {
-    /// The newest registered snapshot. It keeps what it sees.
+    /// The newest registered snapshot. It keeps the entries that it sees.
     pub(crate) newest_snapshot: Option<SeqNo>,
-    /// The oldest read point: every reader sees what is up to it.
+    /// The oldest read point: every reader sees the entries up to it.
     pub(crate) oldest: SeqNo,
     /// The newest visible number when the run began.
     pub(crate) visible: SeqNo,
@@ -116,7 +116,7 @@ pub(crate) struct Scope {
 #[derive(Debug, Default)]
 struct Shown {
     entries: u64,
-    /// Those that the rule would have dropped, and snapshots keep; the least of their numbers; whether one is a huge
+    /// Entries that the rule would have dropped but snapshots keep; the least of their numbers; whether one is a huge
     /// value.
     kept: u64,
     kept_from: Option<SeqNo>,
@@ -138,13 +138,13 @@ impl<'a> RunningRule<'a> {
         RunningRule { context, scope, run: begun.run, shown: Shown::default(), dropped: 0 }
     }
 
-    /// Whether the rule has panicked. Then nothing that it has said before counts: it may have dropped a marker, and not
-    /// yet what the marker masks.
+    /// Whether the rule has panicked. Then none of its earlier answers counts: it may have dropped a marker, but not
+    /// yet the entries that the marker masks.
     pub(crate) fn has_panicked(&self) -> bool {
         matches!(self.run, Run::Panicked)
     }
 
-    /// Asks the run, if there is one.
+    /// Calls `ask` with the run, if there is one.
     fn ask<T>(&mut self, ask: impl FnOnce(&mut (dyn RuleRun + 'a)) -> T) -> Result<Option<T>> {
         let Run::Asked(Asked(Some(run))) = &mut self.run else { return Ok(None) };
         match catch_unwind(AssertUnwindSafe(|| ask(&mut **run))) {
@@ -209,7 +209,7 @@ impl<'a> RunningRule<'a> {
         let own_us = self.ask(RuleRun::look_again_us)?.flatten();
         let at_us = match self.run {
             Run::Asked(_) => own_us.map(|us| us.max(tree_us.saturating_add(AGAIN_US))),
-            // As soon as the rule is there.
+            // As soon as the rule is registered.
             Run::Missing => Some(inherited_us.unwrap_or(tree_us)),
             Run::Panicked => Some(later_us(tree_us)),
         };
@@ -300,7 +300,7 @@ mod tests {
         inherited_us: Some(7),
     };
 
-    /// Judges values with numbers, and tells when to look again.
+    /// Judges values with numbers, and returns when to look again.
     fn judged(rule: Option<Simple>, entries: &[(SeqNo, SeqNo, &[u8])]) -> Result<(Vec<Verdict>, LookAgain)> {
         let context = RuleContext::new("t", 900, false, &|_, _| false);
         let mut rules = CompactionRules::default();
@@ -329,12 +329,12 @@ mod tests {
         // A fourth of the entries is garbage that a snapshot keeps.
         let unpinned = Some(Unpinned { from: 5, not_before_us: 5000 + AGAIN_US });
         assert_eq!(again, LookAgain::new(None, unpinned));
-        // Garbage for all readers goes at once.
+        // Garbage for all readers goes immediately.
         let (verdicts, again) = judged(Some(Simple(None)), &[(5, 5, b"X"), (6, 6, b"X")]).unwrap();
         assert_eq!((verdicts, again), (vec![Verdict::Bury(5), Verdict::Bury(6)], LookAgain::default()));
     }
 
-    /// Drops what all readers see, also if it is pinned.
+    /// Drops the entries that all readers see, even pinned ones.
     struct OfAll;
 
     impl CompactionRule for OfAll {

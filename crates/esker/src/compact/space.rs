@@ -1,16 +1,16 @@
-//! Which merges could give space back, though nothing else asks for them, and which of them are worth it.
+//! Which merges could give space back although nothing else requires them, and which of them are worth it.
 //!
 //! ```text
 //! level 0    [ tombstones, newer versions ]      A merge downward takes a table, the older tables of level 0
 //! level 5       [      ]   [      ]              that it overlaps, and everything that these overlap further
-//! level 6    [    ][    ][    ][    ]            down: so its output may go to the bottom level.
+//! level 6    [    ][    ][    ][    ]            down. Its output may go to the bottom level.
 //! ```
 //! A merge in place takes one table in which range tombstones hide something, or expired or deleted entries lie in the
 //! bottom level.
 //!
-//! *Without room.* A merge writes its output before its inputs go. Tombstones that are spread over all keys make one merge
-//! of the whole tree, which a full disk may have no room for. It is then done in parts, one table of the bottom level
-//! each:
+//! *Without room.* A merge writes its output before its inputs go. Tombstones that are spread over all keys require one
+//! merge of the whole tree, for which a full disk may lack room. It is then done in parts, one table of the bottom
+//! level each:
 //!
 //! ```text
 //! level 0    [ tombstones         ]        [ ][ ][       ]     Each table above the bottom level is first cut where
@@ -22,15 +22,16 @@
 //! keys are long. Therefore a cut makes only as many columns as a quarter of the room suffices for, and at least one. When these
 //! are merged, the rest is cut again.
 //!
-//! A column reaches to where the next table of the bottom level begins, also where its own one ends before. So what such
-//! a merge writes overlaps no other table of the bottom level.
+//! A column reaches up to the first key of the next table of the bottom level, even if its own table ends before that.
+//! Therefore the output of such a merge overlaps no other table of the bottom level.
 //!
-//! *What a merge costs.* A merge reads what it gives back and what stays. It is worth it if at least a fifth of what it
-//! reads goes: then a store takes at most 1.25 times what lives, and each byte that is deleted causes at most nine of
-//! reading and writing. While a tree is written to, half has to go: more may soon follow. If newer versions hide older
-//! ones, ordinary merges remove these as more is written, and doing it earlier would rewrite the tree more often. So the
-//! upper tables may keep at most a third of what goes: then they are tombstones, or much smaller than what they replace.
-//! That does not matter where ordinary merges find no room, nor once nothing was written for a minute.
+//! *What a merge costs.* A merge reads dead and living bytes. It is worth it if at least a fifth of the bytes that it
+//! reads is dead. Then a store takes at most 1.25 times its living bytes, and each deleted byte causes at most nine
+//! bytes of reading and writing. While a tree is written to, half has to be dead: more may soon follow. If newer
+//! versions hide older ones, ordinary merges remove these as more is written, and an earlier merge would rewrite the
+//! tree more often. Therefore the merge may keep of the upper tables at most a third of the bytes that it drops: then
+//! they are tombstones, or much smaller than the entries that they replace. That does not matter where ordinary merges
+//! find no room, nor once nothing was written for a minute.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -43,8 +44,9 @@ use crate::ranges::{KeyRange, RangeTombstones, next_key};
 use crate::version::levels::{LEVELS, Levels, Table};
 use crate::version::table_info::TableInfo;
 
-/// A merge is worth it if one part in this many of what it reads goes. Then a store takes at most 1.25 times what lives: less than a
-/// fifth of it is dead. Guarantee S7 and the engine's tests (`idle_space.rs`) state these figures too.
+/// A merge is worth it if one part in this many of the bytes that it reads is dead. Then a store takes at most 1.25
+/// times its living bytes: less than a fifth of it is dead. Guarantee S7 and the engine's tests (`idle_space.rs`) state
+/// these figures too.
 const PART_GIVEN_BACK: u64 = 5;
 /// The same for a tree that is being written to.
 const PART_GIVEN_BACK_IF_BUSY: u64 = 2;
@@ -52,9 +54,9 @@ const PART_GIVEN_BACK_IF_BUSY: u64 = 2;
 /// A merge that gives back fewer bytes is not worth the syncs.
 pub(crate) const GAIN_MIN: u64 = 256 << 10;
 
-/// The same if nearly all that is read goes: then hardly anything is written.
+/// The same if nearly all input is dead: then hardly anything is written.
 const GAIN_MIN_IF_ALL: u64 = 16 << 10;
-/// Nearly all is left out if one part in this many stays at most.
+/// Nearly all input is left out if at most one part in this many stays.
 const PART_IF_ALL: u64 = 16;
 
 /// A merge without much room for its output needs the estimate and this part of it, and the bytes of a small table.
@@ -71,11 +73,11 @@ const BOUNDS_STORED: u64 = 4;
 /// The same as [`GAIN_MIN`] on a full disk.
 const GAIN_MIN_IF_FULL: u64 = 4 << 10;
 
-/// Where level 0 has more tables, those that overlap go down together. A full disk may have a thousand there, most of them
+/// If level 0 has more tables, overlapping ones go down together. A full disk may have a thousand there, most of them
 /// pieces of cuts.
 const LEVEL_0_MAX: usize = 128;
 
-/// How many times what is kept of the upper tables has to go.
+/// The bytes left out must be at least this many times the bytes kept of the upper tables.
 const TIMES_KEPT: u64 = 3;
 
 /// How eagerly a tree gives back space, ascending.
@@ -85,9 +87,10 @@ pub(crate) enum Pressure {
     Busy,
     /// Little or nothing is written to it.
     Calm,
-    /// Nothing was written to it for a minute, so no ordinary merge will soon remove what newer versions hide.
+    /// Nothing was written to it for a minute, so no ordinary merge will soon remove the entries that newer versions
+    /// hide.
     Idle,
-    /// An ordinary merge has found no room, so nothing else removes what newer versions hide.
+    /// An ordinary merge has found no room, so nothing else removes the entries that newer versions hide.
     Cramped,
     /// The disk is full, so any gain counts.
     Full,
@@ -138,7 +141,7 @@ pub(crate) fn room_for(gain: &Gain) -> u64 {
     output.saturating_add(output / ROOM_PART).saturating_add(ROOM_MIN)
 }
 
-/// One table of the bottom level, with what lies above it.
+/// One table of the bottom level, and the tables above it.
 #[derive(Debug)]
 pub(crate) struct Part {
     /// Its place in the bottom level.
@@ -157,12 +160,12 @@ impl Part {
         self.place
     }
 
-    /// What the merge gives back once the wide tables are cut.
+    /// The gain of the merge once the wide tables are cut.
     pub(crate) fn gain(&self, measure: impl FnOnce(&Compaction, Samples<'_>) -> Gain) -> Gain {
         if self.wide.is_empty() {
             return measure(&self.merge, Samples::OfAll);
         }
-        // What the wide tables have elsewhere says nothing of this part.
+        // The wide tables' entries in other columns are not typical of this part.
         let gain = measure(&self.merge, Samples::Without(&self.wide));
         Gain { read: gain.read.saturating_add(self.wide_bytes), ..gain }
     }
@@ -194,9 +197,9 @@ impl Part {
     }
 }
 
-/// The cut of neighbouring runs of level 0 that each have a table of `wide`: of as many as fit by their bytes, beginning with the
-/// oldest such run that fits. Cut together they make as many tables as one of them alone. A thousand small tables would take more
-/// space than what is given back, and each look at them would take seconds.
+/// The cut of neighbouring runs of level 0 that each have a table of `wide`. It takes as many runs as fit by their
+/// bytes, beginning with the oldest such run that fits. Cut together they make as many tables as one of them alone. A
+/// thousand small tables would take more space than the merge gives back, and each look at them would take seconds.
 fn wide_runs(
     levels: &Levels,
     wide: &[(usize, Arc<Table>)],
@@ -225,22 +228,22 @@ fn wide_runs(
     chosen
 }
 
-/// The parts in which the tables of a tree can be merged into the bottom level with little room: those whose table of the
-/// bottom level has one of the `numbers`.
+/// The parts in which the tables of a tree can be merged into the bottom level with little room. A part belongs to the
+/// result if its table of the bottom level has one of the `numbers`.
 pub(crate) fn parts(levels: &Levels, numbers: Range<usize>) -> impl Iterator<Item = Part> + '_ {
     let all = levels.level(BOTTOM);
     all.iter().enumerate().take(numbers.end).skip(numbers.start).filter_map(|(place, bottom)| {
         let mut inputs = vec![(BOTTOM, Arc::clone(bottom))];
         let mut files = HashSet::from([bottom.info.file]);
         let (mut wide, mut wide_bytes, mut at) = (Vec::new(), 0, 0);
-        // Also those that overlap one of these, so that no entry gets below a newer one.
+        // Also the tables that overlap one of these, so that no entry gets below a newer one.
         while let Some((level, table)) = inputs.get(at).cloned() {
             at += 1;
             let (smallest, largest) = (&table.info.smallest, &table.info.largest);
             let columns = if level < BOTTOM { columns(all, &table.info) } else { 1 };
             if columns > 1 {
                 wide_bytes += table.info.size / columns as u64;
-                // Once it is cut, what it overlaps elsewhere does not matter.
+                // Once it is cut, its overlaps in other columns do not matter.
                 wide.push((level, table));
                 continue;
             }
@@ -257,8 +260,8 @@ pub(crate) fn parts(levels: &Levels, numbers: Range<usize>) -> impl Iterator<Ite
     })
 }
 
-/// How many columns the table `info` reaches into, of those that the tables `bottom` of the bottom level begin. The first one
-/// also has all keys before its table.
+/// How many columns the table `info` reaches into. Each table in `bottom`, the bottom level, begins a column. The first
+/// column also has all keys before its table.
 fn columns(bottom: &[Arc<Table>], info: &TableInfo) -> usize {
     let column_of = |key: &[u8]| bottom.partition_point(|table| table.info.smallest.as_slice() <= key).max(1);
     column_of(&info.largest) - column_of(&info.smallest) + 1
@@ -280,11 +283,12 @@ fn clusters(level_0: &[Arc<Table>]) -> Vec<Vec<(usize, Arc<Table>)>> {
     clusters
 }
 
-/// If the tree has a compaction rule, what finds the group of a key, as its first key and one after its last. An entry of a group
-/// may hide any number of others in it.
+/// If the tree has a compaction rule, a function that finds the group of a key: the first key of the group, and the
+/// first key after it. An entry of a group may hide any number of others in it.
 pub(crate) type Groups<'a> = Option<&'a dyn Fn(&[u8]) -> (Vec<u8>, Vec<u8>)>;
 
-/// Adds to `chosen`, tables with their levels, what has to go down with them: the older tables that they overlap.
+/// Adds to `chosen`, tables with their levels, the tables that have to go down with them: the older tables that they
+/// overlap.
 fn with_older(
     levels: &Levels,
     chosen: Vec<(usize, Arc<Table>)>,
@@ -339,7 +343,8 @@ fn merge_down(inputs: Vec<(usize, Arc<Table>)>) -> Option<Compaction> {
     }
 }
 
-/// The merge into the bottom level of everything that has keys in `smallest..=largest`, and what goes with that.
+/// The merge into the bottom level of all tables with keys in `smallest..=largest`, and of the tables that have to go
+/// with them.
 pub(crate) fn below(
     levels: &Levels,
     smallest: &[u8],
@@ -393,9 +398,10 @@ pub(crate) fn candidates(
     oldest: Option<SeqNo>,
     groups: Groups<'_>,
 ) -> Vec<Compaction> {
-    // What a merge could leave out at most, and how much of that its own inputs may hide.
+    // The most bytes that a merge could leave out, and how many of these its own inputs may hide.
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
-    // What hides entries of a group of many tables may lie in a table of the bottom level, and be above none of the others.
+    // The entry that hides others of a group of many tables may lie in a table of the bottom level, above none of the
+    // others.
     if let Some(group_of) = groups {
         let mut last = None;
         for (_, table) in levels.tables() {
@@ -421,7 +427,7 @@ pub(crate) fn candidates(
         _ => each_of(0..1).map(|chosen| with_older(levels, chosen, groups)).collect(),
     };
     let of_others = each_of(1..BOTTOM).map(|chosen| with_lower(levels, chosen, Vec::new(), groups));
-    // What hides entries may lie in several tables that do not overlap: then no merge of one of them leaves out enough.
+    // The hiding entries may lie in several tables that do not overlap: then no merge of one of them leaves out enough.
     for inputs in of_level_0.into_iter().chain(of_others).chain([tables().collect()]) {
         let Some(merge) = merge_down(inputs) else { continue };
         if seen.insert(files_of(&merge)) {
@@ -460,7 +466,7 @@ mod tests {
     /// The keys of a table, as single bytes.
     type Span = (u8, u8);
 
-    /// Levels whose tables have random keys: of some thirty that there are, many with gaps between the tables.
+    /// Levels whose tables have random keys out of about thirty; many have gaps between the tables.
     fn random_spans(rng: &mut Rng) -> Vec<(usize, Span)> {
         let mut spans = Vec::new();
         for level in [1, 5, BOTTOM] {
@@ -528,7 +534,8 @@ mod tests {
         }
     }
 
-    /// Against a plain definition: nothing that stays is older than what goes and overlaps it, and nothing goes without need.
+    /// Compared with a plain definition: no table that stays is older than one that goes and overlaps it, and no table
+    /// goes without need.
     #[test]
     fn what_is_older_goes_down_too() {
         let db = Db::open_in_memory(Options::default()).unwrap();
@@ -571,7 +578,8 @@ mod tests {
         }
     }
 
-    /// As with few tables: nothing gets below what is older. Each table is in a merge, and the tables of level 0 are in few.
+    /// As with few tables, no entry gets below an older one. Each table is in a merge, and the tables of level 0 are in
+    /// few.
     #[test]
     fn many_tables_of_level_0_go_down_by_clusters() {
         let db = Db::open_in_memory(Options::default()).unwrap();
@@ -608,8 +616,8 @@ mod tests {
         }
     }
 
-    /// Flushes of several tables, whose numbers lie among each other's. Of two tables that overlap after a cut, one is newer in
-    /// all.
+    /// Flushes of several tables with interleaved numbers. Of two tables that overlap after a cut, one is newer in all
+    /// entries.
     #[test]
     fn runs_that_are_cut_together_stay_in_order() {
         let db = Db::open_in_memory(Options::default()).unwrap();

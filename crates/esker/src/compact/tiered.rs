@@ -4,15 +4,15 @@
 //! level 0    | 1 | 1 | 1 | 4 | 4 | 16 |     runs, newest first, with their sizes
 //! level 6    | 64 |                         the oldest run
 //! ```
-//! When as many neighbouring runs as the size ratio are of about one size, a merge makes one run of them. So there are
-//! fewer runs of each size than the ratio, and sizes grow by the ratio: runs are few, and an entry is written once for
-//! each size. After its first merge the oldest run is in level 6. (Dayan, Idreos: Dostoevsky, SIGMOD 2018.)
+//! When as many neighbouring runs as the size ratio are of about one size, a merge makes one run of them. Therefore
+//! there are fewer runs of each size than the ratio, and sizes grow by the ratio: runs are few, and an entry is written
+//! once for each size. After its first merge the oldest run is in level 6. (Dayan, Idreos: Dostoevsky, SIGMOD 2018.)
 //!
 //! *Lazy-leveled*: when the levels above level 6 have grown to 1/ratio of its size, all of them are merged into it.
 //!
 //! Neighbours are of about one size if the largest is smaller than the ratio times the smallest. A run that is smaller
-//! than a newer one counts as if it had that one's size. So sizes never fall with age, and no small run stays between
-//! larger ones.
+//! than a newer one counts as if it had the size of that one. Therefore sizes never fall with age, and no small run
+//! stays between larger ones.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -12,13 +12,13 @@ use crate::state::{Mem, TreeInner};
 /// An immutable memtable and its tree.
 pub(crate) type Immutable = (Arc<TreeInner>, Arc<Mem>);
 
-/// See the module's comment. All methods may be called by many threads at once.
+/// See the module's comment. All methods may be called by many threads at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct FlushQueue {
-    /// Oldest first: sets of memtables that became immutable together, and have to be flushed together (rule 21). None
-    /// is empty.
+    /// Oldest first: sets of memtables that became immutable together, and have to be flushed together (rule 21). No
+    /// set is empty.
     sets: Mutex<Vec<Vec<Immutable>>>,
-    /// Bytes of memory that they take. Changed under the lock, so that writers can read it without.
+    /// Bytes of memory that they take. Changed under the lock, but writers may read it without the lock.
     bytes: AtomicUsize,
 }
 
@@ -72,12 +72,12 @@ impl FlushQueue {
         let bytes = removed.iter().map(|(_, mem)| mem.table.memory()).sum();
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         drop(sets);
-        // Here, since it may free memory, for which writers would wait under the lock.
+        // This is done outside the lock: it may free memory, and writers would have to wait for that.
         drop(removed);
     }
 }
 
-/// The memtables that a flush has written to tables. It looks one up in constant time, however many there are.
+/// The memtables that a flush has written to tables. A lookup takes constant time, however many there are.
 #[derive(Debug, Default)]
 pub(crate) struct Flushed(HashSet<*const Mem>);
 

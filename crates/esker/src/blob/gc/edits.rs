@@ -149,9 +149,9 @@ impl BlobGc {
         files.map(|(file, ordinals)| BlobEdit::Overwrite { file, ordinals }).collect()
     }
 
-    /// Edits for the references of copied values that differ from `known`, which is what the manifest has. A file gets
-    /// none if it is neither in `known` nor in `noted`, the notes of the same change. The log is on the disk up to
-    /// position `synced`.
+    /// Edits for the references of copied values that differ from `known`, the manifest's state. A file gets no edit if
+    /// it is neither in `known` nor in `noted`, the notes of the same change. The log is on the disk up to position
+    /// `synced`.
     fn reference_edits(
         &self,
         known: &BTreeMap<BlobFileId, BlobFileRecord>,
