@@ -10,8 +10,8 @@
 //!            of a time, whose key is empty: microseconds since 1970, 8
 //! ```
 //!
-//! The n-th op gets the n-th sequence number of the record. A payload without ops says which number comes next, because
-//! numbers were taken without a record: by writes that skip the log, and by ingests, splits and imports.
+//! The n-th op gets the n-th sequence number of the record. A payload without ops records which number comes next,
+//! because numbers were taken without a record: by writes that skip the log, and by ingests, splits and imports.
 //!
 //! ```text
 //! gap        0, 4 | next number, 8
@@ -58,12 +58,12 @@ fn payload_len_max() -> usize {
 /// The largest buffer that a thread keeps for single writes.
 const SCRATCH_LEN_MAX: usize = 64 << 10;
 
-/// How many bytes of memtable a range deletion counts as, beside its bounds. It takes less. But n nested range
-/// deletions take n * n / 2 numbers until they are flushed and all but the last are forgotten, so there should be some
-/// thousands at most.
+/// How many bytes of memtable a range deletion counts as, in addition to its bounds. It takes less. But n nested range
+/// deletions take n * n / 2 numbers until they are flushed and all but the last are forgotten. Therefore there should
+/// be some thousands at most.
 pub(crate) const RANGE_MEMORY: usize = 16 << 10;
 
-/// How many bytes of memtable a time counts as: writes that carry nothing else have to be flushed some day too.
+/// How many bytes of memtable a time counts as: writes that carry nothing else have to be flushed at some time too.
 const TIME_MEMORY: usize = 64;
 
 /// The length of the op count, in bytes.
@@ -96,8 +96,8 @@ pub struct Batch {
     parts: Vec<TreePart>,
     /// The huge values, in the order of their ops.
     huge: Vec<HugePut>,
-    /// How many bytes a write adds to the payload at most, except for values that were staged: times of operands, pointers
-    /// to huge values. They count from the beginning, so that a batch that takes an op can also be written.
+    /// How many bytes a write adds to the payload at most, except for values that were staged: times of operands,
+    /// pointers to huge values. They count from the beginning, so that a batch that accepts an op can also be written.
     reserved: usize,
     /// Whether an op deletes a range.
     has_ranges: bool,
@@ -106,7 +106,7 @@ pub struct Batch {
     mark: Mark,
 }
 
-/// What a batch was marked as.
+/// How a batch was marked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Mark {
     #[default]
@@ -117,7 +117,7 @@ enum Mark {
     Deleting,
 }
 
-/// What an op needs in its tree's memtable.
+/// The space that an op needs in its tree's memtable.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OpPlan {
     part: u32,
@@ -195,7 +195,7 @@ pub struct AwaitedValue {
     pub checksum: u64,
 }
 
-/// What stands in the place of a huge value when its batch goes to the log.
+/// What replaces a huge value when its batch goes to the log.
 #[derive(Debug)]
 pub(crate) enum Separated<'a> {
     Blob(&'a Pointer),
@@ -203,7 +203,7 @@ pub(crate) enum Separated<'a> {
     Small(&'a [u8]),
 }
 
-/// What a batch needs of one tree.
+/// The needs of a batch in one tree.
 #[derive(Debug, Clone)]
 pub(crate) struct TreePart {
     pub(crate) tree: Arc<TreeInner>,
@@ -211,7 +211,7 @@ pub(crate) struct TreePart {
     pub(crate) memory: usize,
     /// Whether it writes entries to the memtable.
     pub(crate) has_entries: bool,
-    /// The greatest time that the batch carries for it; 0: none.
+    /// The greatest time that the batch carries for it; 0 if it carries none.
     time_us: u64,
     /// Whether it has operands.
     pub(crate) merges: bool,
@@ -244,7 +244,7 @@ pub(crate) struct Op<'a> {
 }
 
 impl Op<'_> {
-    /// Whether it deletes, or belongs to what does.
+    /// Whether it is a deletion, or belongs to one.
     fn deletes(&self) -> bool {
         matches!(self.kind, Kind::Delete | Kind::DeleteRange | Kind::Time)
     }
@@ -320,9 +320,9 @@ impl Batch {
     }
 
     /// Marks the batch as one that gives space back although it also puts: it lets a key expire, for example, or notes
-    /// the new length of a list from which it removes elements. On a full disk the store takes such a batch as it takes
-    /// deletes, as long as the part of the reserve lasts that is set aside for deletes and what the batch puts is not longer
-    /// than half a log segment. [`Batch::clear`] removes the mark.
+    /// the new length of a list from which it removes elements. On a full disk the store accepts such a batch like
+    /// deletes, as long as the part of the reserve that is set aside for deletes lasts and the batch's puts are not
+    /// longer than half a log segment. [`Batch::clear`] removes the mark.
     ///
     /// # Example
     /// ```
@@ -339,10 +339,11 @@ impl Batch {
         self.mark = Mark::Freeing;
     }
 
-    /// Marks the batch as one that deletes by what it puts: markers, by which the tree's
-    /// [compaction rule](crate::rules::CompactionRule) drops other entries. On a full disk the store takes such a batch as it
-    /// takes deletes, whatever it puts, so mark nothing else: what does not mask more than it takes uses up the reserve. The last of
-    /// this mark and [`Batch::mark_as_freeing`] counts, and [`Batch::clear`] removes it.
+    /// Marks the batch as one that deletes by its puts: markers, by which the tree's [compaction
+    /// rule](crate::rules::CompactionRule) drops other entries. On a full disk the store accepts such a batch like
+    /// deletes, regardless of its puts. Therefore mark nothing else: a marker that masks fewer bytes than it takes uses
+    /// up the reserve. The last call of this method or [`Batch::mark_as_freeing`] counts, and [`Batch::clear`] removes
+    /// the mark.
     ///
     /// # Example
     /// ```
@@ -359,7 +360,7 @@ impl Batch {
         self.mark = Mark::Deleting;
     }
 
-    /// Whether it has operands, or values that expire: the operands may have to be given times before it is written.
+    /// Whether it has operands, or values that expire: the operands may need times before it is written.
     #[inline]
     pub(crate) fn may_need_times(&self) -> bool {
         self.may_need_times
@@ -377,7 +378,7 @@ impl Batch {
         self.huge.clear();
         self.reserved = 0;
         (self.has_ranges, self.may_need_times, self.mark) = (false, false, Mark::Nothing);
-        // The handle of one tree is kept, so a batch that is reused for one tree clones none.
+        // The handle of one tree is kept. A batch that is reused for one tree therefore clones no handle.
         if self.parts.len() > 1 {
             self.parts.clear();
         }
@@ -406,8 +407,8 @@ impl Batch {
         self.add_beside(tree, kind, Beside::Nothing, key, value)
     }
 
-    /// Adds an entry of `kind` and `value` for `key`. If there is something beside the value, the entry is a put or a
-    /// huge value's pointer.
+    /// Adds an entry of `kind` and `value` for `key`. If it has an expiry or attributes in addition to the value, the
+    /// entry is a put or a huge value's pointer.
     #[inline]
     pub(crate) fn add_beside(
         &mut self,
@@ -430,7 +431,7 @@ impl Batch {
 
     /// Adds a deletion of the keys in `range`.
     pub(crate) fn add_range(&mut self, tree: &Arc<TreeInner>, range: &KeyRange) -> Result<()> {
-        // No key is longer than [`KEY_LEN_MAX`]. So a longer bound means the same as its first bytes and a zero.
+        // No key is longer than [`KEY_LEN_MAX`]. Therefore a longer bound means the same as its first bytes and a zero.
         let clipped = |bound: &Vec<u8>| match bound.get(..KEY_LEN_MAX) {
             Some(beginning) if bound.len() > KEY_LEN_MAX => [beginning, &[0]].concat(),
             _ => bound.clone(),
@@ -444,7 +445,7 @@ impl Batch {
         self.push(tree, Kind::DeleteRange, &range.lower, [&[], &upper], 0)
     }
 
-    /// Has the batch carry `time_us` for `tree`, if the tree takes its time from its writes.
+    /// Makes the batch carry `time_us` for `tree`, if the tree takes its time from its writes.
     pub(crate) fn add_time(&mut self, tree: &Arc<TreeInner>, time_us: u64) -> Result<()> {
         if tree.own_time.is_none() || time_us > CLOCK_MAX {
             return Ok(());
@@ -457,7 +458,7 @@ impl Batch {
         Ok(())
     }
 
-    /// The operands for `tree` are written at `time_us`, if that is later than when the batch is.
+    /// Sets the time of the operands for `tree` to `time_us`, if that is later than the time of the write.
     pub(crate) fn happen_at(&mut self, tree: &Arc<TreeInner>, time_us: Option<u64>) {
         let part = self.part_of(tree);
         if tree.own_time.is_none() {
@@ -489,13 +490,13 @@ impl Batch {
         let at = self.part_of(tree);
         let part = &mut self.parts[at];
         part.memory += match kind {
-            // It takes no space among the entries, but counts with the space that it takes elsewhere.
+            // It takes no space among the entries, but the space that it takes elsewhere counts.
             Kind::DeleteRange => RANGE_MEMORY + key.len() + stored_len,
             Kind::Time => TIME_MEMORY,
             _ => Memtable::entry_size(height, key.len(), stored_len),
         };
         if kind == Kind::Put {
-            // Of most ops there is nothing else to note.
+            // Most ops need no other notes.
             part.has_entries = true;
         } else {
             part.has_entries |= kind.is_entry();
@@ -565,8 +566,8 @@ impl Batch {
         !self.huge.is_empty()
     }
 
-    /// The batch as the log holds it: with `values` in the places of the huge values. It takes those that were staged from
-    /// their staging areas.
+    /// The batch in the log's form: with `values` in the places of the huge values. Staged values are taken from their
+    /// staging areas.
     pub(crate) fn separated<'a>(&self, values: impl IntoIterator<Item = Separated<'a>>) -> Result<Batch> {
         let payload = Vec::with_capacity(self.payload.len());
         let mut separated = Batch { payload, mark: self.mark, ..Batch::default() };
@@ -599,8 +600,8 @@ impl Batch {
         Ok(separated)
     }
 
-    /// The batch, which has no huge values, with times in its operands: `times` has one for each of its parts whose
-    /// operands get one.
+    /// The batch, which has no huge values, with times in its operands: `times` has one for each part whose operands
+    /// get a time.
     pub(crate) fn timed(&self, times: &[Option<u64>]) -> Result<Batch> {
         let payload = Vec::with_capacity(self.payload.len());
         let mut timed = Batch { payload, mark: self.mark, ..Batch::default() };
@@ -648,7 +649,7 @@ impl Batch {
         };
         let found: Vec<(usize, Arc<AwaitedValue>)> =
             self.huge.iter().enumerate().filter_map(|(place, put)| Some((place, waits(put)?))).collect();
-        // Two values that were staged under one id, one after the other, are told apart by their bytes.
+        // Two values that were staged under one id, one after the other, differ in their bytes.
         let is_same =
             |awaited: &AwaitedValue| (awaited.len, awaited.checksum) == (staged.len, staged.checksum);
         let mut found = found;
@@ -691,9 +692,8 @@ impl Batch {
         })
     }
 
-    /// Whether the batch goes to the log. A batch that writes to a tree that skips the log must write to no other tree
-    /// but those that are flushed with it: a crash could keep the other trees' part of the batch and lose this one's
-    /// (rule 21).
+    /// Whether the batch goes to the log. A batch that writes to a tree that skips the log may write only to trees that
+    /// are flushed with it: a crash could keep the other trees' part of the batch and lose this one's (rule 21).
     pub(crate) fn is_logged(&self) -> Result<bool> {
         let Some(volatile) = self.parts.iter().find(|part| !part.tree.log) else { return Ok(true) };
         if let Some(other) = self.parts.iter().find(|part| !part.tree.is_flushed_with(&volatile.tree)) {
@@ -781,7 +781,7 @@ fn too_long(len: usize, reserved: usize) -> Error {
 /// The length of a gap payload, in bytes.
 pub(crate) const GAP_LEN: usize = COUNT_LEN + size_of::<SeqNo>();
 
-/// The payload that says that the next op has the sequence number `next`.
+/// The payload that records that the next op has the sequence number `next`.
 pub(crate) fn gap(next: SeqNo) -> [u8; GAP_LEN] {
     let mut payload = [0; GAP_LEN];
     payload[COUNT_LEN..].copy_from_slice(&next.to_le_bytes());
@@ -852,14 +852,15 @@ mod tests {
 
     const LEN_MAX: usize = 4000;
 
-    /// A store one of whose trees has had values that expire, so that operands get times.
+    /// A store in which one tree has had values that expire, so that operands get times.
     fn store() -> Db {
         let db = Db::open_in_memory(Options::default().separate_at(1024)).unwrap();
         db.default_tree().put_for("lives", "long", Duration::from_secs(3600)).unwrap();
         db
     }
 
-    /// Whatever a batch has taken can be written, however near the greatest length it is; what it refuses changes nothing.
+    /// A batch can be written with every op that it has accepted, however near it is to the greatest length. An op that
+    /// it refuses changes nothing.
     #[test]
     fn a_batch_that_takes_an_op_can_be_written() {
         let mut refused = 0;
@@ -882,7 +883,8 @@ mod tests {
                     break;
                 }
                 expected.extend(part);
-                // Pointers take less than what is counted for them, which would hide what times take: not in every batch.
+                // Pointers take less than the space counted for them. That would hide the space that times take, so not
+                // every batch has one.
                 let is_huge = first % 2 == 0 && batch.len().is_multiple_of(5);
                 let huge = is_huge.then(|| batch.put(tree, "huge", vec![7; 2000]));
                 assert!(huge.is_none_or(|put| put.is_ok() || batch.len() > 20));

@@ -9,11 +9,11 @@
 //!
 //! - Under the lock a writer reserves log space, memtable space and sequence numbers. Everything that can fail happens
 //!   before the sequence numbers are taken. From then until publication nothing may fail, allocate or panic (rule 1).
-//! - Outside the lock the writer copies its record and its entries. Several writers do so at the same time.
+//! - Outside the lock the writer copies its record and its entries. Several writers do this at the same time.
 //! - A write becomes visible, and is acknowledged, only when every earlier reservation is: `visible` (a sequence
 //!   number) and `published` (a log position) only ever cover a contiguous prefix.
 //! - A write that skips the log takes sequence numbers too. The log counts only its own writes. If the next record's
-//!   number is not the one that follows, a record in front of it says so (`gap` in [`super::batch`]).
+//!   number is not the following one, a record in front of it gives the number (`gap` in [`super::batch`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use crate::log::wal::{LogTail, Wal};
 use crate::memtable::{NewEntry, Region, TOGETHER};
 use crate::state::Mem;
 
-/// What the lock protects.
+/// The state that the lock protects.
 #[derive(Debug)]
 pub(crate) struct CommitState {
     pub(crate) next_seq: SeqNo,
@@ -50,7 +50,7 @@ pub(crate) struct CommitState {
     queue: VecDeque<Ticket>,
     /// The number of the ticket at the front of `queue`.
     front: u64,
-    /// How many threads wait for the queue to be empty. Nobody reserves meanwhile.
+    /// How many threads wait for the queue to be empty. Meanwhile no thread reserves.
     quiet_wanted: usize,
     /// The store is closing. No write begins from now on.
     ended: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Commit {
     failed: AtomicBool,
 }
 
-/// What a writer holds between reserving and publishing.
+/// The resources that a writer holds between reserving and publishing.
 #[derive(Debug)]
 struct Reservation {
     ticket: u64,
@@ -97,11 +97,11 @@ struct Place {
     segment: Arc<Segment>,
     offset: u64,
     position: u64,
-    /// Whether a gap record comes first, which says the number that this record begins with.
+    /// Whether a gap record comes first, with the number that this record begins with.
     gap: bool,
 }
 
-/// How often a thread looks whether the lock is free before it waits.
+/// How often a thread checks whether the lock is free before it waits.
 const LOOKS: usize = 64;
 
 /// The length of a gap record, in bytes.
@@ -116,14 +116,14 @@ pub(crate) struct Number {
     ticket: u64,
 }
 
-/// What to commit.
+/// The record to commit.
 #[derive(Debug)]
 pub(crate) struct NewRecord<'a> {
     /// It holds pointers in the places of its huge values.
     pub(crate) batch: &'a Batch,
     /// The values that the batch points to. The commit notes in each that the log names it.
     pub(crate) blobs: &'a mut [NewBlob],
-    /// The header of its log record; `None`: the batch skips the log.
+    /// The header of its log record; `None` if the batch skips the log.
     pub(crate) header: Option<[u8; record::HEADER_LEN]>,
     /// The log's published mark stays as it is: the caller is about to sync.
     pub(crate) unmarked: bool,
@@ -176,7 +176,7 @@ impl Commit {
     /// Takes the lock for changes that must not interleave with reservations.
     pub(crate) fn lock(&self) -> MutexGuard<'_, CommitState> {
         let mut state = self.state.lock();
-        // A thread that waits for an empty queue would wait for ever if reservations kept coming.
+        // A thread that waits for an empty queue would wait forever if reservations kept coming.
         while state.quiet_wanted > 0 {
             self.advanced.wait(&mut state);
         }
@@ -248,21 +248,21 @@ impl Commit {
         self.published() > position
     }
 
-    /// Fails once the store is poisoned. The log may have a hole then. Nothing that was written behind it may become
-    /// durable by another way either.
+    /// Fails once the store is poisoned. The log may have a hole then. Nothing that was written after the hole may
+    /// become durable in another way either.
     pub(crate) fn check(&self) -> Result<()> {
         if self.failed.load(Ordering::Acquire) { Err(poisoned()) } else { Ok(()) }
     }
 
-    /// Refuses all further writes, and tells why.
+    /// Refuses all further writes, and reports the cause.
     pub(crate) fn poison(&self, cause: &Error) {
         if self.fail() {
             tell_failed(cause);
         }
     }
 
-    /// Refuses all further writes. Returns whether the caller has to tell why, by [`tell_failed`], and does so once it holds no
-    /// lock and no writer waits for it: what is told may be slow, or panic.
+    /// Refuses all further writes. Returns whether the caller has to report the cause by [`tell_failed`]. It does so
+    /// when it holds no lock and no writer waits for it: the report may be slow, or panic.
     pub(crate) fn fail(&self) -> bool {
         !self.failed.swap(true, Ordering::AcqRel)
     }
@@ -298,7 +298,7 @@ impl Commit {
         {
             let log_seq = state.log_seq;
             let len = GAP_RECORD_LEN + len;
-            // A segment whose first use failed carries the number that the next one would get.
+            // A segment whose first use failed has the number that the next one would get.
             match wal.rotate(&mut state.tail, log_seq, len) {
                 Ok(true) => {}
                 Ok(false) => return Ok(Committed::NeedsSegment(len)),
@@ -330,8 +330,8 @@ impl Commit {
             }
             _ => Ok(()),
         };
-        // This fails only on file systems whose files cannot be mapped. The write is lost, and so is the log after it.
-        // Nothing from here on is acknowledged or flushed, but writers that wait for their turn go on.
+        // This fails only on file systems whose files cannot be mapped. The write is lost, and the log after it too.
+        // Nothing from here on is acknowledged or flushed, but writers that wait for their turn continue.
         let is_first_failure = logged.is_err() && self.fail();
         insert(batch, reservation.first_seq, &mut reservation.mems, ahead);
         let (end, last_seq) = (reservation.end, reservation.first_seq + batch.len() as u64 - 1);
@@ -340,7 +340,7 @@ impl Commit {
         let position = if reservation.logged.is_some() { end } else { VOLATILE };
         blobs.iter_mut().for_each(|blob| blob.commit(logged.is_ok().then_some(position)));
         self.publish(reservation.ticket, unmarked);
-        // Readers load the time first: whoever sees it also sees the write.
+        // Readers load the time first: a reader that sees the time also sees the write.
         batch.parts().iter().for_each(TreePart::carry);
         if is_first_failure && let Err(error) = &logged {
             tell_failed(error);
@@ -375,7 +375,7 @@ impl Commit {
         Ok(Number { seq, end, ticket })
     }
 
-    /// Makes the number visible. What it stands for is complete, or will never exist.
+    /// Makes the number visible. The change that has this number is complete, or will never exist.
     pub(crate) fn show_number(&self, number: &Number) {
         self.publish(number.ticket, false);
     }
@@ -403,8 +403,8 @@ impl Commit {
                 {
                     untold = Some(error);
                 }
-                // In this order, a sync of what is published covers everything that was visible when the sync was asked
-                // for.
+                // In this order, a sync of the published records covers everything that was visible when the sync was
+                // requested.
                 if whole {
                     self.published.store(done.end, Ordering::Release);
                 }
@@ -420,7 +420,7 @@ impl Commit {
     }
 }
 
-/// Tells why the store takes no more writes.
+/// Reports why the store takes no more writes.
 pub(crate) fn tell_failed(cause: &Error) {
     event!(ERROR, "failed", { error: cause.to_string() });
 }
@@ -433,8 +433,8 @@ pub(crate) fn poisoned() -> Error {
     )
 }
 
-/// Takes memtable space, which may fail. Then takes sequence numbers, and log space for a record of `len` bytes if
-/// there is one; these cannot fail.
+/// Takes memtable space, which may fail. Then takes sequence numbers and, if there is a record, log space for its `len`
+/// bytes; these cannot fail.
 fn reserve(state: &mut CommitState, batch: &Batch, len: Option<usize>) -> Result<Reservation> {
     let count = batch.len() as u64;
     if state.ended {
@@ -482,7 +482,7 @@ fn insert(
 ) {
     let mut waiting = [NewEntry::NONE; TOGETHER];
     let (mut count, mut of_part) = (0, 0);
-    // Whether entries of the part lie far from each other, and after how many this is asked again.
+    // Whether entries of the part lie far from each other, and after how many entries this is checked again.
     let (mut is_scattered, mut ask_after) = (false, 0);
     for (seq, (plan, op)) in (first_seq..).zip(batch.planned_ops()) {
         if let Some(plan) = ahead.next() {
@@ -523,8 +523,8 @@ fn insert(
     }
 }
 
-/// Takes the next place in the log for a record of `len` bytes whose first number is `first_seq`. The numbers are taken
-/// already.
+/// Takes the next place in the log for a record of `len` bytes whose first number is `first_seq`. The numbers are
+/// already taken.
 fn take_place(state: &mut CommitState, len: u64, first_seq: SeqNo) -> Place {
     let gap = state.log_seq != first_seq && !broken("rule-21-gap");
     let segment = Arc::clone(&state.tail.segment);

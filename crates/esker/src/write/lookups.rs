@@ -1,8 +1,8 @@
 //! Writes that may have overwritten a huge value, in the order of their sequence numbers (rule 12). The old value of
 //! each has to be looked up.
 //!
-//! A lookup is queued in the critical section that gives its write a sequence number. So when all writes up to a number
-//! are visible, all their lookups are in the queue or done.
+//! A lookup is queued in the critical section that gives its write a sequence number. Therefore, when all writes up to
+//! a number are visible, all their lookups are in the queue or done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::cursor::SeqNo;
 use crate::ranges::KeyRange;
 use crate::state::TreeInner;
 
-/// The search for what a write has overwritten. The write was to a key that may have held a huge value, or it has
-/// deleted a range.
+/// The search for the values that a write has overwritten. The write was to a key that may have held a huge value, or
+/// it has deleted a range.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     pub(crate) tree: Arc<TreeInner>,
@@ -22,7 +22,7 @@ pub(crate) struct Lookup {
     pub(crate) seq: SeqNo,
 }
 
-/// What was written.
+/// The key or the range that was written.
 #[derive(Debug)]
 pub(crate) enum What {
     Key(Vec<u8>),

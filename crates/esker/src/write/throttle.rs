@@ -1,8 +1,8 @@
-//! Slows writers smoothly while merges are behind, so that writers never have to stop for seconds.
+//! Slows writers smoothly while merges fall behind, so that writers never have to stop for seconds.
 //!
 //! Above a first threshold of unmerged runs, writers share a rate in bytes per second. It halves with every further
 //! run, down to a rate that merges should keep up with. If merges do not keep up, the rate halves again from a second
-//! threshold on: a scan opens a table of each run, and must not need more descriptors and memory than there are.
+//! threshold on: a scan opens a table of each run, and must not need more descriptors and memory than the process has.
 //!
 //! A writer that is ahead of the rate sleeps for the difference. Sleeps are collected to about a millisecond, since
 //! shorter ones cost more time than they hold a writer up.
@@ -34,7 +34,7 @@ const RATE_LEAST: u64 = 4 << 10;
 const SLEEP_MIN_US: u64 = 1_000;
 const SLEEP_MAX_US: u64 = 50_000;
 
-/// See the module's comment. Many threads may call all methods at once.
+/// See the module's comment. Many threads may call all methods at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
     /// Bytes per second; 0: no limit.
@@ -60,7 +60,7 @@ impl Throttle {
         self.rate.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether the rate is below [`RATE_MIN`]: merges fall behind all the same.
+    /// Whether the rate is below [`RATE_MIN`]: merges fall behind even so.
     #[inline]
     pub(crate) fn is_outrun(&self) -> bool {
         (1..RATE_MIN).contains(&self.rate.load(Ordering::Relaxed))
