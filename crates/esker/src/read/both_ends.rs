@@ -15,7 +15,7 @@ use crate::ranges::Cover;
 /// The pairs of a range in key order, from either end or from both: [`Range::next_ref`] and [`Range::next_back_ref`]
 /// lend them. As an iterator it hands out copies.
 ///
-/// The pairs are those of the moment when the range was asked for, whatever is written meanwhile. A range keeps the
+/// The pairs are those of the moment when the range was made, regardless of later writes. A range keeps the
 /// files that it reads.
 ///
 /// # Example
@@ -69,7 +69,7 @@ impl Range {
         self.step(self.range.reverse)
     }
 
-    /// The last pair that was not given out yet; `None` when the range is over.
+    /// The last pair that was not returned yet; `None` when the range is over.
     ///
     /// # Errors
     /// As [`Range::next_ref`].
@@ -135,7 +135,7 @@ impl Range {
     }
 }
 
-/// Copies of the pairs. After an error there are no more.
+/// Copies of the pairs. An error ends the iteration.
 impl Iterator for Range {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 

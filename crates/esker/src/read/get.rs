@@ -1,8 +1,7 @@
 //! Reads one key: from the memtable, the memtables waiting to be flushed, level 0 newest first, then one
 //! table per level. The first version found that is not newer than the reader's sequence number is the
-//! answer. No lock is taken on the way, but for a shared one where the tree has range
-//! tombstones. Of a huge value this finds only the pointer; of a merged value only
-//! the newest operand.
+//! answer. No lock is taken on the way, except a shared one where the tree has range tombstones. Of a huge value this
+//! finds only the pointer; of a merged value only the newest operand.
 
 use super::merging_cursor::{Direction, MergeCursor, sources_of};
 use super::operands::{Version, gather};
@@ -27,8 +26,8 @@ pub(crate) fn get_at<T>(
     find_at(state, key, seq, now, |entry, _| use_value(entry))
 }
 
-/// [`get_at`], where `use_value` also gets the slice of a block whose last bytes the value is. There is none if the value
-/// is in a memtable.
+/// [`get_at`], where `use_value` also gets the slice of a block that ends with the bytes of the value. It gets `None`
+/// if the value is in a memtable.
 #[inline]
 pub(crate) fn find_at<T>(
     state: &TreeState,
@@ -54,8 +53,8 @@ pub(crate) fn find_at<T>(
     Ok(lives.then(|| use_value(entry, Some(&found.value))))
 }
 
-/// The newest version of `key` that is not newer than `seq`. It may be a tombstone, also that of a range, or
-/// have expired.
+/// The newest version of `key` that is not newer than `seq`. It may be a tombstone, or that of a range, or have
+/// expired.
 pub(crate) fn version_at(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<Option<Version>> {
     let deleted = state.ranges.newest_over(key, seq);
     let version = |(found, kind, value): (SeqNo, Kind, &[u8])| match deleted > found {
@@ -80,8 +79,8 @@ pub(crate) fn base_at(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<Optio
     }
 }
 
-/// Shows, for each key in `range`, its newest version that is not newer than `seq` and is no operand.
-/// Tombstones and expired versions are shown too; a version that a later range tombstone covers is not.
+/// Shows, for each key in `range`, its newest version that is not newer than `seq` and is not an operand. Tombstones
+/// and expired versions are shown too; a version that a later range tombstone covers is not.
 pub(crate) fn bases_in(
     state: &TreeState,
     range: &KeyRange,

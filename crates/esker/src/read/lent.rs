@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::value::Value;
 
 /// The value of the pair at which a [`Cursor`](crate::Cursor) or a [`Range`](crate::Range) is, until that moves on. A
-/// value in a table or in memory is lent and not copied. A huge one is not read before its bytes are asked for.
+/// value in a table or in memory is lent and not copied. A huge one is read when its bytes are requested.
 ///
 /// # Example
 /// ```
@@ -45,7 +45,7 @@ impl<'a> ValueRef<'a> {
         self.scan.value_len()
     }
 
-    /// Whether the value has no bytes.
+    /// Whether the value is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -78,11 +78,11 @@ impl<'a> ValueRef<'a> {
         self.scan.bytes()
     }
 
-    /// Appends all bytes to `out`. A huge value is read to where it stands then, and allocates nothing if `out` has
-    /// the capacity.
+    /// Appends all bytes to `out`. A huge value is read directly into its place there, which allocates nothing if `out`
+    /// has the capacity.
     ///
     /// # Errors
-    /// As [`ValueRef::bytes`]. Then `out` has what it had.
+    /// As [`ValueRef::bytes`]. Then `out` is unchanged.
     #[inline]
     pub fn append_to(&self, out: &mut Vec<u8>) -> Result<()> {
         self.scan.append_to(out)

@@ -1,9 +1,9 @@
 //! Merges many sorted sources into one sequence, in one direction.
 //!
 //! The sources that still have entries are kept in a list, ordered by their current entry. After a step the
-//! first source is moved back to its place. Usually it stays first, which costs one comparison, or none if it
-//! is the only source left. There are few sources (memtables, runs, levels; some dozens in tiered trees), so
-//! the list beats a heap.
+//! first source is moved back to its place. Usually it stays first. That costs one comparison, or none if it is the
+//! only source left. There are few sources (memtables, runs, levels; some dozens in tiered trees), so the list beats a
+//! heap.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -64,8 +64,8 @@ impl Source {
         each!(self, c => c.seq())
     }
 
-    /// Leaves the range of `hidden` in `direction`, if the source is there and has no entry that `hidden` does not hide.
-    /// Returns whether it has moved.
+    /// Leaves the range of `hidden` in `direction`, if the source is in that range and `hidden` hides all its entries
+    /// there. Returns whether it has moved.
     fn leave(&mut self, hidden: &RangeTombstone, direction: Direction) -> Result<bool> {
         if !self.valid() || !hidden.range.contains(self.key()) {
             return Ok(false);
@@ -94,8 +94,8 @@ fn go_past(cursor: &mut impl Cursor, range: &KeyRange, direction: Direction) -> 
     }
 }
 
-/// The place of those tables of the run at `place` that may hold keys of `keys`. Tables in the midst of them may hold
-/// none.
+/// The place of the tables of the run at `place` that may hold keys of `keys`. Tables between the first and the last of
+/// them may hold no such key.
 fn narrowed(tables: &[Arc<Table>], place: Range<usize>, keys: &KeyRange) -> Result<Range<usize>> {
     let run = &tables[place.clone()];
     let mut begin = run.partition_point(|table| table.info.largest < keys.lower);
@@ -115,7 +115,7 @@ pub(crate) fn sources_of(state: &TreeState, hint: ScanHint) -> Result<Vec<Source
     sources_within(state, None, hint)
 }
 
-/// The same for `keys` alone, if they are given, without tables whose filters say that they have none of these.
+/// The same for `keys` alone, if they are given. Leaves out tables whose filters exclude these keys.
 pub(crate) fn sources_within(
     state: &TreeState,
     keys: Option<&KeyRange>,
@@ -148,8 +148,8 @@ pub(crate) fn sources_within(
     Ok(sources)
 }
 
-/// Walks sources as one. If two sources hold the same version of a key (none should), the earlier source in
-/// the list comes first.
+/// Walks several sources as one. If two sources hold the same version of a key (this should not happen), the earlier
+/// source in the list comes first.
 pub(crate) struct MergeCursor {
     sources: Vec<Source>,
     /// Indexes of the sources that have an entry, in the order of these entries.
@@ -235,8 +235,8 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Moves sources that have nothing but what `hidden` hides in its range out of that, in the current direction. Returns
-    /// whether the first one was among them, so that the current entry has changed.
+    /// Moves sources out of the range of `hidden`, in the current direction, if `hidden` hides all their entries there.
+    /// Returns whether the first source was among them, so that the current entry has changed.
     pub(crate) fn leave_hidden(&mut self, hidden: &RangeTombstone) -> Result<bool> {
         let direction = self.direction;
         let (first, mut has_moved, mut is_first) = (self.order.first().copied(), false, false);
@@ -313,7 +313,7 @@ impl LevelCursor {
         &self.tables[self.place.clone()]
     }
 
-    /// Opens a table, with the buffers of the last one. If there is no such table, the cursor becomes invalid.
+    /// Opens a table, with the buffers of the last one. If the table does not exist, the cursor becomes invalid.
     fn open(&mut self, index: usize) -> Result<Option<&mut TreeCursor>> {
         let Some(table) = self.tables[self.place.clone()].get(index) else {
             self.leave();
@@ -334,8 +334,8 @@ impl LevelCursor {
         }
     }
 
-    /// Leaves the range of `hidden`, in which the cursor is, as far as whole tables have nothing but what `hidden` hides
-    /// there. Returns whether it has moved. Tables that it passes are not opened.
+    /// Leaves the range of `hidden`, in which the cursor is, as far as `hidden` hides all entries of whole tables.
+    /// Returns whether it has moved. Tables that it passes are not opened.
     fn leave_hidden(&mut self, hidden: &RangeTombstone, direction: Direction) -> Result<bool> {
         let run = self.run();
         let is_hidden = |index: usize| run.get(index).is_some_and(|table| table.info.max_seq < hidden.seq);
@@ -433,7 +433,7 @@ impl Cursor for LevelCursor {
     }
 
     fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        // The last table that begins at or before `key` holds the answer, or else the table before it does.
+        // The last table that begins at or before `key` has the answer, or else the table before it.
         let behind = self.run().partition_point(|table| table.info.smallest.as_slice() <= key);
         let Some(index) = behind.checked_sub(1) else {
             self.leave();

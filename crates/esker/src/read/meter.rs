@@ -15,7 +15,7 @@ pub(crate) trait Scanned: Send + Sync {
 
     fn blobs(&self) -> &Arc<BlobSet>;
 
-    /// Reads have paid for a copy of the memtable of `tree` without what no reader sees.
+    /// Reads have paid for a copy of the memtable of `tree` without the entries that no reader sees.
     fn clean(&self, tree: &Arc<TreeInner>);
 
     /// Reads may have paid for a merge of the tables of `tree` where they have passed most.
@@ -28,24 +28,24 @@ pub(crate) struct ScanMeter {
     tree: Arc<TreeInner>,
     /// When the scan began, if it is timed. Cleared when its first entry has been looked for.
     began_ns: Option<u64>,
-    /// What the scan's steps waited for and read, and how many nanoseconds these steps took.
+    /// The waits and reads of the scan's steps, and how many nanoseconds these steps took.
     noted: Option<Box<(Notes, u64)>>,
     passed: Passed,
 }
 
-/// After so many entries of tables that are not pairs, a scan notes where it is. What it passes between such places costs
-/// little.
+/// After this many entries of tables that are not pairs, a scan notes its position. The entries that it passes between
+/// two positions cost little.
 const PLACES_APART: u64 = if cfg!(debug_assertions) { 8 } else { 64 };
 
 /// How many entries a scan has passed that were not pairs.
 #[derive(Debug, Default)]
 struct Passed {
     all: u64,
-    /// How many of them were in memtables since the tree was last told.
+    /// How many of them were in memtables since the last report to the tree.
     in_memory: u64,
     /// The same of tables.
     in_tables: u64,
-    /// Among which keys the latter were, if there were several.
+    /// The range of keys of the latter, if there were several.
     keys: Option<Box<PassedKeys>>,
 }
 
@@ -56,7 +56,7 @@ impl ScanMeter {
         meter
     }
 
-    /// For what is no scan of its own, or not yet.
+    /// For work that is not a scan of its own, or not yet.
     pub(crate) fn silent(store: Arc<dyn Scanned>, tree: &Arc<TreeInner>) -> ScanMeter {
         ScanMeter { store, tree: Arc::clone(tree), began_ns: None, noted: None, passed: Passed::default() }
     }
@@ -108,7 +108,7 @@ impl ScanMeter {
         }
     }
 
-    /// Tells the tree what was passed in vain since the last call.
+    /// Reports to the tree the entries that were passed in vain since the last call.
     fn tell_passed(&mut self) {
         let passed = &mut self.passed;
         let (in_memory, in_tables) =

@@ -1,7 +1,8 @@
-//! How a read proceeds: [`get`] asks memtables, then tables, newest first; [`merging_cursor`] walks them all in order;
-//! [`scan`] shows what a user sees of that, in a [`range`], and can be sent to and fro; [`both_ends`] does so from both
-//! ends, and [`lent`] lends the values; [`view`] is a tree at one read point; [`operands`] computes merged values;
-//! [`snapshots`] registers what must stay readable; [`newer`] tells what was written since; [`meter`] counts scans.
+//! How a read proceeds: [`get`] searches memtables, then tables, newest first; [`merging_cursor`] walks them all in
+//! order; [`scan`] shows the part of them that a user sees, in a [`range`], and can change direction; [`both_ends`]
+//! does so from both ends, and [`lent`] lends the values; [`view`] is a tree at one read point; [`operands`] computes
+//! merged values; [`snapshots`] registers the read points that must stay readable; [`newer`] finds writes since a
+//! moment; [`meter`] counts scans.
 
 pub(crate) mod both_ends;
 pub(crate) mod get;

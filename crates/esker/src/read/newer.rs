@@ -1,12 +1,12 @@
-//! Tells whether anything was written since a moment. This validates a read-modify-write and a transaction.
+//! Finds whether anything was written since a moment. This validates a read-modify-write and a transaction.
 //!
 //! The answer is exact while the moment, or an earlier one, is registered. Merges then drop no key's newest
 //! version and keep the numbers of all later ones. A tombstone counts like any version, a range tombstone for
 //! all keys in its range.
 //!
-//! Memtables and tables whose largest number is not above the moment are left out beforehand. Mostly only the
-//! memtable that takes writes remains: checking a key costs one lookup there, checking a range a walk over
-//! the range's entries there. Such a walk pays for the cleaning of the memtable, as a scan does.
+//! Memtables and tables whose largest number is not above the moment are left out beforehand. Usually only the memtable
+//! that takes writes remains: checking a key costs one lookup there, and checking a range costs a walk over the range's
+//! entries there. Such a walk pays for the cleaning of the memtable, as a scan does.
 
 use crate::canary::broken;
 use crate::checksum::hash_key;
@@ -23,7 +23,7 @@ pub(crate) struct Newer<'a> {
     mems: Vec<&'a Mem>,
     tables: Vec<&'a Table>,
     ranges: &'a RangeTombstones,
-    /// Key ranges that moved to another tree since. This tree does not know of later writes to them.
+    /// Key ranges that moved to another tree since the moment. This tree does not know of later writes to them.
     moved: Vec<&'a KeyRange>,
 }
 
@@ -42,8 +42,8 @@ impl<'a> Newer<'a> {
         }
     }
 
-    /// Whether there is no such part. (The log of some memtable holds each range tombstone, or did so until
-    /// that was flushed.)
+    /// Whether there are no such parts. (The log of some memtable holds each range tombstone, or did until that was
+    /// flushed.)
     pub(crate) fn is_empty(&self) -> bool {
         self.mems.is_empty() && self.tables.is_empty() && self.ranges.is_empty() && self.moved.is_empty()
     }
@@ -75,7 +75,7 @@ impl<'a> Newer<'a> {
         for mem in self.mems.iter().filter(|mem| mem.last_seq() > after) {
             let mut deleted = 0;
             let key = first_newer(&mut mem.table.cursor(), range, after, &mut deleted)?;
-            // Here other locks may be held, so the next scan begins the cleaning.
+            // Other locks may be held here. Therefore the next scan begins the cleaning.
             self.tree.passed_cost.add(deleted);
             if key.is_some() {
                 return Ok(key);

@@ -16,14 +16,14 @@ use crate::version::levels::Table;
 /// A version that was found.
 pub(crate) type Version = (SeqNo, Kind, Vec<u8>);
 
-/// The operands of a key, newest first, and the version below them: `None` if there is none, or if a range tombstone
-/// lies between.
+/// The operands of a key, newest first, and the version below them: `None` if it does not exist, or if a range
+/// tombstone lies between.
 pub(crate) type Chain = (Vec<Vec<u8>>, Option<Version>);
 
-/// The operands of `key` at `seq`, and what lies below them.
+/// The operands of `key` at `seq`, and the version below them.
 pub(crate) fn gather(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<Chain> {
     let chain = gather_within(state, key, seq, (usize::MAX, usize::MAX))?;
-    // A chain without a limit ends.
+    // Without a limit, a chain is always complete.
     Ok(chain.unwrap_or_default())
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn gather_within(
     let (hash, deleted) = (hash_key(key), state.ranges.newest_over(key, seq));
     let (mut operands, mut base) = (Vec::new(), None);
     let (mut bytes, mut is_longer) = (0_usize, false);
-    // Takes the next older version; whether older ones count.
+    // Takes the next older version. Returns whether older ones count.
     let mut take = |found: SeqNo, kind: Kind, stored: &[u8]| {
         let is_hidden = found < deleted && !broken("merge-range");
         match kind {
@@ -85,13 +85,13 @@ pub(crate) fn gather_within(
     Ok(Some((operands, base)))
 }
 
-/// What follows an entry of a chain of operands.
+/// The next step after an entry of a chain of operands.
 enum Take {
     /// The next older version counts.
     Older,
     /// The chain is complete.
     End,
-    /// The chain is longer than asked for.
+    /// The chain is longer than the limit.
     Limit,
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn expiry_below(state: &TreeState, key: &[u8], seq: SeqNo) -> Result<
 const READ_MAX: usize = 256;
 
 /// Whether the memtables and tables that `counts` chooses have operands of `key`, newer than `seq`, that were written
-/// before `expiry`. After many other versions it supposes so.
+/// before `expiry`. After many other versions it returns `true` without a further search.
 pub(crate) fn has_operands(
     state: &TreeState,
     counts: &(impl Fn(&Arc<Mem>) -> bool, impl Fn(&Arc<Table>) -> bool),
@@ -173,7 +173,7 @@ pub(crate) fn has_operands(
     Ok(false)
 }
 
-/// What makes the value of a key whose newest version is an operand.
+/// The parts that make the value of a key whose newest version is an operand.
 #[derive(Debug)]
 pub(crate) struct Counted<'a> {
     /// The operands that count, newest first.
@@ -183,8 +183,8 @@ pub(crate) struct Counted<'a> {
 }
 
 impl<'a> Counted<'a> {
-    /// What counts at `time_us` of `operands`, newest first, and of the version `base` below them ([`crate::operators`]
-    /// has the rule). `None`: the value has expired.
+    /// The part of `operands`, newest first, and of the version `base` below them that counts at `time_us`
+    /// ([`crate::operators`] has the rule). `None` if the value has expired.
     pub(crate) fn of<T: AsRef<[u8]>>(
         operands: &'a [T],
         base: Option<(Kind, &'a [u8])>,
@@ -193,7 +193,7 @@ impl<'a> Counted<'a> {
         let operands = operands.iter().map(AsRef::as_ref);
         let entry = base.map(|(kind, stored)| Content::open(kind, stored));
         let base = entry.filter(|entry| entry.kind != Kind::Delete);
-        // What a merge has removed, readers find expired.
+        // Readers see an entry that a merge has removed for its age as expired.
         let ended = entry.and_then(|entry| entry.ended_us());
         let Some(expiry) = base.and_then(|base| base.expiry).or(ended) else {
             return Some(Counted { operands: operands.collect(), base });
@@ -206,12 +206,12 @@ impl<'a> Counted<'a> {
         Some(Counted { operands: operands.collect(), base })
     }
 
-    /// When what the operands make expires.
+    /// When the result of the operands expires.
     pub(crate) fn expiry(&self) -> Option<Expiry> {
         self.lapses_us().filter(|_| self.is_timed())
     }
 
-    /// When the passing of time changes what the operands make.
+    /// When the passing of time changes the result of the operands.
     pub(crate) fn lapses_us(&self) -> Option<Expiry> {
         self.base.and_then(|base| base.expiry)
     }
@@ -232,7 +232,7 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// Whether `key`, whose newest version at a moment is the operand `newest`, has a value then.
+/// Whether `key`, whose newest version at a moment is the operand `newest`, has a value at that moment.
 #[inline]
 pub(crate) fn lives_at(
     state: &TreeState,

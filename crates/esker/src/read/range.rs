@@ -1,4 +1,4 @@
-//! The range of keys that a caller asks for.
+//! The range of keys that a caller requests.
 
 use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
@@ -7,8 +7,8 @@ use crate::ranges::{KeyRange, next_key};
 /// Which keys a scan visits, and how. The default is all of them, ascending.
 ///
 /// It is made of a prefix, or of any range of Rust: `"a".."n"`, `"a"..="n"`, `"a"..`, `.."n"`, `..="n"`, `..`, or a
-/// pair of [`Bound`]s. A range that ends before it begins has no keys. Calls that take a range take those of Rust as
-/// they are.
+/// pair of [`Bound`]s. A range that ends before it begins has no keys. Calls that take a range accept ranges of Rust
+/// directly.
 ///
 /// # Example
 /// ```
@@ -73,7 +73,7 @@ impl ScanRange {
     }
 }
 
-/// One `From` for each range of Rust. With one for all of `RangeBounds`, the compiler could not tell the type of the
+/// One `From` for each range of Rust. With one for all of `RangeBounds`, the compiler could not infer the type of the
 /// keys of `b"a"..b"b"`.
 macro_rules! made_of {
     ($($range:ty),*) => {$(

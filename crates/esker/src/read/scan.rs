@@ -1,9 +1,9 @@
 //! Pairs in key order, as a user sees them: one moment, no tombstones, no older versions, within bounds.
 //!
 //! Forward, the first version of a key that is not newer than the moment decides. Backward, versions come
-//! oldest first, so the last such version decides, and it is known only when the key changes.
+//! oldest first. Therefore the last such version decides, and it is known only when the key changes.
 //!
-//! A scan goes one way. [`Scan::go`] sends it elsewhere and turns it around: that is what a cursor does.
+//! A scan goes one way. [`Scan::go`] moves it anywhere and can turn it around: a cursor uses this.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const HIDDEN_MAX: u32 = 16;
 /// Pairs in key order. As an iterator it hands out copies; [`Scan::advance`] with [`Scan::key`],
 /// [`Scan::value`] or [`Scan::pair`] copies no values.
 ///
-/// The pairs are those of the moment when the scan began, whatever is written meanwhile. An open scan keeps
+/// The pairs are those of the moment when the scan began, regardless of later writes. An open scan keeps
 /// the files that it reads.
 pub struct Scan {
     merge: MergeCursor,
@@ -51,7 +51,7 @@ pub struct Scan {
     /// Used backward only: when a pair is complete, the merge has moved on.
     value: Vec<u8>,
     kind: Kind,
-    /// The current pair's huge value, once it was asked for, or the value that its operands make.
+    /// The current pair's huge value, once it was requested, or the value that its operands make.
     loaded: Option<Vec<u8>>,
     /// The error that kept the operands from making a value.
     unmade: Option<Error>,
@@ -61,14 +61,14 @@ pub struct Scan {
     is_ahead: bool,
     /// Keeps a moment registered while the scan lasts, if there are huge values.
     snapshot: Option<Held>,
-    /// How many entries that range deletions hide it has met since it last left such a range.
+    /// How many entries hidden by range deletions it has met since it last left such a range.
     hidden: u32,
     /// How many entries without a pair it may pass in all.
     passed_max: u64,
     meter: ScanMeter,
 }
 
-/// What the passing of time does to a value that operands make.
+/// The effect of the passing of time on a value that operands make.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lapse {
     expires_us: Option<Expiry>,
@@ -112,7 +112,7 @@ impl std::fmt::Debug for Scan {
 }
 
 impl Scan {
-    /// A scan of `states`, which have no key in common.
+    /// A scan of `states`, which have no common key.
     pub(crate) fn new(
         states: &[Arc<TreeState>],
         (seq, time_us): (SeqNo, u64),
@@ -124,7 +124,7 @@ impl Scan {
         Scan::under(states, (seq, time_us), range, cover, snapshot, meter)
     }
 
-    /// The same, with what range tombstones hide.
+    /// The same, with the cover of range tombstones.
     pub(crate) fn under(
         states: &[Arc<TreeState>],
         (seq, time_us): (SeqNo, u64),
@@ -173,15 +173,15 @@ impl Scan {
         Ok(count)
     }
 
-    /// How many entries it has passed that are not pairs: what was deleted or overwritten, or has expired, and is still in
-    /// memory or in tables. Such an entry costs as much as a pair.
+    /// How many entries it has passed that are not pairs: entries that were deleted or overwritten, or have expired,
+    /// and are still in memory or in tables. Such an entry costs as much as a pair.
     pub fn passed(&self) -> u64 {
         self.meter.passed()
     }
 
-    /// Lets the scan pass at most `entries` more entries that are not pairs ([`Scan::passed`]). When there are more,
-    /// [`Scan::advance`] fails with `NeedsIo`, and the scan should be made again where it may take its time. A thread that
-    /// serves many clients uses this: the next pair may be after a million deleted ones.
+    /// Lets the scan pass at most `entries` more entries that are not pairs ([`Scan::passed`]). At the next such entry,
+    /// [`Scan::advance`] fails with `NeedsIo`, and the scan should be made again by a thread that may take its time. A
+    /// thread that serves many clients uses this: the next pair may be after a million deleted ones.
     ///
     /// # Example
     /// ```
@@ -239,8 +239,8 @@ impl Scan {
         moved
     }
 
-    /// Goes anywhere, in either direction. A scan that does so has no bounds. After an error it must be sent
-    /// somewhere by a seek.
+    /// Moves anywhere, in either direction. A scan that does so has no bounds. After an error it must be moved by a
+    /// seek.
     pub(crate) fn go(&mut self, goal: Goal<'_>) -> Result<bool> {
         let goes_on = goal.is_step() && goal.is_backward() == self.range.reverse;
         if !goes_on {
@@ -280,7 +280,7 @@ impl Scan {
                 self.key.push(0);
                 self.merge.seek(&self.key, MAX_SEQ)?;
             }
-            // The step passes over what is left of the current key.
+            // The step skips the rest of the current key.
             Goal::Next => return self.merge.seek(&self.key, 0),
             Goal::Previous => {
                 let before = if broken("cursor-turn") { 0 } else { MAX_SEQ };
@@ -297,13 +297,13 @@ impl Scan {
         self.leave();
     }
 
-    /// Is at no pair from now on.
+    /// Leaves its pair: from now on it is not at a pair.
     pub(crate) fn leave(&mut self) {
         self.on_pair = false;
         self.forget_made();
     }
 
-    /// Forgets what was read or computed for the last pair.
+    /// Forgets the data that was read or computed for the last pair.
     fn forget_made(&mut self) {
         (self.loaded, self.unmade, self.made) = (None, None, Lapse::default());
     }
@@ -324,7 +324,7 @@ impl Scan {
         Ok(self.loaded.as_deref().unwrap_or_else(|| self.entry().value))
     }
 
-    /// The current pair: [`Scan::key`] and [`Scan::value`] at once.
+    /// The current pair: [`Scan::key`] and [`Scan::value`] together.
     ///
     /// # Errors
     /// As [`Scan::value`].
@@ -334,7 +334,7 @@ impl Scan {
         Ok((self.key(), self.loaded.as_deref().unwrap_or_else(|| self.entry().value)))
     }
 
-    /// What [`Scan::value`] gives, borrowed if it is in memory.
+    /// The bytes that [`Scan::value`] returns, borrowed if they are in memory.
     #[inline]
     pub(super) fn bytes(&self) -> Result<Cow<'_, [u8]>> {
         let entry = self.entry();
@@ -345,7 +345,7 @@ impl Scan {
         }
     }
 
-    /// Appends what [`Scan::bytes`] gives to `out`: a huge value is read to its place there.
+    /// Appends the bytes that [`Scan::bytes`] returns to `out`: a huge value is read directly into its place there.
     #[inline]
     pub(super) fn append_to(&self, out: &mut Vec<u8>) -> Result<()> {
         let entry = self.entry();
@@ -422,8 +422,8 @@ impl Scan {
         self.snapshot.as_ref().map(|_| self.meter.store().blobs())
     }
 
-    /// Computes the current key's value, whose newest version is an operand, from what lies below. Returns whether it has
-    /// one: it may have expired, and then the key was passed. A scan of keys finds out that alone.
+    /// Computes the current key's value, whose newest version is an operand, from the versions below. Returns whether
+    /// it has a value: it may have expired, and then the key was passed. A scan of keys only finds whether it has one.
     #[cold]
     fn make_value(&mut self) -> Result<bool> {
         let newest = if self.range.reverse { self.value.as_slice() } else { self.merge.value() };
@@ -483,7 +483,7 @@ impl Scan {
         Ok(())
     }
 
-    /// The current pair's entry; an empty value if there is none to show.
+    /// The current pair's entry; an empty value if it has none to show.
     #[inline]
     fn entry(&self) -> Content<'_> {
         if !self.on_pair || self.range.keys_only {
@@ -577,8 +577,9 @@ impl Scan {
         Error::new(ErrorKind::NeedsIo, message)
     }
 
-    /// After some entries that a range deletion hides, as it does that of `self.key` with the number `seq`: leaves its
-    /// range where it hides everything. Returns whether the merge is at another entry.
+    /// Called after some entries that a range deletion hides, as it hides the entry of `self.key` with the number
+    /// `seq`. Leaves the deletion's range in the sources in which it hides everything. Returns whether the merge is at
+    /// another entry.
     #[inline]
     fn leave_hidden(&mut self, seq: SeqNo) -> Result<bool> {
         let Some(hidden) = self.cover.piece_over(&self.key).filter(|piece| piece.seq > seq) else {
@@ -592,8 +593,8 @@ impl Scan {
         self.merge.leave_hidden(hidden)
     }
 
-    /// Skips the other versions of the current key. With `is_new`, when the scan has met no version that it
-    /// sees, it moves to those versions; otherwise it moves to the next key.
+    /// Skips the other versions of the current key. With `is_new`, when the scan has met no version that it sees, it
+    /// moves to the versions that it sees; otherwise it moves to the next key.
     #[cold]
     fn seek_past_versions(&mut self, is_new: bool) -> Result<()> {
         let mut key = self.merge.key().to_vec();
@@ -650,7 +651,7 @@ impl Scan {
         Ok(false)
     }
 
-    /// Backward: keeps what is needed of the merge's current entry.
+    /// Backward: keeps the needed part of the merge's current entry.
     fn note_value(&mut self) {
         self.value.clear();
         let stored = self.merge.value();

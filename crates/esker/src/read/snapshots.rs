@@ -1,13 +1,13 @@
 //! Read points of the store that must stay readable.
 //!
 //! A merge may drop an old version of a key only if no registered snapshot needs it. The newest visible read point
-//! counts as registered. It is taken under the same lock that registers snapshots, so any later snapshot is
+//! counts as registered. It is taken under the same lock that registers snapshots, so every later snapshot is
 //! at least as new.
 //!
 //! A read point is a sequence number **and** a time, and the two must fit together. Some writes count only
 //! because a value had not expired yet. Such a write comes before the expiry, so no reader may see a read point
 //! that has the expiry and not the write. A [`Lasting`] write therefore records the time at which it was
-//! judged. Until readers see the write, no read point gets a later time. There is at most one such write at a
+//! judged. Before readers see the write, no read point gets a later time. There is at most one such write at a
 //! time, since it is judged while no other write is under way.
 
 use std::cell::Cell;
@@ -26,7 +26,7 @@ use crate::write::commit::Commit;
 pub(crate) struct SnapshotRegistry {
     held: Mutex<Registered>,
     /// Set while a [`Lasting`] write is being judged, or was judged and may not be visible yet. It is set
-    /// before the judge reads the clock. So a reader with a later time sees the flag, or sees the write.
+    /// before the judge reads the clock. Therefore a reader with a later time sees the flag, or sees the write.
     judging: AtomicBool,
     /// How many registered snapshots are a user's snapshots.
     snapshots: AtomicUsize,

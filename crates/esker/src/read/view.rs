@@ -11,12 +11,12 @@ use crate::state::{TreeInner, TreeState};
 /// Keeps a read point registered.
 pub(crate) type Held = Arc<dyn Any + Send + Sync>;
 
-/// What the tree `tree` is made of at a read point.
+/// The states of the tree `tree` at a read point.
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) store: Arc<dyn Scanned>,
     pub(crate) tree: Arc<TreeInner>,
-    /// They have no key in common.
+    /// They have no common key.
     pub(crate) states: Vec<Arc<TreeState>>,
     /// The read point: a sequence number and a time.
     pub(crate) point: (SeqNo, u64),
@@ -30,7 +30,7 @@ impl View {
         self.states.iter().filter(|state| !state.mem.is_untouched()).count()
     }
 
-    /// Lets go of what a scan would read.
+    /// Releases the states that a scan would read.
     pub(crate) fn release(&mut self) {
         (self.states, self.held) = (Vec::new(), None);
     }
@@ -51,8 +51,8 @@ pub(crate) fn pay(states: &[Arc<TreeState>]) {
     }
 }
 
-/// What range tombstones hide of `keys` at `seq`. The states must be those that are read: tombstones that hide nothing
-/// in newer states are forgotten.
+/// The part of `keys` that range tombstones hide at `seq`. The states must be those that are read: tombstones that hide
+/// nothing in newer states are forgotten.
 pub(crate) fn cover_of(states: &[Arc<TreeState>], keys: &KeyRange, seq: SeqNo) -> Cover {
     Cover::new(states.iter().map(|state| &state.ranges), keys, seq)
 }
