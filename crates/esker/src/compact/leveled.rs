@@ -8,9 +8,9 @@
 //! level 6   the largest: any size
 //! ```
 //!
-//! The base level is the topmost level whose target is at least the size of a few flushes. Therefore a small tree has level 0
-//! and level 6 only, and at a size ratio of 10 space is bounded by about 1.1 times the data. A table that overlaps
-//! nothing is moved, not rewritten.
+//! The base level is the topmost level whose target is at least the size of a few flushes. Therefore a small tree has
+//! level 0 and level 6 only, and at a size ratio of 10 space is bounded by about 1.1 times the data. A table that
+//! overlaps nothing is moved, not rewritten.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

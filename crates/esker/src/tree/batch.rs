@@ -52,7 +52,8 @@ impl Batch {
 
     /// Adds: `key` of `tree` gets `value` until the store's clock shows `expires_us`, in microseconds since 1970, or
     /// without end (`None`). [`Value::expires_us`](crate::Value::expires_us) returns this number, so values can be
-    /// copied with their expiry. If that time has passed, the key becomes absent at once, whatever it had before.
+    /// copied with their expiry. If that time has passed, the key becomes absent immediately, regardless of its earlier
+    /// value.
     ///
     /// # Example
     /// ```
@@ -82,7 +83,7 @@ impl Batch {
         self.put_beside(tree, key.as_ref(), value.as_ref(), expires_us.into())
     }
 
-    /// Adds: `key` of `tree` gets `value`, with what `options` store beside it ([`Tree::put_opts`]).
+    /// Adds: `key` of `tree` gets `value`, with the expiry and attributes in `options` ([`Tree::put_opts`]).
     ///
     /// # Errors
     /// As [`Batch::put`], and `InvalidInput` when the attributes are longer than 4 KiB.
@@ -155,7 +156,7 @@ impl Batch {
         self.carry(tree)
     }
 
-    /// Adds: `key` of `tree` gets `value` too, a huge one of the same tree that a registered snapshot sees, with
+    /// Adds: `key` of `tree` also gets `value`, a huge value of the same tree that a registered snapshot sees, with
     /// `beside`.
     pub(crate) fn put_again(
         &mut self,
@@ -177,8 +178,8 @@ impl Batch {
         self.carry(tree)
     }
 
-    /// Adds: `key` of `tree` gets the value `stored`, whose bytes stay where they are, with the
-    /// expiry and the attributes that its writer has given it.
+    /// Adds: `key` of `tree` gets the value `stored`, whose bytes are not copied, with the expiry and the attributes
+    /// that its writer has given it.
     ///
     /// # Errors
     /// As [`Batch::put`], and `InvalidInput` when the value was written for another tree.
@@ -205,7 +206,7 @@ impl Batch {
         self.carry(tree)
     }
 
-    /// Has the batch carry the time that the handle `tree` was given ([`Tree::at_us`]), and write nothing to the tree.
+    /// Makes the batch carry the time that the handle `tree` was given ([`Tree::at_us`]), and write nothing to the tree.
     /// Does nothing if the tree does not take its time from its writes. The other methods carry the time too.
     ///
     /// # Errors

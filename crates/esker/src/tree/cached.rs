@@ -6,10 +6,11 @@ use crate::fs::no_wait::without_io;
 use crate::value::Value;
 
 impl Tree {
-    /// [`Tree::get`] if memory has the answer: memtables, filters, the buffer pool, or the system's page cache. Otherwise
-    /// it fails, and waits for no disk. A thread that serves many clients leaves such keys to other threads.
+    /// [`Tree::get`] if memory has the answer: memtables, filters, the buffer pool, or the system's page cache.
+    /// Otherwise it fails, without a wait for the disk. A thread that serves many clients leaves such keys to other
+    /// threads.
     ///
-    /// A huge value is found and not read: reading it waits for the disk.
+    /// A huge value is found but not read: reading it waits for the disk.
     ///
     /// # Errors
     /// `NeedsIo` when it would have to wait for a disk; otherwise as [`Tree::get`].

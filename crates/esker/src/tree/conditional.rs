@@ -1,4 +1,4 @@
-//! Writes that depend on the value that their key has.
+//! Writes that depend on the present value of their key.
 
 use std::borrow::Cow;
 
@@ -8,13 +8,13 @@ use crate::error::{Error, Result};
 use crate::value::Value;
 use crate::write::batch::{Batch, check_key};
 
-/// What [`Tree::compare_and_swap`] did.
+/// The result of [`Tree::compare_and_swap`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Swap<T = Value> {
     /// The key had the expected value, and has the new one.
     Done,
-    /// Nothing was changed: the key had this value (`None`: it was absent).
+    /// Nothing was changed: the key had this value (`None` if it was absent).
     Found(Option<T>),
 }
 
@@ -25,7 +25,7 @@ impl<T> Swap<T> {
     }
 }
 
-/// What a key gets.
+/// The new value of a key.
 enum New<'v> {
     Put(Cow<'v, [u8]>),
     Delete,
@@ -39,8 +39,8 @@ impl<'v> New<'v> {
 
 impl Tree {
     /// Writes `new` (or deletes, for `None`) if the value of `key` is `expected` (`None`: absent) at exactly that
-    /// moment. If it is not, returns what it is. The values are compared without their expiry and attributes; the new
-    /// one has none.
+    /// moment. If it is not, returns the present value. The values are compared without their expiry and attributes;
+    /// the new value has neither.
     ///
     /// # Errors
     /// As [`Tree::put`] and [`Tree::get`].
@@ -78,8 +78,8 @@ impl Tree {
         Ok(if matched { Swap::Done } else { Swap::Found(found) })
     }
 
-    /// Replaces the value of `key` by the result of `change` (`None`: absent). No other write to the key comes in
-    /// between: if one did, `change` is called again. Returns the new value, which has no expiry and no attributes.
+    /// Replaces the value of `key` by the result of `change` (`None`: absent). If another write to the key comes in
+    /// between, `change` is called again. Returns the new value, which has no expiry and no attributes.
     ///
     /// # Errors
     /// As [`Tree::put`] and [`Tree::get`].
@@ -137,7 +137,7 @@ impl Tree {
         Ok(new)
     }
 
-    /// Gives `key` the value `value`, without an expiry or attributes, and returns the value that it had. [`Tree::put`]
+    /// Gives `key` the value `value`, without an expiry or attributes, and returns its earlier value. [`Tree::put`]
     /// does not read that, and is faster.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ impl Tree {
         self.modify(key.as_ref(), |_| Ok(Some(New::of(Some(value.as_ref())))))
     }
 
-    /// Deletes `key`, and returns the value that it had. [`Tree::delete`] does not read that, and is faster.
+    /// Deletes `key`, and returns its earlier value. [`Tree::delete`] does not read that, and is faster.
     ///
     /// # Errors
     /// As [`Tree::put`] and [`Tree::get`].
@@ -168,7 +168,7 @@ impl Tree {
         self.modify(key.as_ref(), |current| Ok(current.map(|_| New::Delete)))
     }
 
-    /// Gives `key` the value `value` if the key is absent. Otherwise returns the value that it has.
+    /// Gives `key` the value `value` if the key is absent. Otherwise returns its present value.
     ///
     /// # Errors
     /// As [`Tree::put`] and [`Tree::get`].
@@ -178,8 +178,8 @@ impl Tree {
         })
     }
 
-    /// Reads, calls `decide` (`None`: no change), and writes if no newer version has come meanwhile. Otherwise does it
-    /// again. Returns what it read last.
+    /// Reads, calls `decide` (`None`: no change), and writes if no newer version has come meanwhile. Otherwise starts
+    /// over. Returns the result of the last read.
     fn modify<'v, E: From<Error>>(
         &self,
         key: &[u8],

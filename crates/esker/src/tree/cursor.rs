@@ -1,5 +1,5 @@
-//! A position in a tree that a program moves to and fro. Below it is one scan, which keeps its buffers and its places
-//! in tables: to seek again costs only the search.
+//! A position in a tree that a program moves forward and backward. It uses one scan, which keeps its buffers and its
+//! places in tables: to seek again costs only the search.
 //!
 //! ```text
 //! Unset --seek, first, last, next, prev--> Pair --next--> Behind
@@ -15,12 +15,12 @@ use crate::read::range::ScanRange;
 use crate::read::scan::{Goal, Scan};
 use crate::read::view::{View, cover_of, pay};
 
-/// A position in a tree that moves in both directions and to any key. It sees the tree at one moment, whatever is
-/// written meanwhile: that of the snapshot that it was made of, or that of [`Tree::cursor`] and [`Cursor::refresh`].
+/// A position in a tree that moves in both directions and to any key. It sees the tree at one moment, regardless of
+/// later writes: the moment of its snapshot, or that of [`Tree::cursor`] and [`Cursor::refresh`].
 ///
-/// Every method that moves it says whether it is at a pair now. Reuse a cursor for many seeks: while what it reads is in
-/// memory, they allocate nothing. A cursor keeps the files and the memory that it reads, so it should not be kept
-/// without use.
+/// Every method that moves it returns whether it is at a pair now. Reuse a cursor for many seeks: while the data that
+/// it reads is in memory, they allocate nothing. A cursor keeps the files and the memory that it reads, so do not keep
+/// an unused one.
 ///
 /// # Example
 /// ```
@@ -58,7 +58,7 @@ enum At {
     Pair,
     /// Before the first pair.
     Before,
-    /// Behind the last pair.
+    /// After the last pair.
     Behind,
     /// Nowhere, because a step failed.
     Lost,
@@ -80,7 +80,7 @@ impl Cursor {
     ///
     /// # Errors
     /// `Corruption` or `Io` when a table cannot be read. The cursor is then at no pair, and [`Cursor::next`] and
-    /// [`Cursor::prev`] leave it there until it is sent somewhere.
+    /// [`Cursor::prev`] leave it there until it is moved by another method.
     pub fn first(&mut self) -> Result<bool> {
         self.go(Goal::First)
     }
@@ -93,7 +93,7 @@ impl Cursor {
         self.go(Goal::Last)
     }
 
-    /// Moves to the pair of `key`, or else to the next one. If there is none, the cursor is behind the last pair.
+    /// Moves to the pair of `key`, or else to the next one. If no such pair exists, the cursor is after the last pair.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -102,7 +102,8 @@ impl Cursor {
         self.go(Goal::AtOrAfter(key.as_ref()))
     }
 
-    /// Moves to the pair of `key`, or else to the one before it. If there is none, the cursor is before the first pair.
+    /// Moves to the pair of `key`, or else to the one before it. If no such pair exists, the cursor is before the first
+    /// pair.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -111,7 +112,7 @@ impl Cursor {
         self.go(Goal::AtOrBefore(key.as_ref()))
     }
 
-    /// Moves to the next pair; to the first one if the cursor is before it or was not moved yet. Behind the last pair it
+    /// Moves to the next pair; to the first one if the cursor is before it or was not moved yet. After the last pair it
     /// stays.
     ///
     /// # Errors
@@ -126,8 +127,8 @@ impl Cursor {
         }
     }
 
-    /// Moves to the pair before; to the last one if the cursor is behind it or was not moved yet. Before the first pair
-    /// it stays. After a [`Cursor::next`] this is a seek, and so is a `next` after this.
+    /// Moves to the previous pair; to the last one if the cursor is after it or was not moved yet. Before the first
+    /// pair it stays. After a [`Cursor::next`] this is a seek, and so is a `next` after this.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -155,20 +156,20 @@ impl Cursor {
         moved
     }
 
-    /// The key of the pair; empty if the cursor is at none.
+    /// The key of the pair; empty if the cursor is not at a pair.
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.scan.key()
     }
 
-    /// The value of the pair; empty if the cursor is at none.
+    /// The value of the pair; empty if the cursor is not at a pair.
     #[inline]
     pub fn value(&self) -> ValueRef<'_> {
         ValueRef::of(&self.scan)
     }
 
-    /// Moves the cursor to the current moment of its tree. It is then at no pair. The cursor of a snapshot stays at the
-    /// moment of the snapshot.
+    /// Moves the cursor to the current moment of its tree. It is then not at a pair. The cursor of a snapshot stays at
+    /// the moment of the snapshot.
     ///
     /// This costs less than a new cursor as long as the tree has the same tables.
     ///

@@ -1,4 +1,4 @@
-//! What a crash would leave of a tree whose writes skip the log.
+//! The state after a crash of a tree whose writes skip the log.
 
 use super::Tree;
 use crate::cursor::Kind;
@@ -8,13 +8,13 @@ use crate::read::operands::merged_at;
 use crate::value::Value;
 
 impl Tree {
-    /// The value that `key` would have after a crash now: as the tree's tables have it, without what only memory holds.
-    /// The tree is one without the log ([`TreeOptions::log`](crate::TreeOptions::log)). If each write notes in the tree,
-    /// or in a tree of its group, which entry of another log it applies, then this tells from which entry on that log
-    /// is still needed.
+    /// The value that `key` would have after a crash now: the value in the tree's tables, without writes that only
+    /// memory holds. The tree must skip the log ([`TreeOptions::log`](crate::TreeOptions::log)). If each write notes in
+    /// the tree, or in a tree of its group, which entry of another log it applies, then this call shows from which
+    /// entry on that log is still needed.
     ///
     /// # Errors
-    /// As [`Tree::get`], and `InvalidInput` when the tree writes to the log: there a crash leaves what the log has.
+    /// As [`Tree::get`], and `InvalidInput` when the tree writes to the log: there the log keeps the writes in a crash.
     pub fn get_durable(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         if self.inner.log {
             let name = &self.inner.name;
@@ -23,12 +23,12 @@ impl Tree {
         let (key, store) = (key.as_ref(), &self.store);
         self.measured(key, || {
             loop {
-                // The time of what has been flushed, for a tree that takes its time from its writes.
+                // The time of the flushed writes, for a tree that takes its time from its writes.
                 let now = self.flushed_us();
                 let seq = self.inner.flushed_up_to();
                 let state = self.readable_state()?;
                 if self.inner.flushed_up_to() != seq {
-                    // A merge may have dropped from the state what was to be seen at the number.
+                    // A merge may have dropped from the state the versions that were visible at the number.
                     continue;
                 }
                 let found = get_at(

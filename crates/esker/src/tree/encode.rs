@@ -28,7 +28,7 @@ const EXPIRES: u8 = 0x80;
 /// Added to [`PUT`] and [`HUGE`]: the value has attributes.
 const ATTRIBUTES: u8 = 0x40;
 
-/// An op as it stands in the bytes.
+/// An op in its encoded form.
 enum Encoded<'a> {
     Delete,
     Put { beside: Beside<'a>, value: &'a [u8] },
@@ -111,7 +111,7 @@ impl<'a> Encoded<'a> {
         }
     }
 
-    /// The next op, with its slot and key; `None` if the bytes are no op.
+    /// The next op, with its slot and key; `None` if the bytes are not an op.
     fn decode(from: &mut Decoder<'a>) -> Option<(u64, &'a [u8], Encoded<'a>)> {
         let tag = from.u8()?;
         let (slot, key) = (from.varint()?, from.slice()?);
@@ -149,9 +149,9 @@ fn undecodable(at: usize, what: &str) -> Error {
 
 impl Batch {
     /// The batch as bytes, for a log that is kept elsewhere. `slot` gives each tree, by its name, a number of the
-    /// caller's, which stands for it. The layout is part of the file formats: later versions read it. Values expire at
-    /// the same time wherever the batch is decoded, and keep their attributes. A huge value is named by its id in a
-    /// staging area, its length and its checksum.
+    /// caller's choice, which stands for the tree. The layout is part of the file formats: later versions read it.
+    /// Values expire at the same time wherever the batch is decoded, and keep their attributes. A huge value is named
+    /// by its id in a staging area, its length and its checksum.
     ///
     /// # Errors
     /// `InvalidInput` when a huge value was not staged ([`Batch::put_staged`]), or `slot` has no number for a tree.
@@ -184,12 +184,12 @@ impl Batch {
         Ok(out)
     }
 
-    /// The batch that [`Batch::encode`] has made `bytes` of. `tree` returns the tree for a slot. Huge values are named
-    /// and not there: each of [`Batch::awaited`] has to be attached ([`Batch::attach`]) before the batch can be
-    /// written.
+    /// The batch that [`Batch::encode`] has encoded as `bytes`. `tree` returns the tree for a slot. Huge values are
+    /// named but not included: each of [`Batch::awaited`] has to be attached ([`Batch::attach`]) before the batch can
+    /// be written.
     ///
     /// # Errors
-    /// `Corruption` when `bytes` are no encoded batch; `Unsupported` when a later version of Esker has encoded it;
+    /// `Corruption` when `bytes` are not an encoded batch; `Unsupported` when a later version of Esker has encoded it;
     /// `InvalidInput` when `tree` has no tree for a slot, and as [`Batch::put`] and [`Batch::merge`].
     pub fn decode(bytes: &[u8], mut tree: impl FnMut(u32) -> Option<Tree>) -> Result<Batch> {
         let mut from = Decoder::new(bytes);
@@ -205,7 +205,7 @@ impl Batch {
         }
         let count = from.varint().ok_or_else(|| undecodable(at(&from), "no count"))?;
         let mut batch = Batch::new();
-        // One look-up of neighbours in the same tree.
+        // This saves a lookup for neighbouring ops in the same tree.
         let mut last: Option<(u64, Tree)> = None;
         for _ in 0..count {
             let begin = at(&from);
@@ -259,7 +259,7 @@ impl Batch {
         self.put_staged_opts(tree, key, staged, &PutOptions::until(expires_us))
     }
 
-    /// Like [`Batch::put_staged`], with what `options` store beside the value ([`Tree::put_opts`]).
+    /// Like [`Batch::put_staged`], with the expiry and attributes in `options` ([`Tree::put_opts`]).
     ///
     /// # Errors
     /// As [`Batch::put_staged`], and `InvalidInput` when the attributes are longer than 4 KiB.

@@ -87,11 +87,11 @@ impl Tree {
     }
 
     /// Deletes the pair with the least key, and returns it. It is the first one at the moment of the deletion, and no
-    /// two threads get the same pair: so a tree can be a queue.
+    /// two threads get the same pair. Therefore a tree can be a queue.
     ///
     /// Each call passes over entries that earlier calls have deleted, until these are some hundreds and the background
-    /// has removed them. A busy queue does better with a counter of its own for its first key: the next number to take lies
-    /// under a key of another tree, and a transaction reads it for update, takes that job and writes the number after it.
+    /// has removed them. A busy queue does better with its own counter for its first key: a key of another tree has the
+    /// next number to take, and a transaction reads it for update, takes that job and writes the number after it.
     /// `crates/esker/examples/queue.rs` in Esker's source does this.
     ///
     /// The deletion has the store's default durability. A consumer that must not lose a job when it dies takes it in a

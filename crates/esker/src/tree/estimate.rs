@@ -18,7 +18,7 @@ impl Tree {
         let (state, _) = self.consistent_state()?;
         let mut total = 0;
         for mem in std::iter::once(&state.mem).chain(&state.immutable) {
-            // A memtable has no index to count by: count all of it for the whole range, half for a part.
+            // A memtable has no index for counting: count all of it for the whole range, half for a part.
             let len = mem.table.len() as u64;
             total += if range.keys == KeyRange::default() { len } else { len / 2 };
         }
@@ -53,7 +53,7 @@ impl Tree {
     }
 }
 
-/// About how many entries of `table` lie in `range`, from the share of its bytes that does.
+/// About how many entries of `table` lie in `range`, estimated from the share of its bytes.
 fn count_in(table: &Table, range: &KeyRange) -> Result<u64> {
     let lower = range.lower.as_slice().max(&table.info.smallest);
     let upper = range.upper.as_deref().filter(|key| *key < table.info.largest.as_slice());

@@ -18,11 +18,11 @@ use crate::value::PutOptions;
 use crate::version::levels::{LEVELS, Table};
 use crate::write::batch::check_key;
 
-/// Bytes that an entry takes in memory beside its key and value.
+/// Bytes that an entry takes in memory in addition to its key and value.
 const ENTRY_BYTES: usize = 100;
 
-/// Takes pairs in ascending order of their keys and adds all of them to the tree at once. None of them is visible
-/// before [`Ingest::commit`]. A dropped ingest leaves nothing behind.
+/// Takes pairs in ascending order of their keys and adds all of them to the tree together. None of them is visible
+/// before [`Ingest::commit`]. A dropped ingest leaves nothing in the store.
 ///
 /// Each pair is written once, into a table, while [`Tree::put`] writes it to the log and to a table. Huge values are
 /// stored as usual. Memory: about one block of the table being written, and 200 bytes for each huge value and for each
@@ -50,7 +50,7 @@ pub struct Ingest {
     /// Bytes written since the last check for free space.
     unchecked: u64,
     gathered: Ingested,
-    /// A pair could not be written, so the result would have a gap.
+    /// A pair could not be written. The result would have a gap.
     failed: bool,
     /// Dropped last: it may be the last handle, and `output` must remove its files before the store closes.
     tree: Tree,
@@ -70,7 +70,7 @@ fn output(tree: &Tree, filter_bits: u32, limits: TableLimits) -> Output {
     Output::new(tree.store.tables(), options)
 }
 
-/// What an entry holds that has `beside` and `value`, which may be a pointer.
+/// The content of an entry that has `beside` and `value`, which may be a pointer.
 fn stored<'a>(beside: Beside<'_>, value: &'a [u8]) -> Cow<'a, [u8]> {
     match beside {
         Beside::Nothing => Cow::Borrowed(value),
@@ -112,7 +112,7 @@ impl Ingest {
         self.put_beside(key.as_ref(), value.as_ref(), Beside::Nothing)
     }
 
-    /// Adds a pair, with what `options` store beside its value ([`Tree::put_opts`]).
+    /// Adds a pair, with the expiry and attributes in `options` ([`Tree::put_opts`]).
     ///
     /// # Errors
     /// As [`Ingest::put`], and `InvalidInput` when the attributes are longer than 4 KiB.
@@ -202,12 +202,12 @@ impl Ingest {
     }
 }
 
-/// Takes pairs in any order, more than fit into memory, and adds all of them to the tree at once. Of several pairs with
-/// one key the last one counts. Otherwise like [`Ingest`].
+/// Takes pairs in any order, more than fit into memory, and adds all of them to the tree together. Of several pairs
+/// with one key the last one counts. Otherwise like [`Ingest`].
 ///
 /// Pairs are gathered in as much memory as a memtable takes, sorted, and written to files, which
 /// [`IngestUnsorted::commit`] merges (external merge sort: Knuth, "The Art of Computer Programming", volume 3, section
-/// 5.4). So each pair is written twice if they do not all fit into memory.
+/// 5.4). Therefore each pair is written twice if they do not all fit into memory.
 #[derive(Debug)]
 pub struct IngestUnsorted {
     gathered: BTreeMap<Vec<u8>, (Kind, Vec<u8>)>,
@@ -228,7 +228,7 @@ impl IngestUnsorted {
         self.put_beside(key.as_ref(), value.as_ref(), Beside::Nothing)
     }
 
-    /// Adds a pair, with what `options` store beside its value ([`Tree::put_opts`]).
+    /// Adds a pair, with the expiry and attributes in `options` ([`Tree::put_opts`]).
     ///
     /// # Errors
     /// As [`Ingest::put_opts`], except that any order is allowed.

@@ -12,9 +12,9 @@ use crate::write::batch::Batch;
 /// One merge in this many (a power of two) checks whether its key's operands should become a value.
 const SETTLED_ONCE_IN: u64 = 64;
 
-/// The most operands that such a check reads, for each merge since the last one. The check of one merge in 64 reads 256,
-/// that of one in 128 reads 512, and so on. A chain that cannot become a value therefore costs each merge a few reads for
-/// each doubling of its length, and one that can is found, however long it is.
+/// The most operands that such a check reads, for each merge since the last check. The check of one merge in 64 reads
+/// 256, that of one in 128 reads 512, and so on. Therefore a chain that cannot become a value costs each merge a few
+/// reads for each doubling of its length, and a chain that can is found, however long it is.
 const READ_PER_MERGE: u64 = 4;
 
 /// The bytes that such a check reads for each operand that it may read.
@@ -26,7 +26,8 @@ const SETTLED_FROM: usize = 32;
 /// Values longer than this, in bytes, stay as they are: writing them would cost more than reading their operands.
 const SETTLED_MAX: usize = 1024;
 
-/// The most operands that a check reads which came by `chance`, a random number. It reads twice as many half as often.
+/// The most operands that a check reads. `chance` is the random number that has led to the check. A check that is half
+/// as likely reads twice as many.
 fn read_at_most(chance: u64) -> usize {
     let once_in = 1_u64.checked_shl(chance.trailing_zeros()).unwrap_or(1 << 63);
     usize::try_from(once_in.saturating_mul(READ_PER_MERGE)).unwrap_or(usize::MAX)
@@ -34,14 +35,14 @@ fn read_at_most(chance: u64) -> usize {
 
 impl Tree {
     /// Changes the value of `key` by `operand` with the merge operator `operator`. This reads nothing and takes as long
-    /// as a put. The value is computed when the key is read; flushes and merges compute it for good.
+    /// as a put. The value is computed when the key is read; flushes and merges compute it permanently.
     ///
     /// [`ADD`] and [`APPEND`] are always available. [`Options::merge_operator`](crate::Options::merge_operator) adds
-    /// others; every later opening of the store must add them too. A time to live belongs to the value: what is merged
-    /// while it lives ends with it, and what is merged later counts as if the key had been absent. A merged value has no
-    /// attributes. The computed value is held in memory, however long it is, and stays in the tables: use [`Tree::put`] for long values. A merge
-    /// may also write the computed value of the key; for a transaction that has read the key this is a change. In a
-    /// transaction use [`Txn::merge`](crate::Txn::merge).
+    /// others; every later opening of the store must add them too. A time to live belongs to the value: operands merged
+    /// while it lives end with it, and later ones count as if the key had been absent. A merged value has no
+    /// attributes. The computed value is held in memory, however long it is, and stays in the tables: use [`Tree::put`]
+    /// for long values. A merge may also write the computed value of the key; for a transaction that has read the key
+    /// this is a change. In a transaction use [`Txn::merge`](crate::Txn::merge).
     ///
     /// # Example
     /// ```
@@ -56,7 +57,7 @@ impl Tree {
     /// ```
     ///
     /// # Errors
-    /// `InvalidInput` when there is no such operator or it refuses the operand; otherwise as [`Tree::put`]. If the
+    /// `InvalidInput` when the operator does not exist or refuses the operand; otherwise as [`Tree::put`]. If the
     /// operator cannot change the value, every reader of the key gets `InvalidInput`, and so does a range that copies
     /// its pairs when it comes to the key. A put or a deletion of the key ends that.
     pub fn merge(&self, key: impl AsRef<[u8]>, operator: &str, operand: impl AsRef<[u8]>) -> Result<()> {
@@ -73,15 +74,15 @@ impl Tree {
         Ok(())
     }
 
-    /// Writes the value of `key` if it consists of many operands, so that a reader of a counter need not read every
-    /// addition since the last flush. Reads at most `read_max` of them.
+    /// Writes the value of `key` if it consists of many operands. Then a reader of a counter need not read every
+    /// addition since the last flush. Reads at most `read_max` operands.
     fn settle(&self, key: &[u8], read_max: usize) -> Result<()> {
         let snapshot = Snapshot::for_one_call(&self.owner);
         let seen = snapshot.seq();
         let limits = (read_max, read_max.saturating_mul(BYTES_PER_READ));
         let chain = gather_within(&*self.readable_state()?, key, seen, limits)?;
         let Some((operands, base)) = chain else { return Ok(()) };
-        // By a time that this handle was given, a merge judges nothing: 0 is before every expiry.
+        // If the handle was given a time, this check must not judge by it: 0 is before every expiry.
         let time_us = if self.given_us().is_some() { 0 } else { snapshot.time_of(self) };
         let base = base.as_ref().map(|(_, kind, stored)| (*kind, stored.as_slice()));
         let Some(counted) = Counted::of(&operands, base, time_us) else { return Ok(()) };
@@ -104,10 +105,10 @@ impl Tree {
 
     /// Adds `number` to the value of `key`; an absent key has 0. [`Tree::merge`] with [`ADD`]. Sums wrap around.
     ///
-    /// The value is 8 bytes that [`keys::i64`] encodes: big-endian with the sign bit flipped. So a counter is set by
+    /// The value is 8 bytes that [`keys::i64`] encodes: big-endian with the sign bit flipped. Set a counter by
     /// `put(key, keys::i64(7))`, and not by the bytes of [`i64::to_be_bytes`], which would count as a number far below
     /// zero. A value of any other length cannot be added to: see the errors of [`Tree::merge`]. A tree of
-    /// [`Db::open_typed::<K, i64>`](crate::Db::open_typed) does this by itself.
+    /// [`Db::open_typed::<K, i64>`](crate::Db::open_typed) does this automatically.
     ///
     /// # Example
     /// ```
@@ -128,7 +129,7 @@ impl Tree {
         self.merge(key, ADD, keys::i64(number))
     }
 
-    /// Appends `bytes` to the value of `key`; an absent key has none. [`Tree::merge`] with [`APPEND`].
+    /// Appends `bytes` to the value of `key`; an absent key counts as empty. [`Tree::merge`] with [`APPEND`].
     ///
     /// # Errors
     /// As [`Tree::merge`].
@@ -141,7 +142,7 @@ impl Batch {
     /// Adds: the operator changes the value of `key` of `tree` by `operand` ([`Tree::merge`]).
     ///
     /// # Errors
-    /// As [`Batch::put`], and as [`Tree::merge`] says of operators.
+    /// As [`Batch::put`], and as [`Tree::merge`] for operators.
     pub fn merge(
         &mut self,
         tree: &Tree,

@@ -1,4 +1,4 @@
-//! A named keyspace: the handle that a user holds. [`crate::state`] has what is behind it.
+//! A named keyspace: the handle that a user holds. [`crate::state`] has its implementation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,10 +42,10 @@ pub use staging::{StagedValue, StagedWriter, Staging};
 pub use stream::{StoredValue, ValueWriter};
 
 /// A named keyspace of a store: a sorted map from keys to values. Cheap to clone; any number of threads may use it at
-/// once. Readers take no locks and never wait for writers.
+/// the same time. Readers take no locks and never wait for writers.
 ///
-/// Keys are 1 to 131,072 bytes long and sorted bytewise; [`crate::keys`] encodes numbers and tuples so that their keys
-/// sort as they do. A value is any bytes, of any length: [`Tree::put_from`] and [`Tree::writer`] take values that are
+/// Keys are 1 to 131,072 bytes long and sorted bytewise; [`crate::keys`] encodes numbers and tuples in keys that sort
+/// in the same order. A value is any bytes, of any length: [`Tree::put_from`] and [`Tree::writer`] take values that are
 /// longer than memory.
 #[derive(Clone)]
 pub struct Tree {
@@ -73,7 +73,7 @@ impl Tree {
         &self.inner
     }
 
-    /// Refuses to use the tree with `other`, which is of the store `store`.
+    /// Refuses to use the tree with `other`, which belongs to the store `store`.
     pub(crate) fn check_store(&self, store: &Store, other: &str) -> Result<()> {
         if self.inner.store != store.id() {
             return Err(Error::invalid(format!("the tree belongs to another store than the {other}")));

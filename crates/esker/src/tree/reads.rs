@@ -53,7 +53,7 @@ impl HugeEntry {
 }
 
 impl<T> Answer<T> {
-    /// What was made of a small value, or what `read` makes of a huge one.
+    /// The result for a small value, or the result of `read` for a huge one.
     #[inline]
     pub(super) fn or_read(self, read: impl FnOnce(Value) -> Result<T>) -> Result<T> {
         match self {
@@ -81,8 +81,9 @@ impl Tree {
         Ok(state)
     }
 
-    /// Fails with `KeyMoved` if the key belongs to another tree since a split. A write that does nothing because the key
-    /// seems absent asks this afterwards: here a key that has moved is absent, there it may not be.
+    /// Fails with `KeyMoved` if the key belongs to another tree since a split. A write that does nothing because the
+    /// key seems absent calls this afterwards: a key that has moved is absent here, but may have a value in the other
+    /// tree.
     pub(super) fn check_has(&self, key: &[u8]) -> Result<()> {
         self.readable_state()?.key_bounds.check(&self.inner.name, key)
     }
@@ -105,8 +106,9 @@ impl Tree {
         Ok(!Newer::than(seen, &self.inner, &*self.readable_state()?).has_key(key, seen)?)
     }
 
-    /// Like [`Tree::consistent_state`], with a time at which there was no newer number. `None` if the read point must
-    /// be registered: there are huge values, which only a registered snapshot keeps, or a `Lasting` write is under way.
+    /// Like [`Tree::consistent_state`], with a time at which this was the newest number. `None` if the read point must
+    /// be registered: the tree may have huge values, which only a registered snapshot keeps, or a `Lasting` write is
+    /// under way.
     fn passing_read_point(&self) -> Result<Option<Passing>> {
         loop {
             let fixed_us = self.fixed_us();
@@ -168,7 +170,7 @@ impl Tree {
     }
 
     /// The value of a key whose newest version is an operand, or has expired. The read point is registered, so that a
-    /// huge value below stays. Its time is one at which nothing newer was visible.
+    /// huge value below stays. No newer version was visible at its time.
     #[cold]
     fn get_at_one_read_point(&self, key: &[u8]) -> Result<Option<Value>> {
         // This is part of a get that has already been counted.
@@ -235,7 +237,7 @@ impl Tree {
         }
     }
 
-    /// Calls `use_bytes` with the bytes of the value of `key`, and returns what it returns; `None` if the key is absent.
+    /// Calls `use_bytes` with the bytes of the value of `key`, and returns its result; `None` if the key is absent.
     /// A value in a table or in memory is lent and not copied. A huge one is read first.
     ///
     /// The call counts as a part of the read, also in the statistics.
@@ -269,8 +271,8 @@ impl Tree {
         }
     }
 
-    /// Calls `use_value` with the value of `key` and what is stored beside it, and returns what it returns; `None` if the key is
-    /// absent. Nothing is copied, and a huge value is not read.
+    /// Calls `use_value` with the value of `key`, its expiry and its attributes, and returns its result; `None` if the
+    /// key is absent. Nothing is copied, and a huge value is not read.
     ///
     /// The call counts as a part of the read, also in the statistics.
     ///
@@ -314,8 +316,8 @@ impl Tree {
         found.map(|found| found.or_read(PinnedValue::read)).transpose()
     }
 
-    /// What is known of the value of `key` without its bytes: its length, its expiry and its attributes. A value that
-    /// consists of operands is computed.
+    /// The metadata of the value of `key`: its length, its expiry and its attributes. Its bytes are not read. A value
+    /// that consists of operands is computed.
     ///
     /// # Errors
     /// As [`Tree::get`].
@@ -376,7 +378,7 @@ impl Tree {
                 self.now_us()
             };
             let found = get_at(&state, key, self.store.commit().visible(), now, |entry| {
-                // By the time depends whether a value is left that such an operand is merged into.
+                // The time decides whether the value below such an operand still counts.
                 entry.kind != Kind::Merge || !is_timed(entry.value)
             })?;
             match found {
@@ -493,7 +495,7 @@ impl Tree {
         self.range(ScanRange::prefix(prefix))
     }
 
-    /// A cursor over the tree at the current moment. It is at no pair yet.
+    /// A cursor over the tree at the current moment. It is not at a pair yet.
     ///
     /// # Errors
     /// As [`Tree::get`].

@@ -25,7 +25,7 @@ use crate::value::{Metadata, PinnedValue, Value};
 struct ReadPoint {
     store: Arc<Owner>,
     seq: SeqNo,
-    /// What has expired by this time is absent; what expires later stays.
+    /// Values that have expired by this time are absent; values that expire later stay.
     time_us: u64,
     /// Whether it is a user's snapshot, and not one for a single call.
     counted: bool,
@@ -42,8 +42,8 @@ impl Drop for ReadPoint {
     }
 }
 
-/// The whole store at one moment: later writes are not seen, and nothing expires. Cheap to take, to clone and to keep,
-/// except that old versions stay on disk until it is dropped.
+/// The whole store at one moment: later writes are not seen, and nothing expires. A snapshot is cheap to take, to clone
+/// and to keep, except that old versions stay on disk until it is dropped.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     point: Arc<ReadPoint>,
@@ -60,7 +60,7 @@ impl Snapshot {
         Snapshot::at(store, store.snapshots().register(store.commit(), store.clock()), false)
     }
 
-    /// The newest state, at a time that another snapshot holds.
+    /// A snapshot of the newest state, at a time that another snapshot holds.
     pub(crate) fn for_one_call_at(store: &Arc<Owner>, time_us: u64) -> Snapshot {
         Snapshot::at(store, (store.snapshots().register_at(store.commit(), time_us), time_us), false)
     }
@@ -95,7 +95,7 @@ impl Snapshot {
         Ok(state)
     }
 
-    /// The state in which to look up `key`. If the tree was split since, another tree may hold the key now.
+    /// The state in which to look up `key`. If the tree was split meanwhile, another tree may hold the key now.
     fn state_with(&self, tree: &Tree, key: &[u8]) -> Result<Arc<TreeState>> {
         let mut state = Guard::into_inner(self.state_of(tree)?);
         while let Some(moved) = state.key_bounds.moved_to(key, self.point.seq).cloned() {
@@ -110,7 +110,7 @@ impl Snapshot {
         if tree.is_dropped() { Err(tree.dropped_error()) } else { Ok(state) }
     }
 
-    /// All states that made up the tree at this moment, including those split off since.
+    /// All states that made up the tree at this moment, including the states of trees that were split off later.
     fn states_of(&self, state: Arc<TreeState>, all: &mut Vec<Arc<TreeState>>) -> Result<()> {
         for moved in state.key_bounds.moved.iter().filter(|moved| moved.seq > self.point.seq) {
             self.states_of(self.state_of_moved(&moved.to)?, all)?;
@@ -129,9 +129,10 @@ impl Snapshot {
         tree.measured(key, || self.find(tree, key))
     }
 
-    /// The value of `key` in `tree` at this moment, with its expiry and its attributes, as one that batches give to other
-    /// keys ([`Batch::put_stored`](crate::Batch::put_stored)). The bytes of a huge value stay where they are, so it is
-    /// neither read nor written; others are copied. It keeps the value, even if the snapshot ends and the key changes.
+    /// The value of `key` in `tree` at this moment, with its expiry and its attributes, in a form that batches can give
+    /// to other keys ([`Batch::put_stored`](crate::Batch::put_stored)). A huge value is neither read nor written,
+    /// because its bytes stay in place; others are copied. The result keeps the value, even if the snapshot ends and
+    /// the key changes.
     ///
     /// # Errors
     /// As [`Snapshot::get`], and `ReadOnly` when the store cannot be written to.
@@ -200,7 +201,7 @@ impl Snapshot {
         self.get(tree, key)?.map(Value::into_vec).transpose()
     }
 
-    /// What is known of the value of `key` in `tree` at this moment without its bytes, as [`Tree::metadata`] tells it.
+    /// The metadata of the value of `key` in `tree` at this moment, as [`Tree::metadata`] returns it.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -357,7 +358,7 @@ impl Snapshot {
         self.scan(tree, range.into().keys_only())?.count_left()
     }
 
-    /// A cursor over `tree` at this moment. It is at no pair yet.
+    /// A cursor over `tree` at this moment. It is not at a pair yet.
     ///
     /// # Errors
     /// As [`Snapshot::get`].

@@ -2,15 +2,15 @@
 //!
 //! A staging area is an ordinary tree with two entries for each staged value: one has the value, the other its length
 //! and checksum. A write that gives the value to a key adds a reference to it, and deletes both entries in the same
-//! batch. So a staged value lives as any value does: nothing else keeps account of it.
+//! batch. Therefore a staged value lives like any other value: no other structure counts its references.
 //!
 //! ```text
 //! length of the id, 2 | id | number of the staging, 8 | 0   the value
 //! length of the id, 2 | id | number of the staging, 8 | 1   length, 8 | checksum of its bytes, 8
 //! ```
 //!
-//! The numbers, which are big-endian as the length is, rise. Each staging has its own, so the write of an old handle never
-//! takes away what was staged under its id since.
+//! The numbers, which are big-endian like the length, rise. Each staging has its own number. Therefore a write with an
+//! old handle never removes a value that was staged later under the same id.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -33,14 +33,14 @@ use crate::write::batch::{Batch, HugeValue, STAGED_ID_MAX, StagedPut};
 const VALUE: u8 = 0;
 /// The last byte of the keys that have lengths and checksums.
 const FACTS: u8 = 1;
-/// What follows the id in a key, in bytes.
+/// Length of the part of a key after the id, in bytes.
 const BEHIND_ID: usize = 9;
 /// The length of the facts, in bytes.
 const FACTS_LEN: usize = 16;
-/// Bytes that are copied at once.
+/// Bytes copied per step.
 const COPY_LEN: u64 = 1 << 20;
 
-/// What the keys of an id begin with.
+/// The prefix of the keys of an id.
 fn prefix(id: &[u8]) -> Vec<u8> {
     [&(id.len() as u16).to_be_bytes(), id].concat()
 }
@@ -102,7 +102,7 @@ pub struct Staging {
     tree: Tree,
 }
 
-/// A value in a staging area. As long as this or a batch with it lives, the value stays, even if it is discarded. It does
+/// A value in a staging area. While this or a batch with it lives, the value stays, even if it is discarded. It does
 /// not keep the store open.
 #[derive(Debug, Clone)]
 pub struct StagedValue {
@@ -119,7 +119,7 @@ pub struct StagedWriter {
     staging: Staging,
 }
 
-/// The value of an entry at the moment of `snapshot`, which stays as long as the result lives.
+/// The value of an entry at the moment of `snapshot`. The value stays while the result lives.
 fn value_at(tree: &Tree, snapshot: &Snapshot, key: &[u8]) -> Result<Option<HugeValue>> {
     let found = version_at(&*tree.readable_state()?, key, snapshot.seq())?;
     let Some((_, kind, stored)) = found else { return Ok(None) };
@@ -147,7 +147,7 @@ impl Staging {
         &self.tree
     }
 
-    /// Stages `value` under `id`. When this returns, it survives power loss. It replaces what was staged under `id`.
+    /// Stages `value` under `id`. When this returns, it survives power loss. It replaces an earlier value under `id`.
     ///
     /// # Errors
     /// `InvalidInput` when `id` is empty or longer than 1 KiB; otherwise as [`Tree::put`].
@@ -169,7 +169,7 @@ impl Staging {
         Ok(StagedWriter { id: id.to_vec(), entries, sum: Summing::default(), writer, staging: self.clone() })
     }
 
-    /// The value that is staged under `id`, if there is one.
+    /// The value that is staged under `id`, if one is.
     ///
     /// # Errors
     /// As [`Tree::get`], and `Corruption` when the tree holds something else.
@@ -177,7 +177,7 @@ impl Staging {
         let id = id.as_ref();
         check_id(id)?;
         let snapshot = Snapshot::for_one_call(&self.tree.owner);
-        // The newest comes last.
+        // The newest entry comes last.
         let last = snapshot.scan(&self.tree, ScanRange::prefix(prefix(id)).reverse())?.next();
         let Some((key, facts)) = last.transpose()? else { return Ok(None) };
         let entries =
@@ -211,7 +211,7 @@ impl Staging {
         Ok(ids)
     }
 
-    /// Adds deletes of all that is staged under `id`. Returns whether there is anything.
+    /// Adds deletes of all values that are staged under `id`. Returns whether there are any.
     fn delete_all(&self, id: &[u8], batch: &mut Batch) -> Result<bool> {
         let before = batch.len();
         for pair in self.tree.scan(ScanRange::prefix(prefix(id)).keys_only())? {
@@ -233,8 +233,8 @@ impl Staging {
         Ok(was_there)
     }
 
-    /// Joins the values that are staged under `parts`, in this order, into one that is staged under `id`. The parts are
-    /// gone when it is there. When this returns, it survives power loss. At most 4 MiB are in memory at once.
+    /// Joins the values that are staged under `parts`, in this order, into one that is staged under `id`. The same step
+    /// removes the parts. When this returns, the value survives power loss. It holds at most 4 MiB in memory.
     ///
     /// The bytes are copied.
     ///
@@ -280,7 +280,7 @@ impl StagedWriter {
     /// Ends the value and stages it. When this returns, it survives power loss.
     ///
     /// # Errors
-    /// As [`ValueWriter::commit`]; what was staged under the id before stays.
+    /// As [`ValueWriter::commit`]; an earlier value under the id stays.
     pub fn commit(self) -> Result<StagedValue> {
         self.commit_with(Batch::new(), Durability::Power)
     }
@@ -298,7 +298,7 @@ impl StagedWriter {
             tree.store.writes().write(&batch, durability)?;
             Snapshot::for_one_call(&tree.owner)
         };
-        // What went to a blob file need not be written again.
+        // A value in a blob file need not be written again.
         let value = value_at(tree, &snapshot, &entries[0])?.unwrap_or_else(|| stored.into_value());
         Ok(StagedValue::new(tree, &id, entries, (len, checksum), value))
     }
@@ -337,7 +337,7 @@ impl StagedValue {
         self.put.len
     }
 
-    /// Whether it has no bytes.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.put.len == 0
     }

@@ -21,7 +21,7 @@ const HELD_MAX: usize = 1 << 20;
 const READ_LEN: usize = 1 << 20;
 
 /// Writes one value, of any length, piece by piece. The key gets the value when [`ValueWriter::commit`] returns. A
-/// writer that is dropped before leaves nothing behind. Memory use stays below 4 MiB however long the value is.
+/// writer that is dropped before that leaves nothing in the store. Memory use stays below 4 MiB however long the value is.
 ///
 /// # Example
 /// ```
@@ -71,7 +71,7 @@ impl ValueWriter {
         self
     }
 
-    /// The value has these attributes ([`PutOptions::attributes`]). They may be given at the end, when a checksum of the
+    /// The value has these attributes ([`PutOptions::attributes`]). They may be set at the end, when a checksum of the
     /// value is known. The last call counts.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl ValueWriter {
         self.options.set_attributes(attributes.as_ref())
     }
 
-    /// The value is for `key`, whatever was said before: for a key that is known at the end only
+    /// Sets the key of the value; the last call counts. This is for a key that is known only at the end
     /// ([`Tree::unnamed_writer`]).
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl ValueWriter {
         Ok(())
     }
 
-    /// Bytes written so far.
+    /// The bytes written so far.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -296,8 +296,8 @@ impl StoredValue {
         Ok(StoredValue { value, options, tree: tree.clone() })
     }
 
-    /// The same value with `options` beside it, instead of what it had: keys that get it then expire at this time, and
-    /// have these attributes.
+    /// The same value with `options` in place of its own: keys that get it then expire at this time, and have these
+    /// attributes.
     #[must_use]
     pub fn with_options(mut self, options: PutOptions) -> StoredValue {
         self.options = options;
@@ -346,9 +346,9 @@ impl Tree {
         ValueWriter::new(self, key.as_ref())
     }
 
-    /// Begins to write a value, piece by piece, whose key is not known yet: one that is named by a checksum of its
-    /// bytes, for one. [`ValueWriter::set_key`] gives it the key before it is committed, or
-    /// [`ValueWriter::finish`] makes a value of it that batches give to any keys.
+    /// Begins to write a value, piece by piece, whose key is not known yet: for example, a value that is named by a
+    /// checksum of its bytes. [`ValueWriter::set_key`] sets the key before the commit. [`ValueWriter::finish`] instead
+    /// makes it a value that batches give to any keys.
     ///
     /// # Errors
     /// As [`Tree::put`].

@@ -1,4 +1,4 @@
-//! The time by which a tree's values expire.
+//! The time that decides whether a tree's values have expired.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
@@ -12,8 +12,8 @@ use crate::version::edit::CLOCK_MAX;
 impl Tree {
     /// A handle of the same tree whose reads and writes happen at `time_us`, in microseconds since 1970 (at most 2^62):
     ///
-    /// - Its reads, and those of snapshots and transactions that are given it, find what has not expired by then. So do
-    ///   conditional writes, and those that read.
+    /// - Its reads find the values that have not expired by then. So do conditional writes, writes that read, and reads
+    ///   of snapshots and transactions through this handle.
     /// - [`Tree::put_for`] counts from then.
     /// - If the tree takes its time from its writes ([`ExpiryClock::Writes`](crate::ExpiryClock)), each write carries
     ///   this time, also in a batch or a transaction, and in the bytes of an encoded batch.
@@ -52,16 +52,16 @@ impl Tree {
     }
 
     /// The time by which values expire for this handle now, in microseconds since 1970: that of the tree's clock
-    /// ([`TreeOptions::expiry_clock`](crate::TreeOptions::expiry_clock)), or the one that the handle was given. Of a tree
-    /// that takes its time from its writes it is the later of the two.
+    /// ([`TreeOptions::expiry_clock`](crate::TreeOptions::expiry_clock)), or the one that the handle was given. If the
+    /// tree takes its time from its writes, it is the later of the two.
     pub fn time_us(&self) -> u64 {
         self.now_us()
     }
 
-    /// How far the clock by which the tree's values expire is ahead of the machine's clock, in microseconds; 0 for less than
-    /// a second. The machine's clock was that far ahead once, by mistake ([`Stats::clock_ahead_us`](crate::Stats)). A
-    /// moment of the machine's clock plus this is one of the tree's. It is 0 for a tree that takes its time from its writes,
-    /// and for a handle that was given a time.
+    /// How far the tree's clock for expiry is ahead of the machine's clock, in microseconds; 0 for less than a second.
+    /// The machine's clock was that far ahead once, by mistake ([`Stats::clock_ahead_us`](crate::Stats)). To convert a
+    /// moment of the machine's clock to the tree's clock, add this. It is 0 for a tree that takes its time from its
+    /// writes, and for a handle that was given a time.
     pub fn clock_ahead_us(&self) -> u64 {
         if self.fixed_us().is_some() { 0 } else { self.store.clock().offset_us() }
     }
@@ -70,21 +70,21 @@ impl Tree {
         self.fixed_us().unwrap_or_else(|| self.store.clock().now_us())
     }
 
-    /// The time by which values expire for this handle, if that is not the store's clock. If the tree takes its time
-    /// from its writes, it is none before theirs: what a replica has dropped by then, all have to find expired.
+    /// The time by which values expire for this handle, if it is not the store's clock. If the tree takes its time from
+    /// its writes, this is never before their time: values that one replica has dropped by then must be expired on all.
     pub(crate) fn fixed_us(&self) -> Option<u64> {
         let carried = self.inner.own_time.as_ref().map(|own| own.carried());
         self.given_us.max(carried)
     }
 
-    /// The time by which values expire for a reader of a snapshot: what it was given counts, since the snapshot may be
-    /// older than the writes that the tree's time comes from.
+    /// The time by which values expire for a reader of a snapshot. The time given to the handle counts, since the
+    /// snapshot may be older than the writes that the tree's time comes from.
     pub(super) fn fixed_in_snapshot_us(&self) -> Option<u64> {
         self.given_us.or_else(|| self.fixed_us())
     }
 
-    /// The same handle with its time fixed now, if the tree takes it from its writes. To be called before a read point
-    /// is taken: one that is taken later has the writes that the time comes from.
+    /// The same handle with its time fixed now, if the tree takes it from its writes. Call this before a read point is
+    /// taken: a read point that is taken later includes the writes that the time comes from.
     pub(crate) fn at_fixed_time(&self) -> Cow<'_, Tree> {
         match self.inner.own_time {
             Some(_) => Cow::Owned(Tree { given_us: self.fixed_us(), ..self.clone() }),
@@ -107,7 +107,7 @@ impl Tree {
         self.given_us.is_none() || self.has_own_time()
     }
 
-    /// The time by which values expire after a crash now.
+    /// The time that would decide expiry after a crash now.
     pub(super) fn flushed_us(&self) -> u64 {
         let flushed = self.inner.own_time.as_ref().map(|own| own.flushed());
         self.given_us.max(flushed).unwrap_or_else(|| self.store.clock().now_us())
@@ -118,7 +118,7 @@ impl Tree {
     pub(crate) fn has_carried(&self, time_us: u64) -> bool {
         let Some(own) = &self.inner.own_time else { return false };
         let state = self.inner.state.load();
-        // A write that has just ended may not have told it yet.
+        // A write that has just ended may not have updated the tree's time yet.
         let in_memory = state.immutable.iter().chain([&state.mem]).map(|mem| mem.time_us());
         in_memory.fold(own.carried(), u64::max) >= time_us
     }
@@ -136,7 +136,7 @@ impl Tree {
     }
 }
 
-/// A write that counts only if the values that it relies on have not expired, by whichever clock.
+/// A write that counts only if the values that it relies on have not expired, by the store's clock or the tree's.
 #[derive(Debug)]
 pub(super) struct Lasts<'a> {
     lasting: Lasting<'a>,

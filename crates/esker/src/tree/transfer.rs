@@ -1,5 +1,5 @@
-//! Renames and copies keys, and changes what is beside a value: the value stays in its place, and only an entry is
-//! written.
+//! Renames and copies keys, and changes the expiry or the attributes of a value: the value stays in its place, and only
+//! an entry is written.
 
 use super::{Snapshot, Tree};
 use crate::blob::Pointer;
@@ -9,7 +9,7 @@ use crate::read::get::version_at;
 use crate::value::check_attributes;
 use crate::write::batch::{Batch, check_key};
 
-/// What becomes of that which is beside a value.
+/// The expiry and attributes of the new entry.
 #[derive(Debug, Clone, Copy)]
 enum NewBeside<'a> {
     Same,
@@ -18,7 +18,7 @@ enum NewBeside<'a> {
 }
 
 impl<'a> NewBeside<'a> {
-    /// What the entry that replaces `entry` has.
+    /// The expiry and attributes of the entry that replaces `entry`.
     fn of<'e>(self, entry: &Content<'e>) -> Beside<'e>
     where
         'a: 'e,
@@ -70,10 +70,10 @@ impl Tree {
     }
 
     /// The value of `key` expires when the tree's clock ([`Tree::time_us`]) shows `expires_us`, in microseconds since
-    /// 1970, or never (`None`), whatever was said before. If that time has passed, the key becomes absent at once.
-    /// Returns `false`, and changes nothing, if the key is absent.
+    /// 1970, or never (`None`), regardless of its earlier expiry. If that time has passed, the key becomes absent
+    /// immediately. Returns `false`, and changes nothing, if the key is absent.
     ///
-    /// A huge value is not written anew, nor read; a small one is. The value keeps its attributes. A merged value
+    /// A huge value is neither read nor rewritten; a small one is both. The value keeps its attributes. A merged value
     /// ([`Tree::merge`]) is computed now and written whole.
     ///
     /// # Errors
@@ -97,10 +97,10 @@ impl Tree {
         self.transfer(key, key, false, NewBeside::Expiry(expires_us))
     }
 
-    /// The value of `key` has the attributes `attributes` and no others ([`PutOptions`](crate::PutOptions)); none, if
-    /// they are empty. Returns `false`, and changes nothing, if the key is absent.
+    /// Sets the attributes of the value of `key` to `attributes` ([`PutOptions`](crate::PutOptions)); if these are
+    /// empty, the value has no attributes. Returns `false`, and changes nothing, if the key is absent.
     ///
-    /// A huge value is not written anew, nor read; a small one is. The value keeps its expiry. A merged value
+    /// A huge value is neither read nor rewritten; a small one is both. The value keeps its expiry. A merged value
     /// ([`Tree::merge`]) is computed now and written whole.
     ///
     /// # Errors
@@ -111,7 +111,8 @@ impl Tree {
         self.transfer(key, key, false, NewBeside::Attributes(attributes))
     }
 
-    /// Gives `to` the value of `from`, with what `beside` says beside it. With `moves`, `from` loses it.
+    /// Gives `to` the value of `from`, with the expiry and attributes that `beside` selects. With `moves`, `from` loses
+    /// it.
     fn transfer(&self, from: &[u8], to: &[u8], moves: bool, beside: NewBeside<'_>) -> Result<bool> {
         check_key(from)?;
         check_key(to)?;
@@ -129,7 +130,7 @@ impl Tree {
                 return Ok(false);
             };
             if from == to && matches!(beside, NewBeside::Same) {
-                // An operand has no expiry of its own, but may have ended with the value below it.
+                // An operand does not have its own expiry, but may have ended with the value below it.
                 let is_there = entry.kind != Kind::Merge || snapshot.contains(&tree, from)?;
                 if !is_there {
                     self.check_has(from)?;
@@ -157,7 +158,7 @@ impl Tree {
                         batch.add_pointer(&self.inner, to, &blob.pointer, beside.of(&entry))?;
                         blobs.push(blob);
                     }
-                    // It was overwritten meanwhile: there is a newer version now, unless this is damage.
+                    // It was overwritten meanwhile: now a newer version exists, unless this is damage.
                     None if freed_at != Some(*seq) => {
                         freed_at = Some(*seq);
                         continue;

@@ -36,7 +36,7 @@ impl Tree {
         self.put_one(key.as_ref(), value.as_ref(), Beside::Nothing, durability)
     }
 
-    /// Deletes `key`. An absent key is no error.
+    /// Deletes `key`. It is not an error if the key is absent.
     ///
     /// # Errors
     /// As [`Tree::put`].
@@ -55,12 +55,12 @@ impl Tree {
         })
     }
 
-    /// Gives `key` the value `value` for the time `ttl`. Then the key is absent, as if it had been deleted at that
-    /// moment, whatever it had before. A merge frees the space. A `ttl` that cannot be counted in microseconds since
-    /// 1970 has no end.
+    /// Gives `key` the value `value` for the time `ttl`. After that the key is absent, as if it had been deleted at
+    /// that moment, regardless of its earlier value. A merge frees the space. A `ttl` that cannot be counted in
+    /// microseconds since 1970 has no end.
     ///
-    /// Time is the machine's, but never goes back: if its clock is set back, the store's clock goes on from where it
-    /// was.
+    /// Time is the machine's, but never goes back: if the machine's clock is set back, the store's clock continues from
+    /// its last time.
     ///
     /// # Example
     /// ```
@@ -83,8 +83,8 @@ impl Tree {
         self.put_one(key.as_ref(), value.as_ref(), until, self.store.options().durability)
     }
 
-    /// Like [`Tree::put_for`], until the store's clock shows `moment`. If that has passed, the key becomes absent at
-    /// once. Microseconds count; what is finer is cut off.
+    /// Like [`Tree::put_for`], until the store's clock shows `moment`. If that has passed, the key becomes absent
+    /// immediately. The moment is rounded down to microseconds.
     ///
     /// # Example
     /// ```
@@ -112,9 +112,8 @@ impl Tree {
         self.put_one(key.as_ref(), value.as_ref(), Beside::Until(us_at(moment)), durability)
     }
 
-    /// Gives `key` the value `value`, with what `options` store beside it: its expiry and its attributes
-    /// ([`PutOptions`]). Every other put of the key replaces these too: a value has no attributes but those that were
-    /// put with it.
+    /// Gives `key` the value `value`, with the expiry and attributes in `options` ([`PutOptions`]). Every other put of
+    /// the key replaces these too: a value has only the attributes that were put with it.
     ///
     /// # Errors
     /// As [`Tree::put`], and `InvalidInput` when the attributes are longer than 4 KiB.
@@ -154,7 +153,7 @@ impl Tree {
     ) -> Result<bool> {
         if self.is_huge(value.len()) {
             check_key(key)?;
-            // A write that is refused should write no huge value.
+            // A write that is refused should not write a huge value.
             self.inner.state.load().key_bounds.check(&self.inner.name, key)?;
             if self.inner.is_dropped() {
                 return Err(self.inner.dropped_error());
@@ -190,13 +189,13 @@ impl Tree {
     /// that is empty or has reversed bounds changes nothing.
     ///
     /// In a tree that was split, or is being split, this deletes the keys that the tree has at that time
-    /// ([`Tree::key_range`]). A range with none of the tree's keys is refused. Keys of the range that belong to another
-    /// tree stay.
+    /// ([`Tree::key_range`]). A range without any of the tree's keys is refused. Keys of the range that belong to
+    /// another tree stay.
     ///
-    /// It takes as long as one write, however many keys there are. Until merges have passed everything that it hides,
-    /// each read of the tree costs one lookup more, and scans leave the range after some of the hidden entries; only those
-    /// in the memory that takes new writes they may have to pass. [`Db::compact`](crate::Db::compact) merges them all. Tables that become empty are removed at once, and huge
-    /// values within seconds.
+    /// It takes as long as one write, however many keys there are. Until merges have passed all hidden entries, each
+    /// read of the tree costs one lookup more. Scans leave the range after some of the hidden entries, except that they
+    /// may have to pass those in the memory that takes new writes. [`Db::compact`](crate::Db::compact) merges them all.
+    /// Tables that become empty are removed immediately, and huge values within seconds.
     ///
     /// # Example
     /// ```
@@ -234,7 +233,7 @@ impl Tree {
         self.store.flusher().flush_trees(std::iter::once(&self.inner))
     }
 
-    /// Flushes the tree, merges it into one sorted run, and drops what no reader of it can see any more.
+    /// Flushes the tree, merges it into one sorted run, and drops the versions that its readers can no longer see.
     /// [`Db::compact`](crate::Db::compact) does that for all trees. Returns when the space is free.
     ///
     /// # Errors

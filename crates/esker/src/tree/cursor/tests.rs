@@ -35,7 +35,7 @@ fn tree() -> (Db, Tree) {
     (db, tree)
 }
 
-/// What is written after a cursor or a range was made.
+/// Writes after a cursor or a range was made.
 fn write_more(tree: &Tree) {
     tree.put("aaa", "new").unwrap();
     tree.put("hazel", "new").unwrap();
@@ -78,7 +78,7 @@ impl Move {
         }
     }
 
-    /// Where among the expected pairs it leads from `at`; -1 is before them, `None` nowhere yet.
+    /// The position among the expected pairs to which it leads from `at`; -1 is before them, `None` is unset.
     fn from(self, at: Option<isize>) -> isize {
         let count = |is_before: &dyn Fn(&str) -> bool| {
             EXPECTED.iter().filter(|(key, _)| is_before(key)).count() as isize
