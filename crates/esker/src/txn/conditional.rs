@@ -1,4 +1,4 @@
-//! Writes of a transaction that depend on what is there. Each reads for update ([`Txn::get_for_update`]).
+//! Writes of a transaction that depend on the present value. Each reads for update ([`Txn::get_for_update`]).
 
 use super::Txn;
 use crate::error::{Error, Result};
@@ -7,8 +7,8 @@ use crate::tree::Tree;
 use crate::value::Value;
 
 impl Txn {
-    /// Gives `key` the value `value`, without an expiry or attributes, and returns the value that it had, which counts
-    /// as read for update ([`Txn::get_for_update`]). [`Txn::put`] does not read.
+    /// Gives `key` the value `value`, without an expiry or attributes, and returns its earlier value, which counts as
+    /// read for update ([`Txn::get_for_update`]). [`Txn::put`] does not read.
     ///
     /// # Errors
     /// As [`Txn::put`] and [`Txn::get_for_update`].
@@ -39,7 +39,7 @@ impl Txn {
         Ok(old)
     }
 
-    /// Deletes `key`, and returns the value that it had, which counts as read for update.
+    /// Deletes `key`, and returns its earlier value, which counts as read for update.
     ///
     /// # Errors
     /// As [`Txn::insert`].
@@ -51,8 +51,8 @@ impl Txn {
         Ok(old)
     }
 
-    /// Gives `key` the value `value` if the key is absent. Otherwise returns the value that it has. Either counts as
-    /// read for update.
+    /// Gives `key` the value `value` if the key is absent. Otherwise returns its present value. Either counts as read
+    /// for update.
     ///
     /// # Errors
     /// As [`Txn::insert`].

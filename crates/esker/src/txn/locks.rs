@@ -1,26 +1,26 @@
 //! Locks of pessimistic transactions: keys and ranges of trees, shared or exclusive, held until the transaction ends.
-//! Ranges in use are kept beside the locks of keys, as in Grote and Sharkov's "Key-Value Store in Scala" (TU Berlin
-//! 2018, section 4.2.2), so that keys inserted into a range are locked too.
+//! Ranges in use are kept in addition to the locks of keys, as in Grote and Sharkov's "Key-Value Store in Scala" (TU
+//! Berlin 2018, section 4.2.2), so that keys inserted into a range are locked too.
 //!
 //! ```text
 //! take -- nothing in the way --------------------------------------------> held
 //!      '- something in the way: queue -- closes a circle: Deadlock
-//!                                   '- park -- granted by whoever released: held
-//!                                           '- the clock says so: TimedOut
+//!                                   '- park -- granted by the thread that released: held
+//!                                           '- the time is over: TimedOut
 //! ```
 //!
 //! - A request waits for every other transaction that holds an overlapping lock, unless both are shared. It also waits
-//!   for earlier requests that wait for such a lock, so that a stream of readers does not starve a writer. It skips
+//!   for earlier requests that wait for such a lock, so that a stream of readers cannot starve a writer. It skips
 //!   this second kind of waiting if that would close a circle.
-//! - A circle can arise only when a transaction begins to wait, since a transaction waits only after a request. So that
-//!   is when circles are looked for. A transaction that would close one gets `Deadlock`; the others go on when it
-//!   releases its locks.
+//! - A circle can arise only when a transaction begins to wait, since a transaction waits only after a request.
+//!   Therefore the table looks for circles at that moment. A transaction that would close one gets `Deadlock`; the
+//!   others continue when it releases its locks.
 //! - One mutex guards all of this and is held for a few lookups. Each commit takes a lock of the whole store anyway,
-//!   and a circle must be judged by what is true at one moment.
+//!   and a circle must be judged by the state at one moment.
 //!
 //! Cost with K locks on keys and R locks on ranges of one tree, and W waiting requests. A key: O(log K + R). A range:
 //! O(log K + locked keys in it + R). A request that has to wait, of a transaction that holds locks, examines everything
-//! that it waits for in turn: O(W) such lookups and W comparisons each. A release: the same for each waiting request.
+//! that it would wait for, directly or indirectly: O(W) such lookups and W comparisons each. A release: the same for each waiting request.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -162,7 +162,7 @@ pub(crate) struct LockTable {
 }
 
 impl LockTable {
-    /// Takes a lock. `holds_any` says whether the owner already holds locks.
+    /// Takes a lock. `holds_any`: the owner already holds locks.
     fn take(&self, request: Request, holds_any: bool, timeout: Duration, clock: &dyn Clock) -> Outcome {
         let owner = request.owner;
         let mut state = self.state.lock();

@@ -1,30 +1,30 @@
 //! Transactions: several reads and writes that take effect together, or not at all.
 //!
 //! ```text
-//! begin     a read point is registered, so that merges keep what shows whether anything is newer
+//! begin     a read point is registered, so that merges keep the numbers of newer versions
 //! get, scan own writes first, then the store at the read point; noted in the read set
 //! put       into the write set, in memory
-//! commit    read set (and write set) checked against what was written since .... no lock of the store
+//! commit    read set (and write set) checked against the writes since then ..... no lock of the store
 //!           the batch is encoded, huge values go into blob files ............... no lock
-//!           no write is under way; what was written meanwhile is checked ....... commit lock, quiet
+//!           no write is under way; the latest writes are checked ............... commit lock, quiet
 //!           the batch is written like any other ................................ as any other
 //! ```
 //!
-//! - A transaction that writes takes effect at one place in the sequence of all writes. There, everything that it
-//!   relies on is as it has read it. This is backward validation (Kung and Robinson, "On Optimistic Methods for
-//!   Concurrency Control", 1981). A write outside transactions counts as a transaction of its own.
+//! - A transaction that writes takes effect at one place in the sequence of all writes. At that place, everything that
+//!   it relies on is as it has read it. This is backward validation (Kung and Robinson, "On Optimistic Methods for
+//!   Concurrency Control", 1981). A write outside transactions counts as its own transaction.
 //! - A serializable transaction relies on every key and range that it has read, absent keys included. Under snapshot
-//!   isolation it relies on what it writes ("the first committer wins": Berenson and others, "A Critique of ANSI SQL
-//!   Isolation Levels", 1995, section 4.2) and on what it read for update.
+//! isolation it relies on the keys that it writes ("the first committer wins": Berenson and others, "A Critique of ANSI
+//! SQL Isolation Levels", 1995, section 4.2) and on its reads for update.
 //! - Pessimistic transactions also take locks: [`locks`]. Serializable ones lock everything they read and read the
 //!   newest value, which no other transaction can change before they end (strict two-phase locking). Under snapshot
-//!   isolation they lock what they write and what they read for update. The check at commit stays: writers outside
+//!   isolation they lock the keys that they write or read for update. The check at commit stays: writers outside
 //!   transactions and optimistic transactions take no locks, and a lock does not stop time. Among pessimistic
 //!   transactions alone, only an expiry can make the check fail.
 //! - The passing of time counts as a write. A transaction has one time for all its reads. A value that has expired
 //!   since then counts as changed when the transaction commits ([`crate::read::snapshots`]).
-//! - A merge into a key is a write that reads nothing. It applies to whatever is there when the transaction takes
-//!   effect. The transaction's own reads find it applied to the value at its read point, and rely on that value.
+//! - A merge into a key is a write that reads nothing. It applies to the value that the key has when the transaction
+//!   takes effect. The transaction's own reads find it applied to the value at its read point, and rely on that value.
 //! - A transaction that writes nothing reads at one read point and needs no check. Serializable pessimistic ones are
 //!   the exception: they may conflict because something has expired.
 
@@ -78,9 +78,8 @@ const PAUSE_US_MAX: u64 = 12_800;
 /// conflicts. Dropping a transaction rolls it back. A transaction may move between threads, but only one thread has it
 /// at a time. A thread with two pessimistic transactions may wait for itself until the time-out.
 ///
-/// Only the methods of `Txn` take part in it. What the thread writes meanwhile through a [`Tree`] or a
-/// [`Db`](crate::Db) is written at once, a rollback does not undo it, and the transaction conflicts with it as with any
-/// other write.
+/// Only the methods of `Txn` take part in it. A write of the thread through a [`Tree`] or a [`Db`](crate::Db) takes
+/// effect immediately, a rollback does not undo it, and the transaction conflicts with it as with any other write.
 ///
 /// Reads see the transaction's own writes, and otherwise the store as it was when the transaction began. Pessimistic
 /// transactions differ: their read point is that of the last lock before the first read; serializable ones read the
@@ -89,8 +88,8 @@ const PAUSE_US_MAX: u64 = 12_800;
 ///
 /// Until the commit everything is in memory, and not part of the store's memory budget: keys and values that are
 /// written (huge ones too), keys that are read, bounds of scans, locks. Like a batch, a transaction holds less than 4
-/// GiB. Values from [`Options::separate_at`](crate::Options::separate_at) on do not count: they go to files of their
-/// own at commit. An open transaction keeps old versions on the disk, as a snapshot does.
+/// GiB. Values from [`Options::separate_at`](crate::Options::separate_at) on do not count: they go to their own files
+/// at commit. An open transaction keeps old versions on the disk, as a snapshot does.
 ///
 /// # Example
 /// ```
@@ -117,7 +116,7 @@ pub struct Txn {
     store: Arc<Owner>,
     options: TxnOptions,
     inner: RefCell<Inner>,
-    /// The last call that failed did so because of other transactions or writes.
+    /// Whether the last call that failed did so because of other transactions or writes.
     hindered: Cell<bool>,
     /// Dropped last, after the commit.
     locks: Locks,
@@ -132,7 +131,7 @@ impl fmt::Debug for Txn {
 struct Inner {
     /// Everything that the transaction relies on was read at this read point or later.
     snapshot: Snapshot,
-    /// Whether the read point is fixed. Until then a lock moves it forward.
+    /// Whether the read point is fixed. Before that a lock moves it forward.
     is_fixed: bool,
     reads: ReadSet,
     writes: WriteSet,
@@ -140,8 +139,8 @@ struct Inner {
     times: BTreeMap<TreeId, u64>,
 }
 
-/// Whether a transaction that failed with `error` may succeed when it is repeated. One that waited for a lock in vain has
-/// waited long enough.
+/// Whether a transaction that failed with `error` may succeed when it is repeated. A transaction that waited for a lock
+/// in vain has waited long enough.
 fn is_transient(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Deadlock | ErrorKind::SnapshotTooOld)
 }
@@ -179,13 +178,14 @@ impl Txn {
                         (error.into(), retry)
                     }
                 },
-                // The work may have turned the error of a call into any other, so the transaction remembers the cause.
+                // The work may have turned the error of a call into any other. Therefore the transaction remembers the
+                // cause.
                 Err(error) => (error, txn.hindered.get()),
             };
             if tries == TRIES_MAX || !retry {
                 return Err(error);
             }
-            // A random time, so that two conflicting transactions do not meet again.
+            // A random time prevents two conflicting transactions from meeting again.
             let longest = (PAUSE_US << (tries - 1).min(16)).min(PAUSE_US_MAX);
             let pause = store.env().random.next_u64() % (longest + 1);
             store.env().clock.sleep(Duration::from_micros(pause));
@@ -270,8 +270,8 @@ impl Txn {
         self.inner.borrow_mut().writes.savepoint(self.locks.owner())
     }
 
-    /// Undoes what was written since `savepoint`. The savepoint itself stays; later ones are discarded. Reads since
-    /// then still count, because the caller knows their results. Locks are kept.
+    /// Undoes all writes since `savepoint`. The savepoint itself stays; later ones are discarded. Reads since then
+    /// still count, because the caller knows their results. Locks are kept.
     ///
     /// # Errors
     /// `InvalidInput` when the savepoint belongs to another transaction or was discarded.
@@ -301,7 +301,7 @@ impl Txn {
         let validation = Validation { reads, written };
         let lapse = reads.first_lapse(writes);
         if writes.is_empty() {
-            // All reads are of one moment, except those of values that locks kept unchanged.
+            // All reads are of one moment, except reads of values that locks kept unchanged.
             if self.is_pessimistic() && self.is_serializable() {
                 let now = Snapshot::for_one_call(&self.store);
                 validation.check(0)?;
@@ -317,7 +317,7 @@ impl Txn {
         if validation.is_empty() {
             return self.store.writes().write_if(&writes.to_batch()?, durability, None);
         }
-        // Everything up to here is in the memtables, so the check sees it.
+        // Everything up to here is in the memtables. Therefore the check sees it.
         let seen = self.store.commit().visible();
         validation.check(0)?;
         let batch = writes.to_batch()?;

@@ -8,17 +8,17 @@ use crate::options::{Durability, setters};
 /// Berlin 2018, section 4.2.1, describes both families and implements the second for single calls).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum TxnMode {
-    /// No transaction waits. The commit checks what the transaction relies on and fails with
+    /// No transaction waits. The commit checks the keys and ranges that the transaction relies on and fails with
     /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if another write came first. Best if conflicts are rare.
     #[default]
     Optimistic,
     /// The transaction locks keys and ranges as it uses them, until it ends; a second transaction waits. Best if
     /// transactions often use the same keys.
     ///
-    /// What a transaction will write, it should read with [`Txn::get_for_update`](crate::Txn::get_for_update) or
-    /// [`Txn::scan_for_update`](crate::Txn::scan_for_update). Otherwise two serializable transactions that read the same
-    /// key hold shared locks of it, and when both want to write it, each waits for the other: one of them gets
-    /// [`ErrorKind::Deadlock`](crate::ErrorKind::Deadlock) and begins anew.
+    /// Read the keys that the transaction will write with [`Txn::get_for_update`](crate::Txn::get_for_update) or
+    /// [`Txn::scan_for_update`](crate::Txn::scan_for_update). Otherwise two serializable transactions that read the
+    /// same key hold shared locks of it, and when both want to write it, each waits for the other: one of them gets
+    /// [`ErrorKind::Deadlock`](crate::ErrorKind::Deadlock) and starts over.
     Pessimistic,
 }
 
@@ -26,7 +26,7 @@ pub enum TxnMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Isolation {
     /// Reads see one moment, and no other write to a key that the transaction writes is lost. Two transactions may each
-    /// change what the other has read (write skew), unless they read it with
+    /// change a key that the other has read (write skew), unless they read it with
     /// [`Txn::get_for_update`](crate::Txn::get_for_update) or [`Txn::scan_for_update`](crate::Txn::scan_for_update).
     Snapshot,
     /// As if transactions, and writes outside them, had happened one after the other. A read is certain once the
@@ -53,7 +53,7 @@ pub struct TxnOptions {
     pub isolation: Isolation,
     /// How long a pessimistic transaction waits for each lock; with zero it does not wait. Default: 1 s.
     pub lock_timeout: Duration,
-    /// What the commit survives; `None`: the same as the store's other writes. Default: `None`.
+    /// The failures that the commit survives; `None`: the same as the store's other writes. Default: `None`.
     pub durability: Option<Durability>,
 }
 

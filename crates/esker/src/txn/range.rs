@@ -7,11 +7,11 @@ use super::scan::{Reading, TxnScan};
 use crate::error::Result;
 
 /// Copies of the pairs of a range as a [`Txn`](crate::Txn) sees them, in the order of their keys, from either end or
-/// from both. After an error there are no more. [`Txn::scan`](crate::Txn::scan) walks in one direction and lends its
+/// from both. An error ends the iteration. [`Txn::scan`](crate::Txn::scan) walks in one direction and lends its
 /// pairs.
 ///
 /// Writes that the transaction makes while the range is open do not show. The transaction has read the keys that were
-/// passed at both ends, up to the last pairs that were asked for.
+/// passed at both ends, up to the last pairs that were requested.
 #[derive(Debug)]
 pub struct TxnRange<'t> {
     reading: Reading<'t>,
@@ -28,7 +28,7 @@ impl<'t> TxnRange<'t> {
     fn step(&mut self, descending: bool) -> Option<Result<(Vec<u8>, Vec<u8>)>> {
         let pair = self.pair(descending);
         if !matches!(pair, Ok(Some(_))) {
-            // What the scans have passed, they note with the transaction when they are dropped.
+            // When the scans are dropped, they note with the transaction the keys that they have passed.
             (self.is_over, self.ascending, self.descending) = (true, None, None);
         }
         pair.transpose()

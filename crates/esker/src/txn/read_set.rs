@@ -1,4 +1,4 @@
-//! What a transaction relies on: keys and ranges that no other write may have changed when the transaction commits,
+//! The read set of a transaction: keys and ranges that no other write may have changed when the transaction commits,
 //! each since the read point of its first read. The commit checks this here.
 //!
 //! An expiry changes a value as a write does. When the transaction commits, no value that it relies on may have
@@ -25,7 +25,7 @@ pub(super) struct ReadSet {
 struct TreeReads {
     /// Each key with the read point of its first read.
     keys: BTreeMap<Vec<u8>, SeqNo>,
-    /// `None`: the scan returned nothing.
+    /// An item is `None` if the scan returned nothing.
     ranges: Vec<Option<(KeyRange, SeqNo)>>,
     /// The earliest expiry among the values that it relies on, and its key.
     first_lapse: Option<(Expiry, Vec<u8>)>,
@@ -76,15 +76,15 @@ impl ReadSet {
         Self::lapses_of(of_store, writes).min_by_key(|(expiry, ..)| *expiry)
     }
 
-    /// A key whose value the transaction relies on, and has expired by the time that the tree's writes have carried. The
-    /// caller ensures that no write is under way.
+    /// A key whose value the transaction relies on and that has expired by the time that the tree's writes have
+    /// carried. The caller ensures that no write is under way.
     pub(super) fn lapsed<'a>(&'a self, writes: &'a WriteSet) -> Option<(&'a Tree, &'a [u8])> {
         let own = self.trees.iter().filter(|(_, (tree, _))| tree.has_own_time());
         let mut lapses = Self::lapses_of(own, writes);
         lapses.find(|(expiry, tree, _)| tree.has_carried(*expiry)).map(|(_, tree, key)| (tree, key))
     }
 
-    /// When the values expire that must not have when `writes` is written.
+    /// The times of expiry that must not have passed when `writes` is written.
     fn lapses_of<'a>(
         trees: impl Iterator<Item = (&'a TreeId, &'a (Tree, TreeReads))>,
         writes: &'a WriteSet,
@@ -96,7 +96,7 @@ impl ReadSet {
         })
     }
 
-    /// Records that only `walked` was read of the range; `None`: nothing.
+    /// Records that only `walked` was read of the range; `None` if nothing was read.
     pub(super) fn shrink_range(&mut self, id: RangeId, walked: Option<KeyRange>) {
         let range = self.trees.get_mut(&id.tree).and_then(|(_, reads)| reads.ranges.get_mut(id.index));
         if let Some(range) = range {
@@ -137,7 +137,7 @@ impl ReadSet {
     }
 }
 
-/// What must be unchanged when a transaction commits.
+/// The keys and ranges that must be unchanged when a transaction commits.
 pub(super) struct Validation<'a> {
     pub(super) reads: &'a ReadSet,
     /// Under snapshot isolation: the write set, and the read point since which no other write may have changed its
@@ -181,7 +181,7 @@ pub(super) fn expired(tree: &Tree, key: &[u8]) -> Error {
     Error::new(ErrorKind::Conflict, message)
 }
 
-/// The error for a conflict; `did` says what the transaction did with the key.
+/// The error for a conflict; `did` names the transaction's use of the key.
 fn conflict(tree: &Tree, key: &[u8], did: &str) -> Error {
     let (key, tree) = (shown(key), tree.name());
     let message = format!(

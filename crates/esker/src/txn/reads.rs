@@ -30,7 +30,7 @@ impl Txn {
         self.get(tree, key)?.map(Value::into_vec).transpose()
     }
 
-    /// Calls `use_bytes` with the bytes of the value of `key`, and returns what it returns; `None` if the key is absent.
+    /// Calls `use_bytes` with the bytes of the value of `key`, and returns its result; `None` if the key is absent.
     ///
     /// # Errors
     /// As [`Txn::get`].
@@ -178,8 +178,8 @@ impl Txn {
         self.first_of(tree, ScanRange::all())
     }
 
-    /// The pair with the greatest key. The transaction has then read the keys from this one on, otherwise as
-    /// [`Txn::first`] says.
+    /// The pair with the greatest key. The transaction has then read the keys from this one on. Otherwise as
+    /// [`Txn::first`].
     ///
     /// # Errors
     /// As [`Txn::get`].
@@ -187,7 +187,7 @@ impl Txn {
         self.first_of(tree, ScanRange::all().reverse())
     }
 
-    /// Whether no key has a value. What this reads is what [`Txn::first`] reads.
+    /// Whether no key has a value. This reads the same keys as [`Txn::first`].
     ///
     /// # Errors
     /// As [`Txn::get`].

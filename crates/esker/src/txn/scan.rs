@@ -27,7 +27,7 @@ enum At {
 /// [`TxnScan::key`] and [`TxnScan::value`] copies no values.
 ///
 /// Writes that the transaction makes while the scan is open do not show. The transaction has read the keys that the
-/// scan has passed, up to the last pair that was asked for.
+/// scan has passed, up to the last pair that was requested.
 #[derive(Debug)]
 pub struct TxnScan<'t> {
     txn: &'t Txn,
@@ -37,8 +37,7 @@ pub struct TxnScan<'t> {
     store_on: bool,
     own: Option<Changes>,
     next_own: Option<(Vec<u8>, KeyChange)>,
-    /// The value that operands have made of the current pair, or that was read from its blob file, once it was asked
-    /// for.
+    /// The value that operands make of the current pair, or its value from a blob file, once it was requested.
     made: Option<Vec<u8>>,
     at: At,
     /// The transaction's record of this read, if it keeps one.
@@ -48,16 +47,16 @@ pub struct TxnScan<'t> {
     lapses: Vec<(Vec<u8>, Expiry)>,
 }
 
-/// A range that a transaction is about to read: what its scans have in common.
+/// A range that a transaction is about to read: the common part of its scans.
 #[derive(Debug)]
 pub(super) struct Reading<'t> {
     pub(super) txn: &'t Txn,
     pub(super) tree: Tree,
     pub(super) range: ScanRange,
     pub(super) snapshot: Snapshot,
-    /// What the transaction has changed before.
+    /// The transaction's earlier changes.
     pub(super) own: Option<Changes>,
-    /// Whether the transaction relies on what it reads.
+    /// Whether the transaction relies on its reads of the range.
     pub(super) is_noted: bool,
 }
 
@@ -70,7 +69,7 @@ impl<'t> Reading<'t> {
         self.scan(self.range.reverse)
     }
 
-    /// A scan of the range, descending or ascending. It notes what it reads.
+    /// A scan of the range, descending or ascending. It notes the keys that it reads.
     pub(super) fn scan(&self, descending: bool) -> Result<TxnScan<'t>> {
         let Reading { txn, tree, snapshot, own, .. } = self;
         let range = ScanRange { reverse: descending, ..self.range.clone() };
@@ -158,7 +157,7 @@ impl TxnScan<'_> {
         Ok(())
     }
 
-    /// The first of the transaction's writes; with `key`, which is in the range, the next one behind it.
+    /// The first of the transaction's writes; with `key`, which is in the range, the first one after it.
     fn own_behind(&self, key: Option<&[u8]>) -> Option<(Vec<u8>, KeyChange)> {
         let bounds = match (self.range.keys.bounds()?, key.map(Bound::Excluded)) {
             (bounds, None) => bounds,

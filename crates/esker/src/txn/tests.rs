@@ -17,7 +17,7 @@ mod model;
 const MODES: [TxnMode; 2] = [TxnMode::Optimistic, TxnMode::Pessimistic];
 const LEVELS: [Isolation; 2] = [Isolation::Snapshot, Isolation::Serializable];
 
-/// A clock that moves only when a thread waits, and then at once.
+/// A clock that moves only when a thread waits, and then without a delay.
 #[derive(Debug, Default)]
 struct ManualClock(AtomicU64);
 
@@ -35,7 +35,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// A store in memory in which nothing happens by itself, not even the passing of time.
+/// A store in memory in which nothing happens automatically, not even the passing of time.
 fn still_store() -> Db {
     still_store_and_clock().0
 }
@@ -168,7 +168,7 @@ fn a_read_of_any_kind_is_validated_wherever_the_newer_version_lies() {
             assert_eq!(scan.key(), b"k5");
         }),
     ];
-    // The write, what it changes, and which of the reads above it conflicts with.
+    // The write, its changes, and which of the reads above it conflicts with.
     let writes: [(&str, Option<&str>, [bool; 6]); 6] = [
         ("k1", Some("2"), [false, false, true, false, true, false]),
         ("k5", Some("2"), [true, false, true, false, true, true]),
@@ -262,7 +262,7 @@ fn a_lock_that_cannot_be_had_times_out_by_the_clock_and_the_rest_stays() {
         one.commit().unwrap();
         assert_eq!(db.get_vec("x").unwrap().as_deref(), Some(&b"1"[..]));
         assert_eq!(db.get_vec("y").unwrap().as_deref(), Some(&b"2"[..]));
-        // No transaction is left with a lock.
+        // No transaction still has a lock.
         let last = begin();
         last.scan_for_update(tree, ScanRange::all()).unwrap();
     }
@@ -279,7 +279,7 @@ fn a_pessimistic_transaction_reads_after_its_lock() {
         assert_eq!(found, b"1");
         txn.put(tree, "x", "2").unwrap();
         txn.commit().unwrap();
-        // Under snapshot isolation the first read settles the moment.
+        // Under snapshot isolation the first read fixes the moment.
         let txn = db.begin(options(TxnMode::Pessimistic, isolation)).unwrap();
         assert_eq!(get(&txn, tree, "y"), None);
         db.put("x", "3").unwrap();
@@ -500,7 +500,7 @@ fn a_transaction_reads_what_it_has_merged() {
     }
 }
 
-/// Runs two transactions that add side by side: the values that they find, and the outcome of the second.
+/// Runs two transactions that add at the same time: the values that they find, and the outcome of the second.
 #[test]
 fn additions_that_were_not_read_go_side_by_side_when_serializable() {
     let run = |isolation, reads: bool| {
@@ -594,7 +594,7 @@ fn operands_of_a_transaction_lie_on_whatever_is_there() {
     };
     check(&|key| txn.get_vec(tree, key).unwrap());
     let batch = txn.inner.borrow().writes.to_batch().unwrap();
-    // Two puts, and those of 6,000 operands that could not be combined.
+    // Two puts, and the ops for those of 6,000 operands that could not be combined.
     assert!(batch.len() < 30, "{} ops", batch.len());
     drop(batch);
     txn.commit().unwrap();

@@ -19,9 +19,9 @@ enum Base {
     /// The store's value when the transaction takes effect.
     Store,
     Absent,
-    /// A value, and what is beside it.
+    /// A value, with its expiry and attributes.
     Value(Arc<[u8]>, PutOptions),
-    /// A huge value of the store, which stays where it is, and what is beside it for this key.
+    /// A huge value of the store, which is not copied, with the expiry and attributes for this key.
     Stored(Value, PutOptions),
 }
 
@@ -59,8 +59,8 @@ impl KeyChange {
     }
 
     /// Adds an operand. Neighbours are combined, if the operator can, whenever the later one is at least as long as the
-    /// one before it. So a counter has one operand. Of many appended operands a few are left, and each byte was copied
-    /// a few times.
+    /// one before it. Therefore a counter has one operand. Of many appended operands a few are left, and each byte was
+    /// copied a few times.
     fn merge(&mut self, operand: Vec<u8>, operators: &MergeOperators) {
         self.operands.push(operand.into());
         while let [.., before, last] = self.operands.as_slice()
@@ -75,7 +75,7 @@ impl KeyChange {
         }
     }
 
-    /// The value that was put, with what is beside it, if nothing was merged into it.
+    /// The value that was put, with its expiry and attributes, if nothing was merged into it.
     pub(super) fn put_value(&self) -> Option<Value> {
         match &self.base {
             _ if !self.operands.is_empty() => None,
@@ -93,8 +93,8 @@ impl KeyChange {
         }
     }
 
-    /// The result of merging the operands into the value of `key`, where the store has `stored`; `None` if there are no
-    /// operands.
+    /// The result of merging the operands into the value of `key`, where the store has `stored`; `None` if the change
+    /// has no operands.
     pub(super) fn merged(
         &self,
         key: &[u8],
@@ -114,7 +114,7 @@ impl KeyChange {
         operators.apply(key, below.as_deref(), &newest_first).map(Some)
     }
 
-    /// When what the operands make expires, where the store's value expires at `stored`.
+    /// When the result of the operands expires, where the store's value expires at `stored`.
     pub(super) fn merged_expiry(&self, stored: Option<Expiry>) -> Option<Expiry> {
         match &self.base {
             Base::Store => stored,
@@ -190,7 +190,7 @@ pub(super) struct WriteSet {
     trees: BTreeMap<TreeId, (Tree, Changes)>,
     /// The greatest times that handles which were written to were given.
     times: BTreeMap<TreeId, u64>,
-    /// What to restore, oldest first, since the first savepoint.
+    /// The states to restore, oldest first, since the first savepoint.
     undo: Vec<Undo>,
     /// The keys that `undo` already covers since the last savepoint; it needs each key once.
     noted: BTreeSet<(TreeId, Vec<u8>)>,
@@ -204,7 +204,7 @@ enum Undo {
     Key {
         tree: TreeId,
         key: Vec<u8>,
-        /// `None`: the transaction had not written the key.
+        /// `None` if the transaction had not written the key.
         before: Option<KeyChange>,
     },
     /// The range that was deleted last.
@@ -228,7 +228,7 @@ impl WriteSet {
         self.trees.values().map(|(tree, changes)| (tree, changes))
     }
 
-    /// The changes of `tree`, to be changed at `key`: notes what is there now, for [`WriteSet::rollback_to`].
+    /// The changes of `tree`, to be changed at `key`: notes the present state, for [`WriteSet::rollback_to`].
     fn changes_at(&mut self, tree: &Tree, key: &[u8]) -> &mut Changes {
         let id = tree.inner().id;
         self.carry(tree);
@@ -282,7 +282,7 @@ impl WriteSet {
         Savepoint { txn, number: self.last_savepoint }
     }
 
-    /// Undoes what came after the savepoint, which stays; later savepoints are discarded.
+    /// Undoes everything after the savepoint, which stays; later savepoints are discarded.
     pub(super) fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         let Some(at) = self.savepoints.iter().position(|(number, ..)| *number == savepoint.number) else {
             let message = "the savepoint is gone: the transaction was rolled back to an earlier one";

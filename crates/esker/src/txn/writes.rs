@@ -62,7 +62,8 @@ impl Txn {
         self.put_opts(tree, key, value, &PutOptions::until(Some(expiry)))
     }
 
-    /// Gives `key` the value `value`, which is copied, with what `options` store beside it ([`Tree::put_opts`]).
+    /// Gives `key` the value `value`, which is copied, with the expiry and attributes in `options`
+    /// ([`Tree::put_opts`]).
     ///
     /// # Errors
     /// As [`Txn::put`], and `InvalidInput` when the attributes are longer than 4 KiB.
@@ -79,7 +80,7 @@ impl Txn {
     }
 
     /// Moves the value of `from` to `to`, as [`Tree::rename`] does. Returns `false`, and changes nothing, if `from` is
-    /// absent. The value counts as read for update ([`Txn::get_for_update`]); a huge one stays where it is.
+    /// absent. The value counts as read for update ([`Txn::get_for_update`]); a huge one is not copied.
     ///
     /// # Errors
     /// As [`Txn::put`] and [`Txn::get_for_update`]. The commit fails with `Conflict` when a huge value is gone.
@@ -188,7 +189,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Deletes `key`. An absent key is no error.
+    /// Deletes `key`. It is not an error if the key is absent.
     ///
     /// # Errors
     /// As [`Txn::put`].
@@ -200,9 +201,9 @@ impl Txn {
     /// transaction commits. The transaction's own reads already see the change. Such a read also counts as a read of
     /// the store's value.
     ///
-    /// Nothing is read, so a serializable transaction does not rely on the key's value: the operator changes whatever
-    /// other writes have left there. Any number of optimistic transactions can add to the same counter side by side,
-    /// and each addition counts. Otherwise this is a write like any other. Under snapshot isolation, if two
+    /// Nothing is read, so a serializable transaction does not rely on the key's value: the operator changes the value
+    /// that other writes have left there. Any number of optimistic transactions can add to the same counter at the same
+    /// time, and each addition counts. Otherwise this is a write like any other. Under snapshot isolation, if two
     /// transactions overlap and write the key, only one of them commits. A pessimistic transaction locks the key
     /// exclusively.
     ///
@@ -223,7 +224,7 @@ impl Txn {
     /// ```
     ///
     /// # Errors
-    /// `InvalidInput` when there is no such operator or it refuses the operand; otherwise as [`Txn::put`]. If the
+    /// `InvalidInput` when the operator does not exist or refuses the operand; otherwise as [`Txn::put`]. If the
     /// operator cannot change the value, every reader of the key gets `InvalidInput`, this transaction included.
     pub fn merge(
         &self,

@@ -1,4 +1,4 @@
-//! The queue of waiting requests: who waits for whom, and circles of waiting.
+//! The queue of waiting requests: which request waits for which, and circles of waiting.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,8 @@ impl State {
         self.position(owner).is_some()
     }
 
-    /// What `request` has to wait for: holders, and those of the first `before` waiters that are not in `passes`.
+    /// The owners that `request` has to wait for: holders, and those of the first `before` waiters that are not in
+    /// `passes`.
     fn waits_of(&self, request: &Request, before: usize, passes: &[Owner]) -> impl Iterator<Item = Wait> {
         let from = request.owner;
         let held = self.trees.get(&request.tree).into_iter().flat_map(|locks| locks.on(&request.keys));

@@ -150,7 +150,7 @@ fn who_closes_a_circle_is_told_and_the_others_go_on() {
 }
 
 /// Two transactions that share a key and both want it exclusively cannot both have it. But if one of them waits only
-/// for its turn behind the other, it may pass.
+/// for its turn after the other, it may pass.
 #[test]
 fn who_waits_for_its_turn_alone_is_let_pass_where_that_breaks_a_circle() {
     let table = Arc::new(LockTable::default());
@@ -158,13 +158,13 @@ fn who_waits_for_its_turn_alone_is_let_pass_where_that_breaks_a_circle() {
         let [holder, writer] = std::array::from_fn(|_| Actor::new(scope, &table));
         holder.take(key("k"), Shared);
         writer.wait_for(&table, key("k"), Exclusive);
-        // The writer waits for the holder, which would have to wait for its turn behind the writer.
+        // The writer waits for the holder, which would have to wait for its turn after the writer.
         holder.take(key("k"), Exclusive);
         holder.end();
         assert_eq!(writer.outcome(), Outcome::Held);
         writer.end();
 
-        // The same with one more transaction in between: `second` waits for its turn behind `writer`, which waits for
+        // The same with one more transaction in between: `second` waits for its turn after `writer`, which waits for
         // `holder`, which begins to wait for `second`.
         let [holder, writer, second] = std::array::from_fn(|_| Actor::new(scope, &table));
         second.take(key("m"), Exclusive);

@@ -2,7 +2,7 @@
 //! Optimistic Implementations for Distributed Transactions", 1999, chapters 3 and 4).
 //!
 //! ```text
-//! wr   T read what U wrote               U -> T
+//! wr   T read a version that U wrote     U -> T
 //! ww   T wrote the version after U's     U -> T
 //! rw   T read a version, U wrote the one after it: T -> U
 //! so   T ended before U began, on one thread: T -> U
@@ -25,7 +25,7 @@ pub(super) type Version = Option<u64>;
 pub(super) struct Node {
     /// Each thread is a session: its transactions follow one another.
     pub(super) session: usize,
-    /// The place among all writes; `None` if nothing was written.
+    /// The place among all writes; `None` if the transaction wrote nothing.
     pub(super) place: Option<u64>,
     /// Values of other transactions that it read.
     pub(super) reads: Vec<(usize, Version)>,

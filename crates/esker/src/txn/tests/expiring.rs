@@ -48,7 +48,7 @@ fn what_has_expired_since_it_was_read_is_a_conflict() {
             one.put(tree, "y", "1").unwrap();
             assert_eq!(outcome(one.commit()), "conflict", "{mode:?}, way {way}");
             assert!(!tree.contains("y").unwrap());
-            // When repeated, it sees that the lease is gone.
+            // When it is repeated, it sees that the lease is gone.
             let one = db.begin(serializable).unwrap();
             assert_eq!(read_in_every_way(&one, tree, way), None);
             one.put(tree, "y", "1").unwrap();

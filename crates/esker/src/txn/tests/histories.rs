@@ -1,7 +1,7 @@
-//! Runs random transactions from several threads over few keys of two trees, beside plain writes, flushes and merges;
-//! [`checker`](super::checker) judges what each found and wrote. Some writes append to a value without reading it. A
-//! value is therefore a list of numbers: the last one identifies its writer, and those before it are the value that it
-//! was appended to.
+//! Runs random transactions from several threads over few keys of two trees, together with plain writes, flushes and
+//! merges; [`checker`](super::checker) judges the reads and writes of each. Some writes append to a value without
+//! reading it. A value is therefore a list of numbers: the last one identifies its writer, and the numbers before it
+//! are the value that it was appended to.
 //!
 //! Time passes meanwhile. No transaction deletes a value that expires. If a reader finds that it is gone, the history
 //! gets a delete after the value's own write, with no place among the other writes.
@@ -18,8 +18,8 @@ use crate::rng::Rng;
 /// Keys of each of the two trees.
 const KEYS: usize = 4;
 
-/// A clock that advances by the time that threads have waited, and when a test says so. So a test that is delayed does
-/// not time out.
+/// A clock that advances by the time that threads have waited, and when a test moves it. A test that is delayed
+/// therefore does not time out.
 #[derive(Debug, Default)]
 struct WaitingClock(AtomicU64);
 
@@ -80,24 +80,23 @@ struct History<'a> {
     isolation: Isolation,
     company: Company,
     next_value: AtomicU64,
-    /// At most one write deletes each key or gives it a time to live, so that it is known which write made the key
-    /// absent.
+    /// At most one write deletes each key or gives it a time to live. This shows which write made the key absent.
     deleted: [AtomicBool; 2 * KEYS],
     /// The values that expire, by key.
     expiring: parking_lot::Mutex<BTreeMap<usize, u64>>,
-    /// Numbers that were appended, each with the writer's own earlier version of the key; `None`: it had none.
+    /// Numbers that were appended, each with the writer's own earlier version of the key; `None` if it had none.
     appended: parking_lot::Mutex<BTreeMap<u64, Option<Version>>>,
     tally: parking_lot::Mutex<Tally>,
 }
 
-/// What a transaction has found and done so far.
+/// A transaction's reads and writes so far.
 #[derive(Default)]
 struct Notes {
     reads: Vec<(usize, Version)>,
     own: BTreeMap<usize, Own>,
 }
 
-/// What a transaction or batch has made of a key.
+/// The effect of a transaction or batch on a key.
 #[derive(Clone, Copy)]
 struct Own {
     version: Version,
@@ -133,19 +132,19 @@ impl History<'_> {
         self.next_value.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A new value or, seldom, none.
+    /// A new value or, rarely, `None`.
     fn choose_version(&self, rng: &mut Rng, key: usize) -> Version {
         let delete =
             key.is_multiple_of(2) && rng.chance(0.1) && !self.deleted[key].swap(true, Ordering::Relaxed);
         (!delete).then(|| self.fresh())
     }
 
-    /// Whether `key` may get a value that expires. Nothing is appended to such keys.
+    /// Whether `key` may get a value that expires. No write appends to such keys.
     fn may_expire(key: usize) -> bool {
         key.is_multiple_of(4)
     }
 
-    /// How long `value` of `key` is to last; `None`: for ever.
+    /// How long `value` of `key` is to last; `None`: permanently.
     fn choose_ttl(&self, rng: &mut Rng, key: usize, value: u64) -> Option<Duration> {
         let expires =
             Self::may_expire(key) && rng.chance(0.5) && !self.deleted[key].swap(true, Ordering::Relaxed);
@@ -290,7 +289,7 @@ impl History<'_> {
         Ok(notes)
     }
 
-    /// Runs a transaction; returns what it did if it committed.
+    /// Runs a transaction; returns its reads and writes if it committed.
     fn transaction(&self, rng: &mut Rng) -> Option<Node> {
         let mode = match self.company {
             Company::Optimistic => TxnMode::Optimistic,

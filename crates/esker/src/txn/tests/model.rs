@@ -1,5 +1,5 @@
-//! Runs interleaved transactions on one thread, decided by a seed, against sorted maps: what each one sees, and which
-//! may commit, also when values expire meanwhile.
+//! Runs interleaved transactions on one thread, decided by a seed, and compares them with sorted maps: what each one
+//! sees, and which may commit, also when values expire meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -12,7 +12,7 @@ use crate::rng::Rng;
 use crate::value::Value;
 
 type Map = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
-/// What the store holds, including expired values.
+/// The store's content, including expired values.
 type Kept = BTreeMap<Place, Stored>;
 /// A key of one of the trees.
 type Place = (usize, Vec<u8>);
@@ -23,14 +23,15 @@ const KEYS: usize = 12;
 /// A transaction's own write to a key, and the operands merged into it.
 #[derive(Clone)]
 struct Own {
-    /// `None`: the transaction did not write it, so the store's value counts. `Some(None)`: the key was deleted.
+    /// `None` if the transaction did not write it, so that the store's value counts. `Some(None)` if the key was
+    /// deleted.
     given: Option<Option<Vec<u8>>>,
     /// When the written value expires, in microseconds.
     expiry: Option<u64>,
     operands: Vec<Vec<u8>>,
 }
 
-/// What the store holds for a key.
+/// The store's content for a key.
 #[derive(Clone, Default)]
 struct Stored {
     given: Option<Vec<u8>>,
@@ -130,7 +131,7 @@ fn random_range(rng: &mut Rng) -> ScanRange {
     ScanRange::from((bound(), bound()))
 }
 
-/// A key, and what is merged into it.
+/// A key, and the operand that is merged into it.
 fn random_merge(rng: &mut Rng) -> (Place, Vec<u8>) {
     let place = (rng.index(2), name(rng.index(KEYS)));
     let len = if OPERATORS[place.0] == ADD { 8 } else { rng.index(20) };
@@ -368,7 +369,7 @@ impl Model {
             .collect();
         assert_eq!(found, expected.iter().take(count).cloned().collect::<Vec<_>>());
         if count > 0 {
-            // The scan has read as far as the last pair that was asked for.
+            // The scan has read as far as the last pair that was requested.
             let end = if count <= expected.len() { Some(&expected[count - 1].0) } else { None };
             let len =
                 end.map_or(walked.len(), |end| walked.iter().position(|place| place == end).unwrap() + 1);
@@ -528,6 +529,6 @@ fn interleaved_transactions_agree_with_sorted_maps() {
         expired += world.expired;
         commits.iter_mut().zip(world.commits).for_each(|(sum, count)| *sum += count);
     }
-    // There are enough of both to tell them apart.
+    // There are enough of both to distinguish them.
     assert!(commits.iter().all(|&count| count > 100) && expired > 10, "{commits:?} {expired}");
 }
