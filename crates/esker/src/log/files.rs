@@ -28,7 +28,7 @@ pub(super) struct Retired {
     pub(super) path: PathBuf,
     pub(super) len: u64,
     pub(super) bulk: bool,
-    /// Whether an earlier opening left it. It may be a copy of a segment, which ends behind the last record and has
+    /// Whether an earlier opening left it. It may be a copy of a segment, which ends after the last record and has
     /// holes, so it is not reused.
     pub(super) left: bool,
 }
@@ -121,11 +121,11 @@ impl Files {
     }
 
     /// Takes out the files that could not be removed yet, and all retired files beyond the `keep` best ones.
-    /// `len_max` is the greatest usual length; `bulk` says whether the current segment is for bulk.
+    /// `len_max` is the greatest usual length; `bulk`: the current segment is for bulk.
     pub(super) fn take_surplus(&mut self, keep: usize, len_max: u64, bulk: bool) -> Vec<Retired> {
         // Keep the largest files: the small ones of a store's first minutes are never large enough again. Do
         // not keep files made for one huge record, nor bulk files when small records are written. The bound
-        // on lengths rises and falls, so files of up to twice the bound stay.
+        // on lengths rises and falls. Therefore files of up to twice the bound stay.
         let len_max = (2 * self.len_bound).min(len_max);
         let useless = |file: &Retired| file.left || file.len > len_max || (file.bulk && !bulk);
         self.retired.sort_by_key(|file| (useless(file), std::cmp::Reverse(file.len)));
@@ -136,7 +136,7 @@ impl Files {
         surplus
     }
 
-    /// A retired file for a segment of `len` bytes, if there is one.
+    /// A retired file for a segment of `len` bytes, if one suits.
     pub(super) fn take_retired(&mut self, len: u64, bulk: bool) -> Option<Retired> {
         let index = self.retired.iter().position(|retired| retired.suits(len, bulk))?;
         Some(self.retired.swap_remove(index))

@@ -1,6 +1,6 @@
 //! Reads a file of records in pieces. Memory holds one window and one record, however long the file is.
 //!
-//! Holes are not read, so a length that only the file's metadata claims costs nothing. A record is checked
+//! Holes are not read. Therefore a length that only the file's metadata claims costs nothing. A record is checked
 //! before memory for all of it is allocated.
 
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(crate) struct Pieces {
     /// The bytes of the file from `start` on.
     window: Vec<u8>,
     start: u64,
-    /// How many bytes are read at once, unless a record is longer.
+    /// Bytes of one read, unless a record is longer.
     piece: usize,
 }
 
@@ -42,7 +42,7 @@ impl Pieces {
         Pieces { file, epoch, end: u64::MAX, window: Vec::new(), start: 0, piece: PIECE }
     }
 
-    /// [`Pieces::of`] with another size of what is read at once.
+    /// [`Pieces::of`] with another size of one read.
     pub(super) fn of_pieces(file: Arc<dyn ReadFile>, epoch: u64, piece: usize) -> Pieces {
         Pieces { piece, ..Pieces::of(file, epoch) }
     }
@@ -67,13 +67,13 @@ impl Pieces {
         Ok(record::read_at(self.window_at(offset), offset, self.epoch))
     }
 
-    /// Whether a valid header of this epoch is at `offset`, whatever follows it.
+    /// Whether a valid header of this epoch is at `offset`, regardless of the bytes after it.
     pub(super) fn header_is_whole(&mut self, offset: u64) -> Result<bool> {
         Ok(self.load(offset, HEADER_LEN)?
             && record::len_at(self.window_at(offset), offset, self.epoch).is_some())
     }
 
-    /// The offset of the first whole record at or after `from`, at any alignment. Use it only to tell damage
+    /// The offset of the first whole record at or after `from`, at any alignment. Use it only to distinguish damage
     /// from a torn tail: the record may be out of sequence.
     pub(super) fn find_from(&mut self, from: u64) -> Result<Option<u64>> {
         let mut at = from;
@@ -102,8 +102,8 @@ impl Pieces {
         Ok(self.window_at(offset)[..len].to_vec())
     }
 
-    /// The length of the record at `offset` according to its header; `None` also where the file ends before
-    /// it does.
+    /// The length of the record at `offset` according to its header; `None` also if the file ends before the header
+    /// does.
     fn record_len(&mut self, offset: u64) -> Result<Option<usize>> {
         if !self.load(offset, HEADER_LEN)? {
             return Ok(None);
@@ -129,16 +129,14 @@ impl Pieces {
         Ok(record::payload_matches(&header, sum.finish(), offset, self.epoch))
     }
 
-    /// Where to continue looking from `at`, a possible beginning of a record; `None` after the last such
-    /// place.
+    /// The next place from `at` on where a record may begin; `None` after the last such place.
     fn skip_hole(&self, at: u64) -> Option<u64> {
-        // A header's length is never zero, so some of it is data.
+        // A header's length is never zero. Therefore some of it is data.
         let data = self.file.next_data(at).saturating_sub(HEADER_LEN as u64 - 1);
         Some(at.max(data)).filter(|&at| at < self.len().saturating_sub(HEADER_LEN as u64))
     }
 
-    /// The first place in the window from `begin` on that holds a header, and where to continue if there is
-    /// none.
+    /// The first place in the window from `begin` on that holds a header, and, if no place does, where to continue.
     fn candidate(&self, begin: u64) -> (Option<u64>, u64) {
         let window = self.window_at(begin);
         let left = self.len() - begin;

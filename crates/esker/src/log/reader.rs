@@ -12,7 +12,7 @@ use crate::cursor::SeqNo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{FileSystem, ReadFile, descriptors};
 
-/// How many bytes a reader reads at once. Each has as much memory.
+/// Size of one read. Each reader has this much memory.
 const PIECE: usize = 256 << 10;
 
 /// Reads the log record by record.
@@ -66,9 +66,8 @@ impl LogReader {
         self.segment.header.start + (self.offset - RECORDS_AT)
     }
 
-    /// Passes the next record to `show`; returns `None` at the position `limit`. Every record before `limit`
-    /// must be whole. `show` returns how many sequence numbers the record takes, or `None` if it cannot
-    /// decode it.
+    /// Passes the next record to `show`; returns `None` at the position `limit`. Every record before `limit` must be
+    /// whole. `show` returns how many sequence numbers the record takes, or `None` if it cannot decode it.
     pub(crate) fn next<T>(
         &mut self,
         wal: &Wal,
@@ -79,7 +78,7 @@ impl LogReader {
             if self.position() >= limit {
                 return Ok(None);
             }
-            // Read only what is whole: the bytes after it may be written later.
+            // Read only whole records: the bytes after them may be written later.
             let whole = self.offset + (limit - self.position());
             self.pieces.bound(self.segment.end.unwrap_or(whole).min(whole));
             if let Some(record) = self.pieces.record(self.offset)? {

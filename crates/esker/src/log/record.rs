@@ -9,12 +9,12 @@
 //!
 //! The salt is derived from the epoch of this use of the file and from the record's offset. The payload check
 //! is XXH3-64 of the payload, xored with the salt. The header check is XXH3 of the 16 bytes before it, seeded
-//! with the salt. So neither a record of an earlier use of the file nor a record in the wrong place passes.
+//! with the salt. Neither a record of an earlier use of the file nor a record in the wrong place passes.
 //! Because the header has its own check, a reader can look for whole records after a damaged one without
 //! hashing everything.
 //!
-//! `lag` says how far behind this record the log was known to be synced when the record was written:
-//! everything before `position - lag` is on the disk. `u32::MAX` claims nothing.
+//! `lag` states how far before this record the log was known to be synced when the record was written: everything
+//! before `position - lag` is on the disk. `u32::MAX` claims nothing.
 
 use crate::checksum::checksum;
 use crate::codec::{u32_at, u64_at};

@@ -30,7 +30,7 @@ pub(crate) struct LogFloor {
     pub(crate) start: u64,
 }
 
-/// A segment file and what its first page says.
+/// A segment file and the contents of its first page.
 #[derive(Debug, Clone)]
 pub(super) struct SegmentFile {
     pub(super) path: PathBuf,
@@ -54,15 +54,15 @@ pub(crate) struct Segments {
 pub(crate) struct Visit<'a> {
     pub(crate) first_seq: SeqNo,
     pub(crate) payload: &'a [u8],
-    /// The file system has stayed mounted since the record was acknowledged, so only damage can make part of
-    /// it missing.
+    /// The file system has stayed mounted since the record was acknowledged. Therefore only damage can make part of it
+    /// missing.
     pub(crate) acknowledged: bool,
 }
 
 /// Takes records, in order.
 pub(crate) type Visitor<'a> = &'a mut dyn FnMut(Visit<'_>) -> Result<Visited>;
 
-/// What a reader of the log makes of a whole record.
+/// A reader's answer to a whole record of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Visited {
     /// The record takes this many sequence numbers.
@@ -81,13 +81,13 @@ pub(crate) struct ReplayReport {
     pub(crate) records: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
-    /// Where the torn tail begins, if there is one. Nothing after it was acknowledged as synced.
+    /// Where the torn tail begins, if the log has one. Nothing after it was acknowledged as synced.
     pub(crate) torn: Option<(PathBuf, u64)>,
     /// The largest id of any segment file, needed or not.
     pub(crate) last_id: u64,
     /// The position after the last record.
     pub(crate) position: u64,
-    /// The first sequence number after the last record; 0 if there is no segment.
+    /// The first sequence number after the last record; 0 if the log has no segment.
     pub(crate) next_seq: SeqNo,
     /// The last segment's file, if it begins after the last record and nothing was written into it.
     pub(crate) untouched: Option<PathBuf>,
@@ -115,8 +115,8 @@ impl Segments {
         Ok(Segments { dir: dir.to_path_buf(), mount: mount_mark(fs, dir), used, paths })
     }
 
-    /// The offset in a segment before which everything was acknowledged, according to its mark; 0 if unknown, also
-    /// when it was written through another mount than the directory's now.
+    /// The offset in a segment before which everything was acknowledged, according to its mark; 0 if unknown, also if
+    /// the mark was written through another mount than the directory's present one.
     pub(super) fn published(&self, found: &SegmentFile) -> u64 {
         let is_same = found.header.mount == self.mount && self.mount != [0; 16];
         if is_same { published_mark(&found.page, found.header.epoch) } else { 0 }
@@ -148,8 +148,8 @@ impl Segments {
         self.used.iter().filter(move |found| found.header.id >= floor.segment)
     }
 
-    /// The oldest segments from `floor` on, of at most `bytes` in total but at least one, and where the next
-    /// segment begins; `None` if there is no next one.
+    /// The oldest segments from `floor` on, of at most `bytes` in total but at least one, and where the next segment
+    /// begins; `None` if they are the last.
     pub(crate) fn part(
         &self,
         fs: &dyn FileSystem,
@@ -171,9 +171,9 @@ impl Segments {
         Ok(None)
     }
 
-    /// Makes durable that the unused files are unused. A process may have died just after it began the next
-    /// use of a file. After a power loss, that file would return with the header of its last use, whose
-    /// number may have been given again by then.
+    /// Makes durable that the unused files are unused. A process may have died just after it began the next use of a
+    /// file. After a power loss, that file would return with the header of its last use, and the number in it may
+    /// already belong to another file.
     pub(crate) fn sync_unused(&self, fs: &dyn FileSystem) -> Result<()> {
         let is_used = |path: &&PathBuf| self.used.iter().any(|found| found.path == **path);
         self.paths.iter().filter(|path| !is_used(path)).try_for_each(|path| fs.open_random(path)?.sync())

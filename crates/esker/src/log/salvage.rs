@@ -1,4 +1,4 @@
-//! Reads what is left of a damaged log and writes a sound log from it, for `repair`.
+//! Reads the whole records of a damaged log and writes a sound log from them, for `repair`.
 
 use std::ops::Range;
 use std::path::Path;
@@ -21,17 +21,17 @@ const GAP_MAX: usize = 64 << 20;
 /// A whole record of a damaged log.
 #[derive(Debug)]
 pub(crate) struct Salvaged {
-    /// The number of its first operation. It is exact before the first gap of a segment. After the segment's
-    /// last gap it is exact if the next segment is present. Elsewhere it may be too small, because nobody can
-    /// tell how many operations are lost. The numbers ascend.
+    /// The number of its first operation. It is exact before the first gap of a segment. After the segment's last gap
+    /// it is exact if the next segment is present. Elsewhere it may be too small, because the number of lost operations
+    /// is unknown. The numbers ascend.
     pub(crate) first_seq: SeqNo,
     pub(crate) payload: Vec<u8>,
 }
 
 impl Segments {
-    /// Every whole record from segment `from` on, in order, also after damage. `taken` says how many sequence
-    /// numbers a payload takes when its first one is given; the answer may depend on that first number if
-    /// some operations skipped the log.
+    /// Every whole record from segment `from` on, in order, also after damage. `taken` returns how many sequence
+    /// numbers a payload takes when its first one is given; the answer may depend on that first number if some
+    /// operations skipped the log.
     pub(crate) fn salvage(
         &self,
         fs: &dyn FileSystem,
@@ -49,7 +49,7 @@ impl Segments {
             let mut seq = header.first_seq;
             for (i, (gap, payload)) in records.iter().enumerate() {
                 if !gap.is_empty() {
-                    // A record with a damaged header or value still tells how many operations it held.
+                    // A record with a damaged header or value still shows how many operations it held.
                     let lost = gap.get(record::HEADER_LEN..).map_or(0, |payload| taken(payload, seq)).max(1);
                     let rest = || records[i..].iter().map(|(_, payload)| payload.as_slice());
                     let skips = rest().any(|payload| taken(payload, 0) != taken(payload, 1));

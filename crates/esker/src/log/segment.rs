@@ -15,14 +15,14 @@
 //!   Replay ends at a segment that begins with another number.
 //! - `start position` is the position of byte 4096 in the log as a whole. Positions count record bytes.
 //! - `mount` is the mark of the mount through which the segment is written ([`mount_mark`]).
-//! - the published mark (rules 5 and 29) is one word, stored atomically. Within the same mount, everything
-//!   before it was acknowledged, so a bad record there is damage and not a torn tail. Writes that do not sync
-//!   store the mark. Synced writes leave the header page alone, so a synced put dirties one page.
-//! - the manifest mark says how many bytes of which manifest are known to be synced. It is stored after that
-//!   sync, so it may be old but is never false: a manifest that is not whole up to the mark is damaged.
+//! - the published mark (rules 5 and 29) is one word, stored atomically. Within the same mount, everything before it
+//!   was acknowledged, so a bad record there is damage and not a torn tail. Writes that do not sync store the mark.
+//!   Synced writes leave the header page alone. Therefore a synced put dirties one page.
+//! - the manifest mark states how many bytes of which manifest are known to be synced. It is stored after that sync. It
+//!   may be old but is never false: a manifest that is not whole up to the mark is damaged.
 //!
-//! The magic is zeroed before any other part of a header is written, and set when the header is complete. So
-//! a header with a magic that is not zero and a check that fails is damage.
+//! The magic is zeroed before any other part of a header is written, and set when the header is complete. Therefore a
+//! header with a magic that is not zero and a check that fails is damage.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,8 +76,8 @@ impl SegmentHeader {
         out
     }
 
-    /// Decodes the header in a segment's first page; `None` for a file that was prepared but not used yet, or
-    /// whose header never reached the disk. Damage and a newer format are errors.
+    /// Decodes the header in a segment's first page; `None` for a file that was prepared but not used yet, or whose
+    /// header never reached the disk. Damage and a newer format are errors.
     pub(crate) fn decode(page: &[u8], path: &Path) -> Result<Option<SegmentHeader>> {
         let Some(raw) = page.get(..HEADER_LEN) else { return Ok(None) };
         if raw[..8] == [0; 8] {
@@ -209,7 +209,7 @@ pub(crate) fn is_shared(fs: &dyn FileSystem, path: &Path) -> Result<bool> {
 /// Creates segment number 1 without records and without room for any: the log of a store that has nothing to
 /// replay.
 pub(crate) fn create_empty(env: &Env, path: &Path, first_seq: SeqNo) -> Result<()> {
-    // None of its marks is set.
+    // All its marks are unset.
     let (epoch, mount) = (env.random.next_u64(), [0; 16]);
     let mut page = SegmentHeader { id: 1, epoch, first_seq, start: 0, mount }.encode();
     page.resize(RECORDS_AT as usize, 0);

@@ -1,8 +1,8 @@
-//! An appended record log in a file of its own: the manifest.
+//! An appended record log in its own file: the manifest.
 //!
-//! The first page holds magic, version, epoch and a check; records follow. Every append is synced before it
-//! counts, so a record at the end that is not whole is torn: nothing relied on it. A bad record is damage if
-//! a later whole record states that the bytes before it were synced.
+//! The first page holds magic, version, epoch and a check; records follow. Every append is synced before it counts.
+//! Therefore a record at the end that is not whole is torn: nothing relied on it. A bad record is damage if a later
+//! whole record states that the bytes before it were synced.
 
 use std::path::{Path, PathBuf};
 
@@ -71,7 +71,7 @@ impl StreamWriter {
 pub(crate) struct StreamContents {
     /// The payloads of the whole records, in order, with their offsets.
     pub(crate) records: Vec<(u64, Vec<u8>)>,
-    /// Where the records end. What follows is a torn tail.
+    /// Where the records end. The rest is a torn tail.
     pub(crate) end: u64,
 }
 
@@ -147,8 +147,7 @@ impl Stream {
         Some(Stream { path: paths.first()?.clone(), files })
     }
 
-    /// The payloads up to the first record that is not whole, for whatever reason, with their offsets, and
-    /// where they end.
+    /// The payloads up to the first record that is not whole, for any reason, with their offsets, and where they end.
     pub(crate) fn prefix(&mut self) -> Result<StreamContents> {
         let (mut records, mut offset) = (Vec::new(), PAGE as u64);
         while let Some(payload) = self.payload(offset)? {

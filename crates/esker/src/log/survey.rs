@@ -1,9 +1,9 @@
 //! Lists every damaged place of the log and of a record file, for `check`. Replay stops at the first one; a
 //! survey continues after it.
 //!
-//! A place without a whole record is damaged if it lies before the end of what is certainly on the disk. The
-//! manifest, the marks and every whole record, wherever it lies, say what is on the disk. Any other such
-//! place is part of a torn tail. For the first such place, replay decides the same.
+//! A place without a whole record is damaged if it lies before the end of the part that is certainly on the disk. The
+//! manifest, the marks and every whole record, wherever it lies, state which part that is. Any other such place is part
+//! of a torn tail. For the first such place, replay decides the same.
 
 use std::path::{Path, PathBuf};
 
@@ -78,8 +78,8 @@ struct LogPlace {
 }
 
 impl Segments {
-    /// Calls `visit` with the place of each whole record from `floor` on (`None`: of all segments); returns
-    /// the damaged places. The log is known to have been on the disk up to position `synced`.
+    /// Calls `visit` with the place of each whole record from `floor` on (`None`: of all segments); returns the damaged
+    /// places. The log is known to have been on the disk up to position `synced`.
     pub(crate) fn survey(
         &self,
         fs: &dyn FileSystem,

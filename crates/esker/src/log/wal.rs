@@ -12,9 +12,9 @@
 //! - [`Wal::sync_to`] is the only path that syncs (group commit). One caller syncs everything published so far,
 //!   oldest segment first, on the descriptors that wrote it (rule 3). Callers that arrive meanwhile wait for the next
 //!   sync. The first failure poisons the log: no sync is ever retried (rule 8).
-//! - A file is reused only after the manifest's floor has passed it (the caller ensures this) and [`History`] has given
-//!   it up, under a new epoch, and only if it has no second name. Segments start at 256 KiB and double as far as the
-//!   disk has room (rule 9).
+//! - A file is reused only after the manifest's floor has passed it (the caller ensures this) and [`History`] has
+//!   released it, under a new epoch, and only if it has no second name. Segments start at 256 KiB and double as far as
+//!   the disk has room (rule 9).
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -117,7 +117,7 @@ pub(crate) struct Wal {
     mount: [u8; 16],
     len_max: u64,
     files: Mutex<Files>,
-    /// Whether `files` has a spare segment: each write asks. Written under the lock of `files`.
+    /// Whether `files` has a spare segment: each write checks it. Written under the lock of `files`.
     has_spare: AtomicBool,
     sync: Mutex<SyncState>,
     sync_done: Condvar,
@@ -206,8 +206,8 @@ impl Wal {
         let reused = retired.map_or(Ok(None), |retired| self.reuse(retired, bulk))?;
         let spare = reused.map_or_else(|| self.create(len, bulk), Ok)?;
         if !bulk && !waited_for {
-            // Takes the page faults before the writers do. This dirties the pages, so the next sync writes all of
-            // them. Skip it when threads wait for syncs.
+            // Takes the page faults before the writers do. This dirties the pages, so the next sync writes all of them.
+            // Do not do this when threads wait for syncs.
             spare.file.warm(0, spare.file.len());
         }
         let mut files = self.files.lock();
@@ -220,14 +220,14 @@ impl Wal {
         Ok(())
     }
 
-    /// Unmaps the segment that the last rotation has left. A file that is removed keeps its space while it is mapped, so
-    /// this comes before files are removed.
+    /// Unmaps the segment that the last rotation has left. A file that is removed keeps its space while it is mapped.
+    /// Therefore this comes before files are removed.
     pub(crate) fn unmap_left(&self) {
         let left = self.sync.lock().left.take();
         drop(left);
     }
 
-    /// Prepares `retired` for reuse; `None` if the file has a second name, which keeps it.
+    /// Prepares `retired` for reuse; `None` if the file has a second name. Then that name keeps the file.
     fn reuse(&self, retired: Retired, bulk: bool) -> Result<Option<SpareSegment>> {
         let spare = SpareSegment::reuse(&*self.env.fs, &retired.path, bulk);
         if spare.is_err() {
@@ -243,7 +243,7 @@ impl Wal {
     }
 
     /// The length of the spare segment that a record of `record_len` bytes needs, and whether it should be for bulk;
-    /// `None` if there is one.
+    /// `None` if a suitable one exists.
     fn wanted_spare(&self, files: &Files, record_len: usize) -> Option<(u64, bool)> {
         debug_assert_eq!(self.has_spare(), files.spare.is_some(), "each change is noted");
         let need = len_for(record_len);
@@ -254,20 +254,20 @@ impl Wal {
         Some((files.next_len.max(need), record_len as u64 >= BULK_RECORD_LEN || large_before))
     }
 
-    /// The length of the file that [`Wal::prepare_spare`] would create; `None` if it would create none.
+    /// The length of the file that [`Wal::prepare_spare`] would create; `None` if it would not create one.
     pub(crate) fn missing_spare(&self, record_len: usize) -> Option<u64> {
         let files = self.files.lock();
         let (len, bulk) = self.wanted_spare(&files, record_len)?;
         (!files.retired.iter().any(|retired| retired.suits(len, bulk))).then_some(len)
     }
 
-    /// Whether there is no spare segment with room for a record of `record_len` bytes.
+    /// Whether no spare segment has room for a record of `record_len` bytes.
     pub(crate) fn lacks_spare(&self, record_len: usize) -> bool {
         self.wanted_spare(&self.files.lock(), record_len).is_some()
     }
 
-    /// Limits new files to `len` bytes because the disk is small; a longer record still gets a longer file. Returns
-    /// the limit in force.
+    /// Limits new files to `len` bytes because the disk is small; a longer record still gets a longer file. Returns the
+    /// present limit.
     pub(crate) fn bound_len(&self, len: u64) -> u64 {
         self.files.lock().bound(len.clamp(SEGMENT_LEN_MIN, self.len_max))
     }
@@ -291,7 +291,7 @@ impl Wal {
         retired.drain(..).chain(going.drain(..)).map(|file| file.path).chain(spare).collect()
     }
 
-    /// Releases the open segments when the store closes. What is not durable by then is lost.
+    /// Releases the open segments when the store closes. Bytes that are not durable by then are lost.
     pub(crate) fn release(&self, tail: &mut LogTail) {
         tail.segment = Arc::new(tail.segment.released());
         let mut state = self.sync.lock();
@@ -323,8 +323,8 @@ impl Wal {
     }
 
     /// Seals the tail's segment and continues in the spare one; `false` if no spare has room for `record_len` bytes.
-    /// Call it under the commit lock. The next
-    /// flush or [`Wal::prepare_spare`] unmaps what is left ([`Wal::unmap_left`]).
+    /// Call it under the commit lock. The next flush or [`Wal::prepare_spare`] unmaps the old segment
+    /// ([`Wal::unmap_left`]).
     pub(crate) fn rotate(&self, tail: &mut LogTail, first_seq: SeqNo, record_len: usize) -> Result<bool> {
         let Some(spare) = self.take_spare(record_len) else { return Ok(false) };
         let id = tail.segment.header().id + 1;
@@ -380,9 +380,9 @@ impl Wal {
     /// Returns when everything before `target` is durable. `published` is the position up to which records are whole,
     /// at least `target`. It is read again when a sync begins, so that one sync serves all waiting threads.
     ///
-    /// If `target` lies in sealed segments and no thread waits for the current one, the current one is not synced. All its
-    /// pages are dirty, those too that no record has come to yet ([`Wal::prepare_spare`]): they would go to the disk
-    /// twice, and each would take a page fault again.
+    /// If `target` lies in sealed segments and no thread waits for the current one, the current one is not synced. All
+    /// its pages are dirty, even those without records ([`Wal::prepare_spare`]): they would go to the disk twice, and
+    /// each would take a page fault again.
     ///
     /// `first` makes durable the data outside the log that records point to (rule 4).
     pub(crate) fn sync_to(
@@ -464,7 +464,7 @@ impl Wal {
         }
     }
 
-    /// Gives up the segments that only [`Wal::readable`] needs, because the disk is full.
+    /// Releases the segments that only [`Wal::readable`] needs, because the disk is full.
     pub(crate) fn forget_history(&self) {
         let mut files = self.files.lock();
         let forgotten = files.history.forget();
@@ -473,7 +473,7 @@ impl Wal {
 
     /// The readable segments, oldest first, the current one last.
     pub(crate) fn readable(&self) -> Vec<Readable> {
-        // Read the current one first. A segment sealed meanwhile is then listed twice, and none is missed.
+        // Read the current one first. Then a segment that is sealed meanwhile is listed twice, and none is missed.
         let current = self.sync.lock().current.clone();
         let files = self.files.lock();
         let whole = files.history.segments().chain(&files.sealed);
@@ -488,7 +488,7 @@ impl Wal {
         all
     }
 
-    /// Removes the retired files beyond the few kept for reuse. The next call retries what cannot be removed now.
+    /// Removes the retired files beyond the few kept for reuse. The next call retries files that cannot be removed now.
     pub(crate) fn remove_surplus(&self, keep: usize) -> Result<()> {
         let mut surplus =
             self.files.lock().take_surplus(keep, self.len_max, self.bulk.load(Ordering::Relaxed));

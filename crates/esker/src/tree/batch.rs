@@ -206,8 +206,8 @@ impl Batch {
         self.carry(tree)
     }
 
-    /// Makes the batch carry the time that the handle `tree` was given ([`Tree::at_us`]), and write nothing to the tree.
-    /// Does nothing if the tree does not take its time from its writes. The other methods carry the time too.
+    /// Makes the batch carry the time that the handle `tree` was given ([`Tree::at_us`]), and write nothing to the
+    /// tree. Does nothing if the tree does not take its time from its writes. The other methods carry the time too.
     ///
     /// # Errors
     /// `InvalidInput` when the batch is full.

@@ -21,7 +21,8 @@ const HELD_MAX: usize = 1 << 20;
 const READ_LEN: usize = 1 << 20;
 
 /// Writes one value, of any length, piece by piece. The key gets the value when [`ValueWriter::commit`] returns. A
-/// writer that is dropped before that leaves nothing in the store. Memory use stays below 4 MiB however long the value is.
+/// writer that is dropped before that leaves nothing in the store. Memory use stays below 4 MiB however long the value
+/// is.
 ///
 /// # Example
 /// ```

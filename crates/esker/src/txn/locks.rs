@@ -20,7 +20,8 @@
 //!
 //! Cost with K locks on keys and R locks on ranges of one tree, and W waiting requests. A key: O(log K + R). A range:
 //! O(log K + locked keys in it + R). A request that has to wait, of a transaction that holds locks, examines everything
-//! that it would wait for, directly or indirectly: O(W) such lookups and W comparisons each. A release: the same for each waiting request.
+//! that it would wait for, directly or indirectly: O(W) such lookups and W comparisons each. A release: the same for
+//! each waiting request.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
