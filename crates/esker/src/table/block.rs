@@ -3,18 +3,18 @@
 //! ```text
 //! header   count u32, prefix_len u16, tag_width u8, len_width u8,
 //!          base_len u32, offset_width u8 (2 or 4), zero u8 x 3, base_tag u64          24 bytes
-//! prefix   what all keys of the block begin with
+//! prefix   the common prefix of all keys of the block
 //! heads    u32 x count: the next 4 bytes of each key as a big-endian number, zero-padded
 //! offsets  u16 or u32 x count: where each entry begins
 //! entries  [tag - base_tag: tag_width] [suffix_len - base_len: len_width] [suffix after the head] [value]
-//! slack    9 bytes that are no part of the block: its trailer in the file, or zeros
+//! slack    9 bytes that are not part of the block: its trailer in the file, or zeros
 //! ```
 //! Integers are little-endian. A key is prefix + suffix. A tag is `seq << 3 | kind`. Widths are 0 to 8
 //! (tags) and 0 to 4 (lengths) bytes; 0 means that all entries have the base.
 //!
-//! Guarantees: a [`Block`] is checked as a whole when it is made, so every position below `count` yields an
-//! entry inside it, in strictly ascending order (by key, then newest first). A search touches the header's
-//! cache line, a few lines of heads, and the entry.
+//! Guarantees: a [`Block`] is checked as a whole when it is made. Therefore every position below `count` yields an
+//! entry inside it, in strictly ascending order (by key, then newest first). A search touches the header's cache line,
+//! a few lines of heads, and the entry.
 
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
@@ -96,7 +96,7 @@ pub(super) fn head_of(suffix: &[u8]) -> u32 {
     u32::from_be_bytes(padded(suffix))
 }
 
-/// The first `N` bytes of `bytes`, with zeros behind a shorter one.
+/// The first `N` bytes of `bytes`, with zeros after a shorter one.
 #[inline]
 pub(super) fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.first_chunk().copied().unwrap_or_else(|| {
@@ -111,7 +111,7 @@ fn mask(width: usize) -> u64 {
 }
 
 impl Block {
-    /// Takes bytes (block and slack) that have already passed [`Block::check`]: those of the pool.
+    /// Takes the bytes of a block and its slack from the pool: these have already passed [`Block::check`].
     #[inline]
     pub(super) fn trusted(bytes: Arc<[u8]>) -> Self {
         Block { bytes }
@@ -191,7 +191,7 @@ impl Layout {
         self.entry_between(bytes, start, end)
     }
 
-    /// The entry that begins at `start`. At least 8 bytes of entry or slack follow, so whole words can be read.
+    /// The entry that begins at `start`. At least 8 bytes of entry or slack follow. Therefore whole words can be read.
     #[inline]
     fn entry_between(&self, bytes: &[u8], start: usize, end: usize) -> Entry {
         let tag = self.base_tag + (u64_at(bytes, start) & self.tag_mask);
@@ -255,7 +255,7 @@ impl Layout {
     }
 }
 
-/// Orders two suffixes with equal heads. The lengths tell zero padding from zero bytes.
+/// Orders two suffixes with equal heads. The lengths distinguish zero padding from zero bytes.
 #[inline]
 fn compare_rest(rest: &[u8], suffix_len: usize, other: &[u8]) -> Ordering {
     let other_rest = other.get(HEAD..).unwrap_or_default();
@@ -367,7 +367,7 @@ impl BlockSlice {
         BlockSlice { bytes: block.into_shared(), range }
     }
 
-    /// A slice of bytes that are not stored as they are in any block.
+    /// A slice of bytes that no block holds in this form.
     pub(crate) fn of(bytes: impl Into<Arc<[u8]>>) -> Self {
         let bytes = bytes.into();
         BlockSlice { range: 0..bytes.len(), bytes }

@@ -1,7 +1,7 @@
 //! Walks a table in order, in both directions.
 //!
-//! The cursor keeps the current key in its own buffer. Within a block it rewrites only what follows the
-//! common prefix. The value is read in place.
+//! The cursor keeps the current key in its own buffer. Within a block it rewrites only the part after the common
+//! prefix. The value is read in place.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::cache::prefetch;
 use crate::cursor::{Cursor, Kind, SeqNo};
 use crate::error::Result;
 
-/// Room after a key, so that a short rest is copied as whole words.
+/// Room after a key. It lets a short rest be copied as whole words.
 const ROOM: usize = 16;
 
-/// How many cache lines behind the entry that a seek has found are fetched: a KiB.
+/// How many cache lines after the entry that a seek has found are fetched: a KiB.
 const WARM_LINES: usize = 16;
 
 /// See the module. `block` is empty while the cursor is invalid.
@@ -57,7 +57,7 @@ impl TableCursor {
         TableCursor { table, source: self.source.over_table(), block: None, ..self }
     }
 
-    /// Becomes invalid, and lets go of the block.
+    /// Becomes invalid, and releases the block.
     pub(crate) fn leave(&mut self) {
         self.block = None;
     }
@@ -130,7 +130,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Fetches what comes after the current entry into the processor's cache: most seeks are followed by steps.
+    /// Fetches the bytes after the current entry into the processor's cache: most seeks are followed by steps.
     fn warm_up(&self) {
         if let Some(block) = &self.block {
             for line in 0..WARM_LINES {
@@ -139,8 +139,8 @@ impl TableCursor {
         }
     }
 
-    /// Loads the block of the first entry at or after `(key, seq)` and returns the entry's position in it. If
-    /// all entries come before, returns `None` and loads no block.
+    /// Loads the block of the first entry at or after `(key, seq)` and returns the entry's position in it. If all
+    /// entries come before that, returns `None` and loads no block.
     fn find(&mut self, key: &[u8], seq: SeqNo) -> Result<Option<usize>> {
         let mut i = self.table.index().find(key);
         while i < self.table.blocks() {

@@ -33,8 +33,8 @@ impl Expiring {
         }
     }
 
-    /// When a table of `entries` entries should be merged, if ever: when half of the expiring entries have
-    /// expired, assuming evenly spread times. So these merges rewrite at most as much as was written.
+    /// When a table of `entries` entries should be merged, if ever: when half of the expiring entries have expired,
+    /// assuming evenly spread times. Therefore these merges rewrite at most as many bytes as were written.
     pub(crate) fn due_us(&self, entries: u64) -> Option<u64> {
         let many = self.count > 0 && self.count >= entries / PART;
         let half = many.then(|| self.earliest + (self.latest - self.earliest) / 2);

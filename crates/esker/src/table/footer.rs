@@ -1,4 +1,4 @@
-//! The end of a table file: properties, and a footer of fixed length that says where everything is.
+//! The end of a table file: properties, and a footer of fixed length that holds the places of all sections.
 //!
 //! ```text
 //! footer  filter_at u64, index_at u64, properties_at u64, file_len u64, salt u64,
@@ -71,12 +71,12 @@ impl Footer {
     }
 }
 
-/// What a table says about itself. Keys are user keys; both bounds are inclusive.
+/// A table's description of itself. Keys are user keys; both bounds are inclusive.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Properties {
     /// Entries, tombstones included.
     pub(crate) entries: u64,
-    /// Entries that say that a key is absent.
+    /// Entries that record that a key is absent.
     pub(crate) tombstones: u64,
     pub(crate) raw_bytes: u64,
     pub(crate) expiring: Expiring,
@@ -93,7 +93,7 @@ pub(crate) struct Properties {
 /// The owner of the table. Otherwise only the manifest knows it; repair needs it when the manifest is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Owner {
-    /// The tree's number. `None`: several trees share the table, and its keys begin with their numbers.
+    /// The tree's number. `None` if several trees share the table: then its keys begin with their numbers.
     pub(crate) tree: Option<u32>,
     /// Range tombstones up to this number hide nothing in the table.
     pub(crate) cleared: SeqNo,

@@ -1,11 +1,11 @@
-//! Every block of a table file, whatever it holds, has a trailer:
+//! Every block of a table file, of any kind, has a trailer:
 //!
 //! ```text
 //! [ payload as stored ] [ compression u8 ] [ checksum u64 ]
 //! ```
-//! The checksum covers payload and compression byte. Its seed is the table's salt plus the block's file
-//! offset, so good bytes of another table or another place count as damage. A compressed payload begins with
-//! the plain length as LEB128. A payload that does not shrink by an eighth is stored plain.
+//! The checksum covers payload and compression byte. Its seed is the table's salt plus the block's file offset.
+//! Therefore good bytes of another table or another place count as damage. A compressed payload begins with the plain
+//! length as LEB128. A payload that does not shrink by an eighth is stored plain.
 
 #[cfg(feature = "zstd")]
 use std::cell::RefCell;
@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::error::ErrorKind;
 use crate::options::Compression;
 
-/// Bytes behind every stored payload. They double as the slack that a plain block needs in memory.
+/// Bytes after every stored payload. They double as the slack that a plain block needs in memory.
 pub(super) const TRAILER: usize = SLACK;
 
 /// Larger payloads are stored plain: lz4 addresses at most 2 GiB.

@@ -120,7 +120,7 @@ fn seal_footer(footer: &mut [u8]) {
     footer[56..].copy_from_slice(MAGIC);
 }
 
-/// Corrects every checksum of a table whose place can be determined.
+/// Corrects every checksum in a table whose place can be determined.
 pub(crate) fn mend(bytes: &mut [u8]) {
     let Some(footer_at) = bytes.len().checked_sub(FOOTER) else { return };
     let len = bytes.len() as u64;

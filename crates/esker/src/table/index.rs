@@ -278,7 +278,7 @@ fn shortest_between(low: &[u8], high: &[u8]) -> Vec<u8> {
     if high.len() > common + 1 {
         return high[..=common].to_vec();
     }
-    // `high` ends at the differing byte, so that byte of `low` may be raised only to a value below it.
+    // `high` ends at the differing byte. Therefore that byte of `low` may be raised only to a value below it.
     let raised_at = if low[common] + 1 < high[common] { Some(common) } else { None };
     let raised_at = raised_at.or_else(|| (common + 1..low.len()).find(|&at| low[at] != u8::MAX));
     match raised_at {

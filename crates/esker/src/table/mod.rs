@@ -5,10 +5,10 @@
 //! ```
 //! - `block.rs`, `block_builder.rs`: a data block; `frame.rs`: the trailer of every block;
 //! - `index.rs`, `search_tree.rs`: which block; `filter.rs`: whether to look at all;
-//! - `footer.rs`: where the sections are, and what the table says about itself; `expiring.rs`: counts of
+//! - `footer.rs`: where the sections are, and the table's properties; `expiring.rs`: counts of
 //!   expiring entries;
 //! - `writer.rs`, `reader.rs`, `cursor.rs`, `read_ahead.rs`: writing a table and reading it;
-//! - `verify.rs`: reading all of it for `check`; `salvage.rs`: what is left of a damaged table, for `repair`;
+//! - `verify.rs`: reading all of it for `check`; `salvage.rs`: the sound entries of a damaged table, for `repair`;
 //!   `measure.rs`: the index opened to `bench/`; `fuzzing.rs`: the decoders opened to `fuzz/`.
 //!
 //! Guarantees: only bytes that pass their checksum are returned as data. A damaged or hostile file yields a
@@ -53,12 +53,12 @@ pub(crate) use salvage::{Gap, Salvage};
 pub(crate) use verify::Verification;
 pub(crate) use writer::{TableOptions, TableWriter};
 
-/// What is wrong with some bytes, before file and offset are known.
+/// The flaw in some bytes, before file and offset are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// At position `at` of the bytes there is something other than `expected`.
+    /// The bytes at position `at` are not `expected`.
     Damage { at: usize, expected: &'static str },
-    /// A later version of the format of such a file wrote the bytes.
+    /// The bytes are in a later version of the file's format.
     Version { what: &'static str, version: u32 },
     /// The bytes are compressed by zstd, which this build lacks.
     #[cfg(not(feature = "zstd"))]

@@ -151,7 +151,7 @@ impl ReadAhead {
             }
         }
         self.buffer_at = table.place(from).start;
-        // What it has of the last window is read over.
+        // This overwrites the bytes that it still has of the last window.
         self.buffer.resize(size(from, to) as usize, 0);
         self.window = (self.window * 2).min(LAST_WINDOW);
         table.note_reading(from, size(from, to));

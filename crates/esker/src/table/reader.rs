@@ -27,9 +27,9 @@ use crate::options::FilterPrefix;
 use crate::ranges::KeyRange;
 use crate::trace::{Cause, Step, perf_context};
 
-/// A table of at most this many bytes is prefetched whole when it is opened. The disk delivers it in the time
-/// of a few blocks, and otherwise each get of another key would wait for one. Tables of pointers to huge
-/// values are mostly this small.
+/// A table of at most this many bytes is prefetched whole when it is opened. The disk delivers it in the time of a few
+/// blocks, and otherwise each get of another key would wait for one. Tables of pointers to huge values are usually this
+/// small.
 const ASKED_WHOLE: u64 = 1 << 20;
 
 /// The result of a `get`. The value keeps its block in memory.
@@ -64,7 +64,7 @@ pub(super) fn read_footer(file: &dyn ReadFile) -> Result<(u64, Footer)> {
     Ok((at, footer))
 }
 
-/// The salt of a table with a sound footer, so one that was not cut short.
+/// The salt of a table with a sound footer, that is, of one that was not cut short.
 pub(crate) fn table_salt(file: &dyn ReadFile) -> Result<u64> {
     read_footer(file).map(|(_, footer)| footer.salt)
 }
@@ -254,7 +254,7 @@ impl TableReader {
         self.pool.get(self.page(i)?).map(Block::trusted)
     }
 
-    /// The caller will soon ask for [`cached`](Self::cached) block `soon`, and then for block `later`.
+    /// The caller will soon request block `soon` by [`cached`](Self::cached), and then block `later`.
     #[inline]
     pub(super) fn prefetch(&self, soon: usize, later: usize) {
         if let Some(page) = self.page(soon) {

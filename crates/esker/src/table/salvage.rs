@@ -1,8 +1,7 @@
-//! Reads what is left of a damaged table, in order, for `repair`.
+//! Reads the sound entries of a damaged table, in order, for `repair`.
 //!
-//! A block that fails its check is left out. With a sound index, reading continues at the next block. Without
-//! one, the end of a block is where its checksum matches, so only the blocks before the first damaged one are
-//! found.
+//! A block that fails its check is left out. With a sound index, reading continues at the next block. Without one, the
+//! end of a block is where its checksum matches. Therefore only the blocks before the first damaged one are found.
 
 use std::sync::Arc;
 
@@ -54,8 +53,8 @@ pub(crate) struct Salvage {
 }
 
 impl Salvage {
-    /// Opens what is left of a table with the expected salt `salt`, if known. [`Salvage::gaps`] reports all
-    /// other damage at the end.
+    /// Opens a damaged table with the expected salt `salt`, if known. [`Salvage::gaps`] reports all other damage at the
+    /// end.
     ///
     /// # Errors
     /// `Corruption` if it is another table or its salt is unknown; `Unsupported` for a newer format; `Io`.
@@ -94,7 +93,7 @@ impl Salvage {
         })
     }
 
-    /// What the table says about itself, if that part is sound.
+    /// The table's properties, if that part is sound.
     pub(crate) fn properties(&self) -> Option<&Properties> {
         self.properties.as_ref()
     }
@@ -147,7 +146,7 @@ impl Salvage {
         kind_of(self.tag)
     }
 
-    /// The value of the current entry; empty if there is none.
+    /// The value of the current entry; empty if no entry is current.
     pub(crate) fn value(&self) -> &[u8] {
         let Some((block, layout)) = &self.block else { return &[] };
         let entry = layout.entry(block, self.at.saturating_sub(1));
@@ -196,7 +195,7 @@ impl Salvage {
             let len = look.min(self.data_end - start) as usize;
             bytes.resize(len, 0);
             self.file.read_exact_at(&mut bytes, start)?;
-            // No block is all zeros. A file that was cut and extended, or lost its bytes, has such zeros.
+            // A block is never all zeros. A file that was cut and extended, or lost its bytes, has such zeros.
             if look == LOOK && bytes.iter().all(|&byte| byte == 0) {
                 self.give_up(start, NOT_FOUND);
                 return Ok(None);

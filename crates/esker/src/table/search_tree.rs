@@ -56,7 +56,7 @@ impl SearchTree {
         self.len
     }
 
-    /// The position of the first number that is at least `target`; `len()` if there is none.
+    /// The position of the first number that is at least `target`; `len()` if all numbers are less.
     #[inline]
     pub(super) fn lower_bound(&self, target: u64) -> usize {
         if target > self.max || self.len == 0 {
@@ -69,7 +69,7 @@ impl SearchTree {
         node
     }
 
-    /// The position of the first number greater than `target`; `len()` if there is none.
+    /// The position of the first number greater than `target`; `len()` if no number is.
     pub(super) fn upper_bound(&self, target: u64) -> usize {
         target.checked_add(1).map_or(self.len, |next| self.lower_bound(next))
     }

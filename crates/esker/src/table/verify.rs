@@ -15,7 +15,7 @@ use crate::error::Error;
 pub(crate) struct Verification {
     table: Arc<TableReader>,
     next: usize,
-    /// What the blocks hold, to compare with the properties.
+    /// The properties computed from the blocks, to compare with the stored ones.
     found: Properties,
     is_damaged: bool,
     /// The last key of the block before, and its sequence number.
@@ -32,9 +32,9 @@ impl Verification {
         self.found.entries
     }
 
-    /// Verifies the next blocks, about `bytes` of them and at least one: each block by itself, its place in the order,
-    /// and what index, filter and properties say about it. Calls `damage` for each damaged place and continues after
-    /// it. Returns how many bytes were read; `None` when all blocks are done.
+    /// Verifies the next blocks, about `bytes` of them and at least one: each block alone, its place in the order, and
+    /// its description in index, filter and properties. Calls `damage` for each damaged place and continues after it.
+    /// Returns how many bytes were read; `None` when all blocks are done.
     pub(crate) fn advance(&mut self, bytes: u64, damage: &mut dyn FnMut(Error)) -> Option<u64> {
         let mut read = 0;
         while self.next < self.table.blocks() && (read == 0 || read < bytes) {

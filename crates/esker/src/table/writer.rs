@@ -68,7 +68,7 @@ pub(crate) struct TableWriter {
     block: BlockBuilder,
     index: IndexBuilder,
     hashes: Vec<u64>,
-    /// The length of the last key's prefix; 0 if it has none.
+    /// The length of the last key's prefix; 0 if it has no prefix.
     prefix_len: usize,
     out: Vec<u8>,
     /// Bytes handed to the file, and how many of them there were when write-back was last started.
@@ -148,7 +148,7 @@ impl TableWriter {
         });
     }
 
-    /// Begins a block with this entry. A large entry gets a block of its own.
+    /// Begins a block with this entry. A large entry gets its own block.
     fn add_as_first(&mut self, key: &[u8], tag: u64, value: &[u8]) -> Result<()> {
         if !self.block.is_empty() {
             self.finish_block()?;

@@ -80,13 +80,12 @@ fn a_file_that_was_cut_or_grew_is_refused() {
     }
     let longer = [bytes.as_slice(), &[0]].concat();
     is_located(&open(longer, 0).expect_err("a file that grew"));
-    // The tail of a table has a good footer by itself.
+    // The tail of a table alone has a good footer.
     is_located(&open(bytes[100..].to_vec(), 0).expect_err("a file that lost its front"));
 }
 
-/// Cuts a table at every place, between two blocks and at its beginning too. Salvage must find each entry or
-/// name a gap that holds it.
-/// it names.
+/// Cuts a table at every place, between two blocks and at its beginning too. Salvage must find each entry or name a gap
+/// that holds it.
 #[test]
 fn salvage_names_what_a_cut_has_taken() {
     let (model, bytes) = small(Compression::Lz4);
