@@ -5,10 +5,9 @@
 //!                                  ^cursor   ^end
 //! ```
 //!
-//! Chunks are 1 KiB, 2 KiB, ... 2 MiB; a region that would waste much of a chunk gets a chunk of its own. The
-//! largest chunks are aligned for one huge page each and ask the kernel for it. Measured, that saves a third
-//! of the time of ascending inserts (page faults) and a tenth or more of that of random searches (address
-//! translation).
+//! Chunks are 1 KiB, 2 KiB, ... 2 MiB; a region that would waste much of a chunk gets its own chunk. The largest chunks
+//! are aligned for one huge page each and request it from the kernel. Measured, that saves a third of the time of
+//! ascending inserts (page faults) and a tenth or more of that of random searches (address translation).
 //!
 //! Guarantees: memory handed out is aligned to [`ALIGN`] and never handed out twice; it is not moved or freed
 //! before the arena is dropped. Relies on: calls of [`Arena::reserve`] do not overlap (the store's commit
@@ -96,7 +95,7 @@ impl Arena {
         Ok(start)
     }
 
-    /// Allocates a chunk with `room` bytes behind its header and returns where they start.
+    /// Allocates a chunk with `room` bytes after its header and returns where they start.
     fn add_chunk(&self, room: usize) -> Result<*mut u8> {
         let layout = room
             .checked_add(HEADER)

@@ -1,7 +1,7 @@
 //! A position in a memtable that keeps the memtable alive.
 //!
-//! A cursor sees entries that are inserted ahead of it while it stands. Entries never move or vanish. A step
-//! forward follows a pointer; a step back is a search, since nodes have no backward links.
+//! A cursor sees entries that are inserted ahead of it while it stands. Entries never move or vanish. A step forward
+//! follows a pointer; a step back is a search, since nodes have no backward links.
 
 use std::sync::Arc;
 

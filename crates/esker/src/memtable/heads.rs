@@ -1,8 +1,8 @@
-//! Numbers that stand for keys in comparisons, and what has to be known of the keys for that.
+//! Numbers that represent keys in comparisons, and the knowledge of the keys that this needs.
 //!
-//! A key's head has 8 bytes. It never decreases when keys increase, so unequal heads decide a comparison. Equal ones
-//! decide nothing, so the 8 bytes should come from where the keys differ. A memtable learns from its predecessor where
-//! that is:
+//! A key's head has 8 bytes. It never decreases when keys increase. Therefore unequal heads decide a comparison. Equal
+//! ones decide nothing, so the 8 bytes should come from the place where the keys differ. A memtable learns from its
+//! predecessor where that is:
 //!
 //! ```text
 //! keys      set:7 m apple    set:7 m plum    set:7 s 0001 apple    user:1 ...    user:2 ...
@@ -15,18 +15,18 @@
 /// The most parts. Each head costs a binary search among them.
 const PARTS_MAX: usize = 16;
 
-/// A part has at least a sixteenth of the keys that are looked at, and so many.
+/// The least number of keys of a part. It also has at least a sixteenth of the sampled keys.
 const PART_MIN: usize = 8;
 
-/// So often a part is divided again.
+/// How often a part is divided again.
 const DEPTH_MAX: usize = 8;
 
-/// Which prefixes keys are expected to have. Any key may come all the same.
+/// Which prefixes keys are expected to have. Other keys are allowed too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Heads {
     /// The prefix of all keys.
     common: Box<[u8]>,
-    /// Prefixes that many keys have, ascending; none begins with another one. Empty if the keys differ right behind
+    /// Prefixes that many keys have, ascending. No prefix begins with another one. Empty if the keys differ right after
     /// `common`.
     parts: Box<[Box<[u8]>]>,
 }
@@ -37,14 +37,14 @@ impl Heads {
         Heads { common: common.into(), parts: Box::default() }
     }
 
-    /// The heads that tell `keys` apart: some keys in their order, all of which begin with `common`.
+    /// The heads that distinguish `keys`: some keys in their order, all of which begin with `common`.
     pub(super) fn of_sample(mut keys: Vec<&[u8]>, common: &[u8]) -> Heads {
         keys.dedup();
         let mut parts = Vec::new();
         divide(&keys, PART_MIN.max(keys.len().div_ceil(PARTS_MAX)), DEPTH_MAX, &mut parts);
         parts.sort_unstable();
         parts.dedup();
-        // None may begin with another one: the shorter one goes.
+        // No part may begin with another one: the shorter one goes.
         let is_shorter =
             |place: usize| parts.get(place + 1).is_some_and(|next| next.starts_with(parts[place]));
         let parts: Vec<&[u8]> =
@@ -60,7 +60,7 @@ impl Heads {
         self.common.is_empty() && self.parts.is_empty()
     }
 
-    /// Whether these heads tell many keys apart whose first 8 bytes do not.
+    /// Whether these heads distinguish many keys that agree in their first 8 bytes.
     pub(super) fn is_useful(&self) -> bool {
         self.common.len() >= size_of::<u64>() / 2 || !self.parts.is_empty()
     }
@@ -89,8 +89,8 @@ pub(super) fn prefix_of<'k>(first: &'k [u8], last: &[u8]) -> &'k [u8] {
     &first[..common]
 }
 
-/// Finds prefixes of at least `least` of `keys`, sorted and different, behind which the 8 bytes of a head tell the keys
-/// apart.
+/// Finds prefixes of at least `least` of `keys`, sorted and different, after which the 8 bytes of a head distinguish
+/// the keys.
 fn divide<'k>(keys: &[&'k [u8]], least: usize, depth: usize, parts: &mut Vec<&'k [u8]>) {
     let common =
         |keys: &[&'k [u8]]| keys.first().zip(keys.last()).map(|(first, last)| prefix_of(first, last));
@@ -123,7 +123,7 @@ fn number_of(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(padded)
 }
 
-/// The 8 bytes of `key` behind `prefix`. A key without the prefix gets the smallest or the largest number.
+/// The 8 bytes of `key` after `prefix`. A key without the prefix gets the smallest or the largest number.
 #[inline]
 fn head_behind(prefix: &[u8], key: &[u8]) -> u64 {
     // The test is more than a shortcut. An empty box points to an unmapped address, where the C library's memcmp of zero
@@ -142,7 +142,7 @@ fn head_behind(prefix: &[u8], key: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Keys with prefixes of several lengths, and some that have none.
+    /// Keys with prefixes of several lengths, and some keys without a prefix.
     fn some_keys() -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
         for number in 0..400_u32 {
@@ -209,7 +209,7 @@ mod tests {
         let zeros: Vec<Vec<u8>> = (0..100).map(|len| vec![0; len]).collect();
         let heads = Heads::of_sample(zeros.iter().map(Vec::as_slice).collect(), b"");
         assert!(zeros.iter().map(|key| heads.of(key)).is_sorted(), "{heads:?}");
-        // Ever more of the keys are the same in a longer prefix.
+        // More and more of the keys agree in a longer prefix.
         let long: Vec<Vec<u8>> = (0..200).map(|len| [vec![b'x'; 9 * len], vec![b'a']].concat()).collect();
         let heads = Heads::of_sample(long.iter().map(Vec::as_slice).collect(), b"");
         assert!(

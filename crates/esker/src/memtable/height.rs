@@ -1,8 +1,8 @@
 //! Heights of new entries: 1 with probability 1/2, each further level half as likely.
 //!
-//! The usual probability of a quarter saves memory where every comparison touches a node. Here links carry
-//! bounds, and only steps touch nodes: a level costs one step on average at 1/2 and three at 1/4. So 1/2
-//! touches a third fewer nodes in spite of twice the levels, and costs 11 more bytes per entry.
+//! The usual probability of a quarter saves memory where every comparison touches a node. Here links carry bounds, and
+//! only steps touch nodes: a level costs one step on average at 1/2 and three at 1/4. Therefore 1/2 touches a third
+//! fewer nodes in spite of twice the levels, and costs 11 more bytes per entry.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +15,8 @@ thread_local! {
     static STATE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Restarts this thread's heights from `seed`, so that its later writes lay out memory as after any other
-/// call with `seed`.
+/// Restarts this thread's heights from `seed`. After each call with the same `seed`, the same writes lay out memory in
+/// the same way.
 pub(super) fn begin(seed: u64) {
     STATE.set(seed);
 }

@@ -1,28 +1,30 @@
-//! Knows the newest entry of each key, so that a get need not search the list.
+//! Finds the newest entry of each key, so that a get need not search the list.
 //!
-//! A search of a full memtable costs about ten cache misses, one after the other. A look at this hash table costs one for the
-//! slot and one for the entry, if the key is there. If it is not, it mostly costs none: then the marks alone are read, 1.7 bytes
-//! a key, and most gets ask for keys that are elsewhere.
+//! A search of a full memtable costs about ten cache misses, one after the other. A lookup in this hash table costs one
+//! for the slot and one for the entry, if the key is there. If it is not, the lookup usually costs none: it reads only
+//! the marks, 1.7 bytes a key, and most gets request keys that are elsewhere.
 //!
 //! ```text
 //! group = 8 slots: [ marks: 8 bytes, a slot without a key has 0 ]   [ 8 addresses of the newest entries of the keys ]
 //! ```
 //!
-//! The upper half of a key's hash chooses its first group; the key has the first slot from there on that was free when it
-//! came, fewer than the table's `reach` groups on. The slots of a group are taken in order. A slot once taken stays with its key
-//! and only changes to newer entries. So all look for a key at the same slots, and nobody waits. A key that finds no slot makes
-//! the table *leaky*: from then on a key that meets no free slot may be in the list all the same.
+//! The upper half of a key's hash chooses its first group; the key has the first slot from there on that was free when
+//! it came, fewer than the table's `reach` groups on. The slots of a group are taken in order. A slot once taken stays
+//! with its key and only changes to newer entries. Therefore all threads look for a key at the same slots, and no
+//! thread waits. A key that finds no slot makes the table *leaky*: from then on a key that meets no free slot may still
+//! be in the list.
 //!
 //! An insert takes a slot in two steps: it sets the mark, then the address. In between, another key with this mark may set its
-//! address, and the first one goes on to the next slot.
+//! address, and the first one continues with the next slot.
 //!
-//! A table never grows. It is sized for as many keys as the memtable before had. A memtable that has none, or a leaky one,
-//! gets one for the rest of its life when a part of it is full ([`Memtable::begin_index`]): the keys that come then are in
-//! that, and the others in the old one or in the list alone. Without an old one, a key that is not there needs a search.
+//! A table never grows. It is sized for as many keys as the previous memtable had. A memtable that has no table, or a
+//! leaky one, gets one for the rest of its life when a part of it is full ([`Memtable::begin_index`]): that table has
+//! the later keys. The others are in the old table or in the list alone. Without an old table, an absent key needs a
+//! search.
 //!
-//! Relies on: an insert adds its entry when it is linked in and before it returns. So a thread that knows of the entry
-//! finds it, or a newer one, in the slot. Only the holder of the commit lock begins a table, and a late one while no insert
-//! is under way.
+//! Relies on: an insert adds its entry when it is linked in and before it returns. Therefore a thread that knows of the
+//! entry finds it, or a newer one, in the slot. Only the holder of the commit lock begins a table, and a late one while
+//! no insert is under way.
 
 use std::sync::OnceLock;
 
@@ -38,16 +40,16 @@ const ENTRIES_MIN: usize = 64;
 /// The slots of a group: as many as a word has bytes for their marks. The scheduler of the tests gets by with two.
 const GROUP: usize = if cfg!(esker_shuttle) { 2 } else { 8 };
 
-/// A key is in one of so many groups at most; mostly in the first. Of 400,000 keys, the one furthest from its first group is 7
-/// away if that many were expected, and 18 if a quarter more came than were expected (simulated).
+/// The most groups that a key may be in; usually it is in the first. Of 400,000 keys, the one furthest from its first
+/// group is 7 away if that many were expected, and 18 if a quarter more came than were expected (simulated).
 const REACH: usize = if cfg!(esker_shuttle) { 2 } else { 24 };
 
-/// A small table has a reach of an eighth of its groups, but at least of so many: with a tenth more keys than were expected,
+/// The least reach of a small table, whose reach is an eighth of its groups: with a tenth more keys than were expected,
 /// fewer than one table in a hundred has no place for all of them then (simulated).
 const REACH_MIN: usize = if cfg!(esker_shuttle) { 2 } else { 6 };
 
-/// After so many slots with its mark, but with other keys, a key gets none. By chance one slot in 255 is such a one; keys that
-/// someone has chosen to have one hash would fill all slots with them.
+/// After this many slots with its mark, but with other keys, a key gets no slot. By chance one slot in 255 has the
+/// mark; keys that an attacker has chosen to have one hash would fill all slots with it.
 const STRANGERS_MAX: usize = if cfg!(esker_shuttle) { 2 } else { 8 };
 
 /// The part of a full memtable after which it gets a late table, if it has no good one.
@@ -59,11 +61,11 @@ pub(super) struct KeyIndex {
     /// Decided by the first reservation: a table that began later would not know the keys before it.
     early: OnceLock<Option<HashTable>>,
     late: OnceLock<Box<HashTable>>,
-    /// Whether the memory for a late table was not there.
+    /// Whether the memory for a late table was lacking.
     is_refused: AtomicBool,
 }
 
-/// What is known of a key.
+/// The result of a lookup of a key.
 pub(super) enum Found<'a> {
     /// Its newest entry among those whose inserts have returned, or a newer one.
     Newest(NodeRef<'a>),
@@ -86,7 +88,7 @@ impl KeyIndex {
         self.early.get()?.as_ref()
     }
 
-    /// Whether it knows little of the keys that come, and a late table may help.
+    /// Whether it knows little of the later keys, and a late table may help.
     #[inline]
     fn wants_late(&self) -> bool {
         self.late.get().is_none()
@@ -112,7 +114,7 @@ impl KeyIndex {
         self.late.get().map(Box::as_ref).or_else(|| self.early())
     }
 
-    /// Fetches what [`KeyIndex::add`] will need for a key of this hash.
+    /// Prefetches the memory that [`KeyIndex::add`] will need for a key of this hash.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(table) = self.newest() {
@@ -161,20 +163,20 @@ impl KeyIndex {
 struct HashTable {
     /// The marks of each group, its first slot in the lowest byte.
     marks: Box<[AtomicU64]>,
-    /// The newest entry of each slot's key; null where none is yet.
+    /// The newest entry of each slot's key; null while the slot has none.
     slots: Box<[Slots]>,
-    /// A key is in one of so many groups.
+    /// A key is in one of this many groups.
     reach: u32,
     /// Whether a key has found no slot.
     is_leaky: AtomicBool,
 }
 
-/// The slots of a group. They may lie in two cache lines: memory that is aligned further than the system's does not come as
-/// zeros that nobody has written.
+/// The slots of a group. They may lie in two cache lines: memory that is aligned further than the system's does not
+/// come as zeros that no thread has written.
 type Slots = [AtomicPtr<Node>; GROUP];
 
 impl HashTable {
-    /// `None` if memory is short.
+    /// Returns `None` if memory is short.
     fn for_keys(keys: usize) -> Option<HashTable> {
         // Three fifths full.
         let count = (keys / (3 * GROUP)).saturating_mul(5).clamp(1, u32::MAX as usize);
@@ -264,7 +266,7 @@ impl HashTable {
                 break;
             }
             if taken(held) < GROUP {
-                // With so few strangers the key would have taken the next slot.
+                // With so few other keys, the key would have taken the next slot.
                 return Found::Nothing;
             }
         }
@@ -272,8 +274,8 @@ impl HashTable {
     }
 }
 
-/// Puts an entry into a slot with the mark of its key, if no other key has the slot and it holds no newer entry. Returns whether
-/// there was another entry of the key; `None`: another key has the slot.
+/// Puts an entry into a slot with the mark of its key, if no other key has the slot and it holds no newer entry.
+/// Returns whether it met another entry of the key; `None` if another key has the slot.
 #[inline]
 fn offer(slot: &AtomicPtr<Node>, node: NodeRef<'_>) -> Option<bool> {
     let mut held = slot.load(Ordering::Acquire);
@@ -288,7 +290,7 @@ fn offer(slot: &AtomicPtr<Node>, node: NodeRef<'_>) -> Option<bool> {
                 return Some(true);
             }
         }
-        // It shows the entry, so all who read the slot must find the entry complete and linked in.
+        // This shows the entry. Therefore all threads that read the slot must find the entry complete and linked in.
         match slot.compare_exchange(held, node.ptr().as_ptr(), Ordering::AcqRel, Ordering::Acquire) {
             Ok(old) => return Some(!old.is_null()),
             Err(now) => held = now,
@@ -339,7 +341,7 @@ mod zeros {
         unsafe { zeroed(count) }
     }
 
-    /// `None` if memory is short or `count` is 0.
+    /// Returns `None` if memory is short or `count` is 0.
     ///
     /// # Safety
     ///
@@ -382,13 +384,13 @@ impl Memtable {
         self.index.wants_late() && self.arena.allocated() >= limit / LATE && self.len() >= ENTRIES_MIN
     }
 
-    /// Begins an index for the keys that come, until the memtable has `limit` bytes, if it [`Memtable::wants_index`]. The
-    /// caller sees to it that nobody inserts meanwhile.
+    /// Begins an index for the later keys, until the memtable has `limit` bytes, if it [`Memtable::wants_index`]. The
+    /// caller ensures that no thread inserts meanwhile.
     pub(crate) fn begin_index(&self, limit: usize) {
         if !self.wants_index(limit) {
             return;
         }
-        // As many to a byte as so far, but with slots for at most an eighth of the limit.
+        // It assumes as many keys per byte as so far, but has slots for at most an eighth of the limit.
         let (entries, bytes) = (self.len() as u128, self.arena.allocated().max(1));
         let keys = (entries * limit.saturating_sub(bytes) as u128 / bytes as u128) as usize;
         let groups_max = limit / 8 / (size_of::<Slots>() + size_of::<AtomicU64>());

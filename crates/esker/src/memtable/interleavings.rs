@@ -16,7 +16,7 @@ const TALL: Plan = &[&[(10, 3), (12, 1)], &[(11, 2), (9, 3)]];
 const DESCENDING: Plan = &[&[(15, 2), (12, 2)], &[(14, 1), (11, 1)]];
 const THREE: Plan = &[&[(10, 1), (13, 2)], &[(11, 2)], &[(12, 1)]];
 
-/// With `shared_head` all keys begin with the same 8 bytes, so bounds decide nothing.
+/// With `shared_head` all keys begin with the same 8 bytes. Then bounds decide nothing.
 fn key(byte: u8, shared_head: bool) -> Vec<u8> {
     let mut key = if shared_head { b"the same".to_vec() } else { Vec::new() };
     key.push(byte);
@@ -61,7 +61,7 @@ fn write(table: &Memtable, entries: &[(u8, u8)], shared_head: bool, together: bo
     }
 }
 
-/// Checks that every way of reading finds what was done before the reader began.
+/// Checks that every way of reading finds the inserts that were done before the reader began.
 fn read(table: &Arc<Memtable>, bytes: &[u8], shared_head: bool, done: &[AtomicBool]) {
     let known: Vec<u8> =
         bytes.iter().copied().filter(|&b| done[usize::from(b)].load(Ordering::Acquire)).collect();
@@ -90,7 +90,7 @@ fn read(table: &Arc<Memtable>, bytes: &[u8], shared_head: bool, done: &[AtomicBo
     assert!(back.iter().rev().is_sorted() && seen.iter().all(|byte| back.contains(byte)));
 }
 
-/// `slots`: for how many keys there is an index; 0: there is none. With 1 it has no place for some.
+/// `slots`: the number of keys that the index is for; 0 for no index. With 1 it has no place for some keys.
 fn run(plan: Plan, shared_head: bool, together: bool, slots: usize) {
     let table = Arc::new(Memtable::new());
     if slots > 0 {
@@ -130,8 +130,8 @@ fn every_insert_that_returned_is_found() {
 
 const VERSIONED: [&[u8]; 2] = [b"one", b"two"];
 
-/// Three threads write versions of two keys, in no order. Whoever looks finds one that is as new as those whose inserts
-/// had returned before it looked.
+/// Three threads write versions of two keys, in no order. Every reader finds a version that is at least as new as those
+/// whose inserts had returned before it looked.
 fn versions(slots: usize) {
     // The oldest versions are in the early table.
     let table = Memtable { expected: 64, ..Memtable::new() };
@@ -185,8 +185,8 @@ fn interleavings_of_versions_show_the_newest() {
     }
 }
 
-/// Threads enter two versions of a key and other keys of the same group, some with the same mark. Each may take the slot whose
-/// mark another has set, and some find no slot.
+/// Threads enter two versions of a key and other keys of the same group, some with the same mark. Each may take the
+/// slot whose mark another has set, and some find no slot.
 fn one_group(hashes: &'static [(u8, u64)]) {
     let table = Memtable::new();
     for seq in [1, 2] {

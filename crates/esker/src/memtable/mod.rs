@@ -6,9 +6,9 @@
 //! no lock:      get / cursor                      any number of threads; never wait, never write
 //! ```
 //!
-//! Guarantees: when `insert` returns, any thread that learns of it finds the entry (through an
-//! acquire/release pair, such as the store's visible sequence number). Entries never change or move, and stay
-//! until the memtable is dropped. An empty memtable owns no memory but itself.
+//! Guarantees: when `insert` returns, any thread that learns of it finds the entry (through an acquire/release pair,
+//! like the store's visible sequence number). Entries never change or move, and stay until the memtable is dropped. An
+//! empty memtable owns no memory but itself.
 //!
 //! Cost with 400,000 entries of 16 + 100 bytes: an ascending insert takes about 100 ns, a random one about 600 ns, a random
 //! get about 100 ns, nearly all of it cache misses.
@@ -17,8 +17,8 @@
 //! `reserve` calls do not overlap.
 //!
 //! Files: `arena` (memory), `node` (an entry's bytes; why searches touch little memory), `search` (the
-//! walk, linking), `splice` (cheap inserts next to the last one), `together` (inserts of many), `heads` (numbers that stand
-//! for keys), `index` (each key's newest entry), `recent` (what comes while a copy is made), `height`, `cursor`, `chunk_pool`
+//! walk, linking), `splice` (cheap inserts next to the last one), `together` (inserts of many), `heads` (numbers that represent
+//! keys), `index` (each key's newest entry), `recent` (entries that come while a copy is made), `height`, `cursor`, `chunk_pool`
 //! (chunks of dropped memtables, kept for the next).
 
 mod arena;
@@ -56,13 +56,13 @@ use crate::cursor::{Kind, SeqNo};
 use crate::error::Result;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 
-/// With so many entries, a memtable that knew nothing of its keys is copied to one that expects such keys.
+/// From this many entries on, a memtable that knew nothing of its keys is copied to one that expects keys like them.
 const LEARN_AT: usize = 1024;
 
-/// So many keys are looked at to find out where they differ; up to about twice as many where there are more.
+/// How many keys are sampled to find out where they differ; up to about twice as many if the memtable has more.
 const SAMPLED: usize = 256;
 
-/// Prefixes have at most so many bytes.
+/// The longest prefix, in bytes.
 const BEGINNING: usize = 1024;
 
 /// Each insert changes them.
@@ -75,13 +75,14 @@ struct Counts {
 
 /// A sorted set of entries that threads add to and read without locks.
 ///
-/// In this order, what a get by the index reads lies far from what each insert changes, so in other cache lines.
+/// The order of the fields keeps the data that a get by the index reads in other cache lines than the data that each
+/// insert changes.
 #[repr(C)]
 pub(crate) struct Memtable {
     /// Its first hash table is begun by the first reservation, before any insert.
     index: KeyIndex,
     heads: Heads,
-    /// Whether nothing was known of the keys when it was made, and nobody has looked at them since.
+    /// Whether nothing was known of the keys when it was made, and no thread has examined them since.
     is_unlearned: AtomicBool,
     /// The expected number of keys: that of the previous memtable.
     expected: usize,
@@ -138,8 +139,8 @@ impl Memtable {
         Memtable::over(None)
     }
 
-    /// An empty memtable to follow this one, with the same pool of chunks. It expects such keys and as many as this one has;
-    /// any key may be inserted all the same.
+    /// An empty memtable to follow this one, with the same pool of chunks. It expects keys like this one's, and as
+    /// many; other keys may be inserted too.
     pub(crate) fn successor(&self) -> Memtable {
         Memtable { expected: self.keys(), ..self.expecting(self.heads_of_keys()) }
     }
@@ -185,9 +186,9 @@ impl Memtable {
         self.is_unlearned.load(Ordering::Relaxed) && self.len() >= LEARN_AT
     }
 
-    /// A copy whose heads fit the keys so far, if that makes searches faster: where the heads of all keys are the same 8
-    /// bytes, each step of a search touches a node and compares keys. `None` if it does not, and if there is no memory for
-    /// it; then it is not tried again. The caller sees to it that nobody inserts meanwhile.
+    /// A copy whose heads fit the keys so far, if that makes searches faster: where the heads of all keys are the same
+    /// 8 bytes, each step of a search touches a node and compares keys. `None` if it does not, or if memory is short;
+    /// then it is not tried again. The caller ensures that no thread inserts meanwhile.
     pub(crate) fn learned(&self) -> Option<Memtable> {
         self.is_unlearned.store(false, Ordering::Relaxed);
         // Keys that ascend begin alike until later ones come.
@@ -210,7 +211,7 @@ impl Memtable {
         Some(copy)
     }
 
-    /// An empty memtable of whose keys nothing is known. It takes memory from `pool` first.
+    /// An empty memtable that knows nothing of its keys. It takes memory from `pool` first.
     pub(crate) fn over(pool: Option<Arc<ChunkPool>>) -> Memtable {
         Memtable::with(Heads::behind(&[]), pool)
     }
@@ -233,7 +234,7 @@ impl Memtable {
         }
     }
 
-    /// The prefix that the beginnings of all keys share; empty if there are no keys.
+    /// The common prefix of the beginnings of all keys; empty if the memtable has no keys.
     fn common_prefix(&self) -> &[u8] {
         let (Some(first), Some(last)) = (self.first(), self.last()) else {
             return &[];
@@ -277,7 +278,8 @@ impl Memtable {
         self.newest.load(std::sync::atomic::Ordering::Acquire)
     }
 
-    /// Fetches what an insert of a key with this hash will need, so that it finds it in the processor's cache a little later.
+    /// Prefetches the memory that an insert of a key with this hash will need, so that it is in the processor's cache a
+    /// little later.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         self.index.prefetch(hash);
@@ -298,8 +300,8 @@ impl Memtable {
         let link_in = |path: &mut Path, start| {
             self.approach(path, start, height, &target);
             // Copying the entry hides the latency of fetching the nodes that `link` compares with next.
-            // SAFETY: `carve` gave `size` bytes of this memtable's arena to nobody else; they are aligned, as
-            // the arena aligns regions and `size` is a multiple of the alignment.
+            // SAFETY: `carve` gave `size` bytes of this memtable's arena to no other caller; they are aligned, as the
+            // arena aligns regions and `size` is a multiple of the alignment.
             let node = unsafe { node::write(at, height, key, target.tag, value) };
             self.link(path, node, height, &target);
             node
@@ -323,12 +325,12 @@ impl Memtable {
         }
     }
 
-    /// About how many keys there are; too many if there was no index, or it had no place for all.
+    /// About how many keys the memtable has; too many if it had no index, or the index had no place for all.
     fn keys(&self) -> usize {
         self.len().saturating_sub(self.counts.again.load(Ordering::Relaxed))
     }
 
-    /// Returns `false` only if there is no entry with the key of this hash (see [`hash_key`](crate::checksum::hash_key)).
+    /// Returns `false` only if no entry has the key of this hash (see [`hash_key`](crate::checksum::hash_key)).
     #[inline]
     pub(crate) fn may_contain(&self, key_hash: u64) -> bool {
         self.index.may_contain(key_hash)
@@ -379,12 +381,12 @@ impl Memtable {
     }
 }
 
-/// As much of a key as is looked at to find prefixes. To compare all of many long keys would hold up writers.
+/// The part of a key that is examined to find prefixes. Comparing many long keys completely would delay writers.
 fn beginning_of(key: &[u8]) -> &[u8] {
     &key[..key.len().min(BEGINNING)]
 }
 
-/// The tag of the newest entry that is not newer than `seq`, whatever its kind.
+/// The tag of the newest entry that is not newer than `seq`, of any kind.
 #[inline]
 fn newest_tag(seq: SeqNo) -> u64 {
     seq << 8 | 0xff

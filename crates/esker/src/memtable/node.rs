@@ -6,20 +6,20 @@
 //!   link = bound (8) + next (8)          tag = sequence number << 8 | kind
 //! ```
 //!
-//! **Heads.** A key's head is a number of 8 bytes that never decreases when keys increase (see [`super::heads`]),
-//! so unequal heads decide a comparison. **Bounds.** Beside the pointer, a link keeps the head of the node
-//! that it points to. So a search learns from its current node whether to step, without touching the next
+//! **Heads.** A key's head is a number of 8 bytes that never decreases when keys increase (see [`super::heads`]).
+//! Therefore unequal heads decide a comparison. **Bounds.** In addition to the pointer, a link keeps the head of the
+//! node that it points to. Therefore a search learns from its current node whether to step, without touching the next
 //! node. Most cache misses of a skip list are nodes that turn out to be too far.
 //!
 //! Pointer and bound cannot change in one atomic step. These weaker invariants suffice:
-//! 1. A link's pointer only ever changes to smaller nodes (new ones squeeze in), its bound only decreases,
-//!    and the pointer changes first. So a thread that reads the bound and then the pointer gets a node whose
-//!    head is at most that bound: it may step when `bound < head`.
-//! 2. A bound is stale (too high) only from the moment a node is linked until its inserter lowers the bound.
-//!    An insert that passes such a node lowers the bound itself. So when an insert returns, no link on level
-//!    0 that points to its node or to a smaller one has a bound above its head, and later inserts keep it so.
-//!    Hence `bound > head` on level 0 proves to a reader that no entry of that head has been inserted, though
-//!    a node that is still being inserted may be there.
+//! 1. A link's pointer only ever changes to smaller nodes (new ones squeeze in), its bound only decreases, and the
+//! pointer changes first. Therefore a thread that reads the bound and then the pointer gets a node whose head is at
+//! most that bound: it may step when `bound < head`.
+//! 2. A bound is stale (too high) only from the moment a node is linked until its inserter lowers the bound. An insert
+//! that passes such a node lowers the bound itself. Therefore, when an insert returns, no link on level 0 that points
+//! to its node or to a smaller one has a bound above its head, and later inserts keep it so. Hence `bound > head` on
+//! level 0 proves to a reader that no entry of that head has been inserted, though a node that is still being inserted
+//! may be there.
 //! 3. An operation that needs the true successor (an insert or a cursor) compares with the node itself.
 
 use std::cmp::Ordering as Order;
@@ -57,7 +57,7 @@ impl Link {
         NonNull::new(self.next.load(Ordering::Acquire)).map(NodeRef::new)
     }
 
-    /// Prefetches what a comparison with the successor reads.
+    /// Prefetches the bytes that a comparison with the successor reads.
     #[inline]
     pub(super) fn prefetch_next(&self) {
         let next = self.next.load(Ordering::Relaxed);
@@ -164,7 +164,7 @@ impl<'a> NodeRef<'a> {
         NodeRef { ptr, life: PhantomData }
     }
 
-    /// The same node as a pointer, to be stored beside an owner of the memtable.
+    /// The same node as a pointer, to be stored together with an owner of the memtable.
     #[inline]
     pub(super) fn ptr(self) -> NodePtr {
         NodePtr(self.ptr)
@@ -199,7 +199,7 @@ impl<'a> NodeRef<'a> {
 
     #[inline]
     pub(super) fn key(self) -> &'a [u8] {
-        // SAFETY: `key_len` bytes behind the fixed part were written with the node, and never change.
+        // SAFETY: `key_len` bytes after the fixed part were written with the node, and never change.
         unsafe {
             let len = (*self.ptr.as_ptr()).key_len as usize;
             slice::from_raw_parts(self.ptr.add(1).cast().as_ptr(), len)
@@ -208,7 +208,7 @@ impl<'a> NodeRef<'a> {
 
     #[inline]
     pub(super) fn value(self) -> &'a [u8] {
-        // SAFETY: `value_len` bytes behind the key were written with the node, and never change.
+        // SAFETY: `value_len` bytes after the key were written with the node, and never change.
         unsafe {
             let (key_len, len) = ((*self.ptr.as_ptr()).key_len, (*self.ptr.as_ptr()).value_len);
             let start = self.ptr.add(1).cast::<u8>().add(key_len as usize);
@@ -290,7 +290,7 @@ pub(super) fn prefetch(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch never faults, whatever the address.
+        // SAFETY: a prefetch never faults, at any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]

@@ -6,8 +6,8 @@
 //! no insert runs:     copy_recent adds the rest; end_recent
 //! ```
 //!
-//! An insert must not allocate, so a reservation makes room in the list for as many entries as it may be for. If memory is
-//! short, or the list becomes long, the list is given up, and with it the copy.
+//! An insert must not allocate. Therefore a reservation makes room in the list for as many entries as it may be for. If
+//! memory is short, or the list becomes long, the list and the copy are given up.
 
 use parking_lot::Mutex;
 
@@ -100,18 +100,19 @@ impl Memtable {
         self.recent.is_on.store(true, Ordering::Relaxed);
     }
 
-    /// Ends that.
+    /// Ends the noting of entries.
     pub(crate) fn end_recent(&self) {
         self.recent.is_on.store(false, Ordering::Relaxed);
         *self.recent.list.lock() = List::default();
     }
 
-    /// An empty memtable for a copy: it expects such keys and as many as this one did, and takes memory from the same pool.
+    /// An empty memtable for a copy: it expects keys like this one's, and as many, and takes memory from the same pool.
     pub(crate) fn empty_copy(&self) -> Memtable {
         Memtable { expected: self.expected, ..self.expecting(self.heads_of_keys()) }
     }
 
-    /// Inserts an entry with space of its own. No other reservation of this memtable is being made.
+    /// Inserts an entry in its own reservation. The caller ensures that no other reservation of this memtable is being
+    /// made.
     pub(crate) fn insert_copy(&self, entry: &NewEntry<'_>) -> Result<()> {
         let mut region = self.reserve(entry.size())?;
         self.insert(&mut region, entry);

@@ -144,7 +144,7 @@ impl Memtable {
         });
     }
 
-    /// Links in a node of `height`, starting from `path`. Afterwards `path` leads to just behind the node.
+    /// Links in a node of `height`, starting from `path`. Afterwards `path` leads to just after the node.
     #[inline]
     pub(super) fn link(&self, path: &mut Path, node: NodeRef<'_>, height: usize, target: &Target<'_>) {
         for level in 0..height {
@@ -152,7 +152,7 @@ impl Memtable {
             loop {
                 let (before, next) = self.advance(prev, level, target, true);
                 let bound = next.map_or(END, |next| self.heads.of(next.key()));
-                // SAFETY: the node has `height` levels, and is linked on those below only.
+                // SAFETY: the node has `height` levels, and so far is linked only on lower ones.
                 unsafe { node.init_link(level, bound, next) };
                 // SAFETY: `advance` stays on `level`.
                 if unsafe { before.tower.link(level) }.replace(next, node, target.head) {

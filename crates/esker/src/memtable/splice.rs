@@ -1,9 +1,9 @@
-//! The place of the last insert, so that an insert next to it need not search from the top.
+//! The place of the last insert. With it, an insert next to that place need not search from the top.
 //!
 //! A path holds, for each level, the tower that precedes some key. Its towers are nested: the tower of a
 //! higher level never comes after that of a lower level. The memtable keeps the path of its last insert. A
-//! flag guards the path; an insert that finds it taken does not wait but searches from the top with a path of
-//! its own. While inserts are not neighbours, the path is tried ever more rarely, but at least every 32nd
+//! flag guards the path; an insert that finds it taken does not wait but searches from the top with its own
+//! path. While inserts are not neighbours, the path is tried ever more rarely, but at least every 32nd
 //! time.
 
 use std::cell::UnsafeCell;

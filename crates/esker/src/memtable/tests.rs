@@ -110,7 +110,7 @@ fn check_move(rng: &mut Rng, cursor: &mut MemCursor, model: &Model, key: Vec<u8>
 fn run_against_model(seed: u64, heads: Heads, rounds: usize) {
     println!("seed {seed}, {heads:?}");
     let mut rng = Rng::new(seed);
-    // Its index soon is too small for more keys, and so is the late one: all are found by a search then.
+    // Its index soon is too small for more keys, and so is the late one: then all keys are found by a search.
     let table = Arc::new(Memtable { expected: 100, ..Memtable::with(heads, None) });
     let mut cursor = table.cursor();
     let mut model = Model::new();
@@ -167,7 +167,7 @@ fn agrees_with_a_sorted_map() {
         run_against_model(seed, Heads::behind(b""), rounds);
         run_against_model(seed, Heads::behind(b"table/1/row0"), rounds);
         run_against_model(seed, Heads::behind(&[0]), rounds);
-        // Those that other keys of this kind have.
+        // The keys that other memtables of this kind have.
         let mut rng = Rng::new(!seed);
         let mut keys: Vec<_> = (0..100).map(|_| random_key(&mut rng)).collect();
         keys.sort();
@@ -220,7 +220,7 @@ fn newest(table: &Memtable, key: &[u8]) -> Option<SeqNo> {
     table.get(key, hash_key(key), MAX_SEQ).map(|(seq, _, _)| seq)
 }
 
-/// Whether the index alone says whether there is `key`.
+/// Whether the index alone shows whether `key` has an entry.
 fn is_known(table: &Memtable, key: &[u8]) -> bool {
     !matches!(table.index.find(key, hash_key(key)), Found::Unknown)
 }
@@ -419,7 +419,7 @@ fn entries_of(table: &Arc<Memtable>) -> Vec<(Vec<u8>, SeqNo, Vec<u8>)> {
     entries
 }
 
-/// Threads insert one by one and together while a copy is made: it gets each entry once.
+/// Threads insert one by one and together while a copy is made: the copy gets each entry once.
 #[test]
 fn a_copy_gets_what_comes_while_it_is_made() {
     let (rounds, table) = (if cfg!(miri) { 20 } else { 2000 }, Arc::new(Memtable::new()));
@@ -477,8 +477,8 @@ fn a_copy_is_given_up_before_its_list_takes_much_memory() {
     table.end_recent();
 }
 
-/// Threads insert interleaved keys, each batch as one region. Meanwhile readers check that they find what was
-/// published before they looked.
+/// Threads insert interleaved keys, each batch as one region. Meanwhile readers check that they find the entries that
+/// were published before they looked.
 #[test]
 fn threads_insert_while_others_read() {
     let (writers, batches, batch) = if cfg!(miri) { (2, 6, 2) } else { (3, 1500, 7) };

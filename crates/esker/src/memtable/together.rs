@@ -1,9 +1,10 @@
-//! Inserts of several entries whose searches go on side by side.
+//! Inserts of several entries whose searches run interleaved.
 //!
-//! A search of a full memtable costs about ten cache misses, each of which waits for the one before it. Those of different
-//! searches need not wait for each other: as soon as one search knows which node it needs next, it asks for it and lets
-//! the next one go on (Chen, Gibbons, Mowry: "Improving Hash Join Performance through Prefetching", 2004, for hash tables;
-//! Kocberber, Falsafi, Grot: "Asynchronous Memory Access Chaining", 2015, for skip lists too).
+//! A search of a full memtable costs about ten cache misses, each of which waits for the one before it. The misses of
+//! different searches need not wait for each other: as soon as one search knows which node it needs next, it requests
+//! the node and lets the next search continue (Chen, Gibbons, Mowry: "Improving Hash Join Performance through
+//! Prefetching", 2004, for hash tables; Kocberber, Falsafi, Grot: "Asynchronous Memory Access Chaining", 2015, for skip
+//! lists too).
 
 use super::height::MAX_HEIGHT;
 use super::node::{self, NodePtr, Target, prefetch};
@@ -14,7 +15,7 @@ use crate::checksum::hash_key;
 use crate::cursor::{Kind, SeqNo};
 use crate::sync::Ordering;
 
-/// So many searches go on side by side: a core has some ten misses under way at once.
+/// How many searches run interleaved: a core has about ten misses under way at the same time.
 pub(crate) const TOGETHER: usize = 8;
 
 /// An entry to insert.
@@ -31,7 +32,7 @@ pub(crate) struct NewEntry<'e> {
 }
 
 impl<'e> NewEntry<'e> {
-    /// Stands where there is no entry.
+    /// A placeholder for no entry.
     pub(crate) const NONE: Self =
         NewEntry { height: 1, key: &[], hash: 0, seq: 0, kind: Kind::Put, value: &[] };
 
@@ -53,7 +54,7 @@ struct Search<'a, 'k> {
     height: usize,
     spot: Spot<'a>,
     level: usize,
-    /// The node behind the spot, if it was asked for, to compare with it.
+    /// The node after the spot, if it was requested, to compare with it.
     asked: Option<NodePtr>,
     /// The node that is known not to be before the target.
     reached: Option<NodePtr>,
@@ -61,7 +62,8 @@ struct Search<'a, 'k> {
 }
 
 impl Memtable {
-    /// Whether the last entries were no neighbours of those inserted before them, so that their searches begin at the top.
+    /// Whether the last entries were not neighbours of those inserted before them, so that their searches begin at the
+    /// top.
     pub(crate) fn is_scattered(&self) -> bool {
         self.splice.try_take().is_none_or(|path| !path.has_helped())
     }
@@ -103,10 +105,10 @@ impl Memtable {
         let mut again = 0;
         for (search, entry) in searches.iter_mut().flatten().zip(entries) {
             let at = region.carve(node::size(search.height, entry.key.len(), entry.value.len()));
-            // SAFETY: `carve` gave `size` bytes of this memtable's arena to nobody else; they are aligned, as the arena aligns
-            // regions and `size` is a multiple of the alignment.
+            // SAFETY: `carve` gave `size` bytes of this memtable's arena to no other caller; they are aligned, as the
+            // arena aligns regions and `size` is a multiple of the alignment.
             let node = unsafe { node::write(at, search.height, entry.key, search.target.tag, entry.value) };
-            // Entries that were linked meanwhile, here or elsewhere, lie behind the nodes of the path.
+            // Entries that were linked meanwhile, here or elsewhere, lie after the nodes of the path.
             self.link(&mut search.path, node, search.height, &search.target);
             again += usize::from(self.index.add(search.hash, node));
             self.recent.note(node);
@@ -114,7 +116,7 @@ impl Memtable {
         self.count(entries.len(), again);
     }
 
-    /// Goes on with a search until it needs memory that has to be fetched. Returns whether it is over. It walks as
+    /// Continues a search until it needs memory that has to be fetched. Returns whether the search is over. It walks as
     /// [`Memtable::approach`] does.
     #[inline]
     fn go_on<'a>(&'a self, search: &mut Search<'a, '_>) -> bool {
