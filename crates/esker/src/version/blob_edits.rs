@@ -1,8 +1,8 @@
-//! What the manifest knows of blob files.
+//! The manifest's records of blob files.
 //!
 //! The first edit after one of a file's values is no longer pending names the file. A later edit notes the file again
 //! if its facts have changed. An edit removes it when no value in it is needed or pinned. For a file that is not sealed
-//! yet, replay finds out what the manifest does not say.
+//! yet, replay finds the values that the manifest does not name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::codec::{Decoder, put_varint};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlobFileInfo {
     pub(crate) file: FileId,
-    /// The number that stands in the file. It differs from `file` if the file was imported.
+    /// The number in the file itself. It differs from `file` if the file was imported.
     pub(crate) origin: FileId,
     /// The file's random number, which its first page holds too.
     pub(crate) salt: u64,
@@ -39,7 +39,7 @@ pub(crate) struct ReferenceRecord {
     pub(crate) pending: BTreeSet<u64>,
 }
 
-/// What all edits about one blob file add up to.
+/// The sum of all edits about one blob file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlobFileRecord {
     pub(crate) info: BlobFileInfo,
@@ -65,8 +65,8 @@ impl BlobFileRecord {
         (settled || in_log.contains(&ordinal)) && !self.freed.contains(&ordinal)
     }
 
-    /// How many blobs [are expected](Self::is_expected). A damaged manifest may claim 2^64 entries, so this does not
-    /// count them one by one.
+    /// How many blobs [are expected](Self::is_expected). A damaged manifest may claim 2^64 entries. Therefore this does
+    /// not count them one by one.
     pub(crate) fn expected(&self, in_log: &BTreeSet<u64>) -> u64 {
         let entries = self.info.entries;
         let unsettled =
@@ -77,7 +77,7 @@ impl BlobFileRecord {
         (entries - unsettled).saturating_add(logged.count() as u64)
     }
 
-    /// Frees all blobs but `ordinals`, which count and which no log names.
+    /// Frees all blobs except `ordinals`, which count although no log names them.
     pub(crate) fn keep_only(&mut self, ordinals: &BTreeSet<u64>) {
         self.info.pending.clear();
         self.overwritten.clear();
@@ -208,7 +208,7 @@ impl BlobEdit {
 }
 
 impl BlobFiles {
-    /// Applies `edit`. Returns what is wrong with it if it contradicts what is known.
+    /// Applies `edit`. If it contradicts the state, returns the contradiction.
     pub(crate) fn apply(&mut self, edit: &BlobEdit) -> Result<(), String> {
         match edit {
             BlobEdit::Note(info) => {
@@ -363,7 +363,7 @@ mod tests {
         assert!(files.apply(&BlobEdit::Note(BlobFileInfo { salt: 0, ..info(7, true, 1, &[]) })).is_err());
     }
 
-    /// The fuzzer has found the count, made one by one up to what a manifest claims.
+    /// Found by the fuzzer: the count was made one by one, up to the number that a manifest claims.
     #[test]
     fn as_many_values_are_expected_as_there_are_expected_ones() {
         let mut rng = crate::rng::Rng::new(7);

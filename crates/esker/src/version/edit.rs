@@ -59,7 +59,7 @@ pub(crate) enum Edit {
     Flushed {
         tree: TreeId,
         seq: SeqNo,
-        /// The greatest time that these writes have carried, in microseconds since 1970; 0: none.
+        /// The greatest time that these writes have carried, in microseconds since 1970; 0 if they carried none.
         time_us: u64,
     },
     /// Recovery begins here.
@@ -125,10 +125,10 @@ const OPERAND_TIMES: u8 = 18;
 /// The greatest clock time that is accepted, some 140,000 years from now.
 pub(crate) const CLOCK_MAX: u64 = 1 << 62;
 
-/// The same of a clock that is ahead of the machine's: it goes on from wherever it is.
+/// The same for a clock that is ahead of the machine's: it continues from any time.
 pub(crate) const CLOCK_AHEAD_MAX: u64 = u64::MAX >> 1;
 
-/// Appends the tag of an edit and the numbers behind it.
+/// Appends the tag of an edit and the numbers after it.
 pub(super) fn put(out: &mut Vec<u8>, tag: u8, numbers: &[u64]) {
     out.push(tag);
     numbers.iter().for_each(|&number| put_varint(out, number));
@@ -230,7 +230,7 @@ impl Edit {
                 range.encode(out);
             }
             Edit::OperandTimes { tree } => put(out, OPERAND_TIMES, &[id(tree)]),
-            // Older programs read this form alone.
+            // Older programs read only this form.
             Edit::Clock(Reached { us, offset }) if offset.us() == 0 && *us <= CLOCK_MAX => {
                 put(out, CLOCK, &[*us]);
             }
@@ -314,7 +314,7 @@ impl Edit {
     }
 }
 
-/// What all edits of a manifest add up to.
+/// The sum of all edits of a manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ManifestState {
     pub(crate) trees: BTreeMap<TreeId, TreeRecord>,
@@ -334,7 +334,7 @@ pub(crate) struct ManifestState {
 }
 
 impl ManifestState {
-    /// Applies `edit`. Returns what is wrong with it if it contradicts the state.
+    /// Applies `edit`. If it contradicts the state, returns the contradiction.
     pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), String> {
         match edit {
             Edit::CreateTree { tree, name, options } => {
@@ -449,7 +449,7 @@ impl ManifestState {
         record.is_some_and(|record| record.lineage != tree || record.range != KeyRange::default())
     }
 
-    /// What is wrong with the sorted levels of a tree in `dir`: their tables must be disjoint.
+    /// The overlaps in the sorted levels of a tree in `dir`: the tables of a level must be disjoint.
     pub(crate) fn overlaps(&self, dir: &Path, tree: TreeId) -> Vec<Error> {
         let mut sorted: Vec<_> = self.tables_of(tree).filter(|(level, _)| *level > 0).collect();
         sorted.sort_by_key(|(level, table)| (*level, &table.smallest));

@@ -1,10 +1,10 @@
 //! Which of the open tables have their filter in memory.
 //!
-//! A get asks one table of each run until it finds its key, so each run gets about as many reads, whatever its size. A
-//! table's filter saves more reads the smaller its run is, and costs the same. If not all filters fit, those of larger
-//! runs give way to those of smaller runs: filters of large runs mostly save gets of absent keys. A table that was
-//! opened without its filter stays without it until there is free memory; otherwise gets would take turns in reading
-//! whole filters. Tables that nobody has read for some seconds are closed to make room for tables that are read.
+//! A get queries one table of each run until it finds its key. Therefore each run gets about as many reads, whatever
+//! its size. A table's filter saves more reads the smaller its run is, and costs the same. If not all filters fit,
+//! those of larger runs give way to those of smaller runs: filters of large runs mostly save gets of absent keys. A
+//! table that was opened without its filter stays without it until memory is free; otherwise gets would take turns in
+//! reading whole filters. Tables that were not read for some seconds are closed to make room for tables that are read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,8 +39,8 @@ impl FilterRoom {
     }
 
     /// Whether the filter of a table of `rank` may be read into memory along with its index. To make room, this closes
-    /// idle tables, and then tables that have their filters, which are later opened without them. Those of the largest
-    /// runs are closed first. For the index any of them is closed; for the filter only those of larger runs.
+    /// idle tables, and then tables that have their filters, which are later opened without them. The tables of the
+    /// largest runs are closed first. For the index it closes any of them; for the filter only those of larger runs.
     pub(super) fn make(&self, filter: u64, index: u64, rank: u8, now_us: u64) -> bool {
         if filter + index > self.free() {
             self.close_idle(now_us);
@@ -65,7 +65,7 @@ impl FilterRoom {
     }
 
     /// Closes tables that were opened without their filter, if there is room for their filters now: they are opened
-    /// with them again. Those of the smallest runs come first. A part of the memory stays free for new tables.
+    /// with them again. The tables of the smallest runs come first. A part of the memory stays free for new tables.
     pub(super) fn use_free(&self, now_us: u64) {
         if self.tables().any(|(_, reader)| reader.filter_left_out() > 0) {
             self.close_idle(now_us);

@@ -1,8 +1,8 @@
-//! Files of another store keep that store's numbers in them. This is how they are read: pointers to huge values in
-//! tables. (For blob files, [`super::blob_edits::BlobFileInfo`] has the number that stands in the file.)
+//! How to read the file numbers of another store in imported files: pointers to huge values in tables. (For blob files,
+//! [`super::blob_edits::BlobFileInfo`] has the number in the file itself.)
 //!
-//! An import links files as they are, so it cannot change the numbers in them. The manifest says how to read them. If
-//! the manifest is lost, a mark still tells which files were imported. The mark is an empty file:
+//! An import links files as they are. Therefore it cannot change the numbers in them. The manifest records how to read
+//! them. If the manifest is lost, a mark still shows which files were imported. The mark is an empty file:
 //!
 //! ```text
 //! 000120-000163.import    the tables and blob files with these numbers are another store's
@@ -15,7 +15,7 @@ use crate::canary::broken;
 use crate::codec::{Decoder, FILE_NUMBER_MAX, file_number, put_varint};
 use crate::cursor::{Content, Kind};
 
-/// How the blob file numbers in a table's pointers map to those of this store.
+/// How the blob file numbers in a table's pointers map to numbers of this store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Renumbered {
     /// The smallest number of a blob file in the store that wrote the table.
@@ -23,7 +23,7 @@ pub(crate) struct Renumbered {
     pub(crate) count: u64,
     pub(crate) to: FileId,
     /// The number that all others map to: their files were gone before the tree was imported. No file here has this
-    /// number, so such a pointer cannot lead to a file that was not imported.
+    /// number. Therefore such a pointer cannot lead to a file that was not imported.
     pub(crate) none: FileId,
 }
 
@@ -59,7 +59,7 @@ impl Renumbered {
     }
 
     /// The renumbered value of an entry that holds a pointer; `None` for other entries. A pointer that cannot be
-    /// decoded gets no number, so following it finds damage.
+    /// decoded keeps its bytes, so following it finds damage.
     pub(crate) fn apply(&self, kind: Kind, stored: &[u8]) -> Option<Vec<u8>> {
         let content = Content::open(kind, stored);
         if content.kind != Kind::Blob {
@@ -92,7 +92,7 @@ impl ImportedFiles {
         dir.join(format!("{:06}-{:06}.import", self.first, self.last))
     }
 
-    /// The range that a mark of this name stands for.
+    /// The range of a mark with this name.
     pub(crate) fn of_mark(name: &str) -> Option<ImportedFiles> {
         let (first, last) = name.strip_suffix(".import")?.split_once('-')?;
         let (first, last) = (file_number(first)?, file_number(last)?);

@@ -5,8 +5,8 @@
 //! level 1..6 [a-c] [d-k] [m-z]                      a run each; all of a key's older versions are further down
 //! ```
 //! A *run* is sorted, and its tables are disjoint. The manifest does not store which tables of level 0 form a run. They
-//! are taken newest entry first; each joins the run of the table before it unless it overlaps a table of that run. So
-//! there are never more runs than were written, and data that was written in key order is one run.
+//! are taken newest entry first; each joins the run of the table before it unless it overlaps a table of that run.
+//! Therefore level 0 never has more runs than were written, and data that was written in key order is one run.
 //!
 //! The keys of a table that several trees share begin with the tree's number. [`Table`] hides that.
 
@@ -58,7 +58,7 @@ impl Table {
         self.file.with_reader(|reader| Ok(reader.approximate_offset_of(&self.info.in_file(key))))
     }
 
-    /// A key about `offset` bytes behind the beginning of the tree's part of the table, of [`TableInfo::size`] bytes.
+    /// A key about `offset` bytes after the beginning of the tree's part of the table, of [`TableInfo::size`] bytes.
     pub(crate) fn key_near(&self, offset: u64) -> Result<Vec<u8>> {
         let (begin, end) = (self.offset_of(&self.info.smallest)?, self.offset_of(&self.info.largest)?);
         let len = u128::from(end.saturating_sub(begin));
@@ -113,7 +113,7 @@ impl Table {
         self.cursor_of(None, hint)
     }
 
-    /// A cursor that takes over the buffers of one that is used no more.
+    /// A cursor that takes over the buffers of a used one.
     pub(crate) fn cursor_of(&self, used: Option<TreeCursor>, hint: ScanHint) -> Result<TreeCursor> {
         let reader = self.file.reader()?;
         let cursor = match used {
@@ -131,7 +131,7 @@ impl Table {
 }
 
 /// Reads pay for a merge of level 0 once it has this many runs. The usual trigger merges four runs. These merges have
-/// at least two, so they rewrite at most twice as much for each byte that is written.
+/// at least two. Therefore they rewrite at most twice as much for each byte that is written.
 const RUNS_THAT_COST: usize = 2;
 
 #[derive(Debug, Clone)]
@@ -139,7 +139,7 @@ pub(crate) struct Levels {
     levels: [Arc<Vec<Arc<Table>>>; LEVELS],
     /// Where each run of level 0 ends in its list; `None` if each table is a run.
     run_ends: Option<Arc<Vec<usize>>>,
-    /// What reads have paid since the last merge of level 0. Kept while level 0 has [`RUNS_THAT_COST`] runs.
+    /// The payments of reads since the last merge of level 0. Kept while level 0 has [`RUNS_THAT_COST`] runs.
     read_cost: Option<Arc<ReadCost>>,
 }
 
@@ -225,8 +225,8 @@ impl Levels {
         next
     }
 
-    /// Fails if tables of a sorted level overlapped once the tables `removed` are gone and those of `added` are there: reads
-    /// would miss entries of one of them.
+    /// Fails if tables of a sorted level would overlap after the tables `removed` are gone and those of `added` are
+    /// there: reads would miss entries of one of them.
     pub(crate) fn check_disjoint(
         &self,
         removed: &[(usize, FileId)],
@@ -261,7 +261,7 @@ impl Levels {
         Ok(())
     }
 
-    /// Tells each table's file the size of its run.
+    /// Informs each table's file of the size of its run.
     fn rank_tables(&self, touched: [bool; LEVELS]) {
         let rank = |run: &[Arc<Table>]| {
             let bytes: u64 = run.iter().map(|table| table.info.size).sum();
@@ -273,7 +273,7 @@ impl Levels {
         (1..LEVELS).filter(|&level| touched[level]).for_each(|level| rank(self.level(level)));
     }
 
-    /// What reads have spent on the runs of level 0; `None` if there are too few runs to matter.
+    /// The cost of reads on the runs of level 0; `None` if there are too few runs to matter.
     #[inline]
     pub(crate) fn read_cost(&self) -> Option<&ReadCost> {
         self.read_cost.as_deref()

@@ -1,16 +1,16 @@
 //! The manifest: a record log of edits. Every opening begins a new one, and so does a commit when the manifest has
 //! grown long.
 //!
-//! A new manifest is written beside the old one, under a temporary name. Its first record holds the whole state. It is
-//! synced and renamed to its number, and the directory is synced; only then is the old one removed. So the manifest
-//! with the highest number is whole as far as its first record. A later record counts once it is synced.
+//! A new manifest is written next to the old one, under a temporary name. Its first record holds the whole state. It is
+//! synced and renamed to its number, and the directory is synced; only then is the old one removed. Therefore the
+//! manifest with the highest number is whole as far as its first record. A later record counts once it is synced.
 //!
-//! Before each edit the manifest's name is looked up (rule 31): if it leads to another file, or to none, somebody has
-//! taken the store's files away, and nothing more is acknowledged.
+//! Before each edit the manifest's name is looked up (rule 31). If it leads to another file, or to none, another
+//! process has taken the store's files away, and nothing more is acknowledged.
 //!
-//! The manifest is kept twice. The copy gets each record after the manifest has it and before anything acts on it. So
-//! the copy is whole, or lacks one edit that has had no effect yet. Only `check`, `repair` and `dump` read the copy. If
-//! the copy cannot be written, for example on a full disk, there is none.
+//! The manifest is kept twice. The copy gets each record after the manifest has it and before anything acts on it.
+//! Therefore the copy is whole, or lacks one edit that has had no effect yet. Only `check`, `repair` and `dump` read
+//! the copy. If the copy cannot be written, for example on a full disk, the store continues without one.
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ pub(crate) struct Manifest {
     dir: PathBuf,
     number: u64,
     writer: StreamWriter,
-    /// Which file this manifest is.
+    /// Identifies the file of this manifest.
     identity: (u64, u64),
     copy: Option<StreamWriter>,
     edits_without_copy: u64,
@@ -72,7 +72,7 @@ fn write_unnamed(env: &Env, path: &Path, epoch: u64, payload: &[u8]) -> Result<S
         writer.append(payload)?;
         writer.sync().map(|()| writer)
     });
-    // This frees its space for other files. If the file was not created, there is nothing to remove.
+    // This frees its space for other files. If the file was not created, nothing is removed.
     written.inspect_err(|_| drop(env.fs.remove_file(&temporary)))
 }
 
@@ -86,7 +86,7 @@ fn write_new(
     let (payload, epoch) = (Edit::encode_all(state.to_edits()), env.random.next_u64());
     let (path, copy_path) = (manifest_path(dir, number), copy_path(dir, number));
     let manifest = write_unnamed(env, &path, epoch, &payload)?;
-    // Only a repair needs the copy, so a full disk does not stop the manifest.
+    // Only a repair needs the copy. Therefore a full disk does not stop the manifest.
     let copy = write_unnamed(env, &copy_path, epoch, &payload).ok();
     if env.fs.exists(&copy_path)? {
         // A copy from an opening that was cut off before its manifest existed.
@@ -137,8 +137,8 @@ pub(crate) enum Remains {
     Nothing,
 }
 
-/// Reads what is left of the manifest in `paths`: the manifest, its copy, or both. At least `known_synced` bytes were
-/// synced. Each record is taken from the file in which it is whole. Damage goes to `damage`.
+/// Reads the whole records of the manifest in `paths`: the manifest, its copy, or both. At least `known_synced` bytes
+/// were synced. Each record is taken from the file in which it is whole. Damage goes to `damage`.
 pub(crate) fn read_remains(
     env: &Env,
     paths: &[PathBuf],
@@ -212,7 +212,7 @@ impl Manifest {
     }
 
     /// Makes `edits` durable, all or none. After an error the store takes no more changes: only the next opening can
-    /// tell whether the edits are on the disk. The exception is a full disk where the append was undone: then nothing
+    /// find whether the edits are on the disk. The exception is a full disk where the append was undone: then nothing
     /// has happened.
     pub(crate) fn commit(&mut self, edits: &[Edit]) -> Result<()> {
         if let Some(error) = &self.failed {
@@ -261,8 +261,8 @@ impl Manifest {
         Err(self.poison(what).at(&path))
     }
 
-    /// Appends to the copy what the manifest has. If that fails, the copy is removed: a copy that lagged behind could
-    /// be mistaken for a whole one.
+    /// Appends to the copy the records that the manifest has. If that fails, the copy is removed: a copy that lagged
+    /// behind could be mistaken for a whole one.
     fn commit_copy(&mut self, payload: &[u8]) -> Result<()> {
         let Some(copy) = self.copy.as_mut().filter(|_| !broken("manifest-copy")) else { return Ok(()) };
         if copy.append(payload).and_then(|()| copy.sync()).is_ok() {
@@ -310,7 +310,7 @@ impl Manifest {
         }
     }
 
-    /// The error after which the manifest takes no more changes, if there was one.
+    /// The error after which the manifest takes no more changes, if one occurred.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.failed.as_ref().map(Error::duplicate)
     }

@@ -1,4 +1,4 @@
-//! What reads have spent on the unmerged runs of a tree's level 0, in bytes of merging that this pays for.
+//! The cost of reads on the unmerged runs of a tree's level 0, in bytes of merging that it pays for.
 //!
 //! One more run costs a scan about a microsecond (an index, a block, a place in the merge) and a get an eighth of that
 //! (a filter). A merge rewrites some 250 bytes in a microsecond, in the background. With [`SCAN_PAYS`], one microsecond
@@ -16,7 +16,7 @@ const SCAN_PAYS: u64 = 1 << 10;
 /// Gets of one key in this many pay, as much as a scan.
 const GETS_PER_PAYMENT: u64 = 8;
 
-/// Below this sum no merge is due.
+/// Below this sum a merge is not due.
 const DUE_MIN: u64 = 1 << 20;
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(crate) struct ReadCost {
     paid: Alone,
 }
 
-/// On a cache line of its own: every scan writes it.
+/// On its own cache line: every scan writes it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Alone(AtomicU64);

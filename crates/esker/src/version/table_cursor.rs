@@ -1,5 +1,5 @@
 //! Iterates over one tree's entries of a table. Where the table holds other trees' entries too, or the manifest
-//! overrides what stands in the file, the cursor reads them in the way that the manifest says.
+//! overrides the contents of the file, the cursor follows the manifest.
 
 use super::imported::Renumbered;
 use super::table_info::TableInfo;
@@ -15,7 +15,7 @@ pub(crate) enum TreeCursor {
     Part(PartCursor),
 }
 
-/// Iterates over the keys of a tree: those that begin with a prefix, without the prefix; those within bounds; or both.
+/// Iterates over the keys of a tree: keys that begin with a prefix, without the prefix; keys within bounds; or both.
 pub(crate) struct PartCursor {
     cursor: TableCursor,
     /// The prefix of the tree's keys in a file that several trees share.
@@ -77,7 +77,7 @@ impl PartCursor {
         moved
     }
 
-    /// `key` in the form that the file has, or the first key behind it.
+    /// `key` in the file's form, or the first key after it.
     fn in_file(&mut self, key: &[u8], behind: bool) -> Vec<u8> {
         let mut out = std::mem::take(&mut self.key);
         out.clear();
@@ -89,8 +89,8 @@ impl PartCursor {
         out
     }
 
-    /// Where to seek in the file for `(key, seq)`. If all entries have one sequence number, that is before or behind
-    /// the key's entry.
+    /// Where to seek in the file for `(key, seq)`. If all entries have one sequence number, that is before or after the
+    /// key's entry.
     fn place(&mut self, key: &[u8], seq: SeqNo) -> (Vec<u8>, SeqNo) {
         match self.number {
             None => (self.in_file(key, false), seq),

@@ -1,4 +1,4 @@
-//! What the manifest knows of a table.
+//! The manifest's record of a table.
 
 use std::borrow::Cow;
 
@@ -47,7 +47,7 @@ pub(crate) struct Unpinned {
     pub(crate) not_before_us: u64,
 }
 
-/// By what a store decides whether to look at tables of a tree now. Times are in microseconds since 1970.
+/// The state by which a store decides whether to look at tables of a tree now. Times are in microseconds since 1970.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LookNow {
     /// No later read of the tree is judged by an earlier time.
@@ -58,7 +58,7 @@ pub(crate) struct LookNow {
     pub(crate) newest_snapshot: Option<SeqNo>,
 }
 
-/// When tables may first have to be merged though nothing else requires it, in microseconds since 1970.
+/// When tables may first have to be merged although nothing else requires it, in microseconds since 1970.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Due {
     /// By the time of their tree.
@@ -79,7 +79,7 @@ impl Due {
 }
 
 impl LookAgain {
-    /// At the time `at_us` of the tree, in microseconds since 1970, and as `unpinned` says.
+    /// At the time `at_us` of the tree, in microseconds since 1970, and by `unpinned`.
     pub(crate) fn new(at_us: Option<u64>, unpinned: Option<Unpinned>) -> LookAgain {
         let within = |us: u64| us.min(CLOCK_MAX);
         let unpinned = unpinned.map(|Unpinned { from, not_before_us }| {
@@ -102,7 +102,7 @@ impl LookAgain {
         self.when.is_some()
     }
 
-    /// Whether the table is to be seen when `now` it is.
+    /// Whether the table is to be seen at `now`.
     pub(crate) fn is_due(&self, now: LookNow) -> bool {
         let When { at_us, unpinned } = self.when();
         let is_unpinned = |Unpinned { from, not_before_us }| {
@@ -111,7 +111,7 @@ impl LookAgain {
         at_us.is_some_and(|at| at <= now.tree_us) || unpinned.is_some_and(is_unpinned)
     }
 
-    /// The same in another store, whose numbers are others and which has no snapshot of the table.
+    /// The same in another store, which has other sequence numbers and no snapshot of the table.
     pub(crate) fn elsewhere(&self) -> LookAgain {
         let When { at_us, unpinned } = self.when();
         LookAgain::new(at_us, unpinned.map(|unpinned| Unpinned { from: MAX_SEQ, ..unpinned }))
@@ -137,11 +137,11 @@ impl LookAgain {
     }
 }
 
-/// What the manifest knows of one table, or of one tree's part of a shared table.
+/// The manifest's record of one table, or of one tree's part of a shared table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TableInfo {
     pub(crate) file: FileId,
-    /// The file's random number, which its footer holds too. If they differ, the file is another one: that is damage.
+    /// The file's random number, which its footer holds too. If they differ, the file is a different table: that is damage.
     pub(crate) salt: u64,
     /// The prefix of the tree's keys in a file that several trees share: the tree's number, or that of the tree that it
     /// was split from since.
@@ -149,8 +149,8 @@ pub(crate) struct TableInfo {
     /// Whether the file has keys outside of `smallest..=largest` that are not the tree's, because the tree was split.
     /// Then sizes and counts here are estimates.
     pub(crate) clipped: bool,
-    /// Whether all entries have the sequence number `min_seq`, which equals `max_seq`, whatever stands in the file: the
-    /// file was written before the number was known. Such a table holds each key once.
+    /// Whether all entries have the sequence number `min_seq`, which equals `max_seq`, regardless of the numbers in the
+    /// file: the file was written before the number was known. Such a table holds each key once.
     pub(crate) one_number: bool,
     /// How to renumber its pointers to huge values, if another store wrote it.
     pub(crate) renumbered: Option<Box<Renumbered>>,
@@ -200,7 +200,7 @@ impl TableInfo {
         self.prefix.map_or_else(|| key.to_vec(), |tree| shared_key(tree, key))
     }
 
-    /// A key of the file without the tree's prefix; `None` if it begins otherwise.
+    /// A key of the file without the tree's prefix; `None` if it does not have the prefix.
     pub(crate) fn strip<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
         self.prefix.map_or(Some(key), |tree| key.strip_prefix(&tree.to_be_bytes()))
     }
@@ -210,7 +210,7 @@ impl TableInfo {
         self.one_number.then_some(self.max_seq)
     }
 
-    /// What an entry of `kind` holds here that holds `stored` in the file.
+    /// The content here of an entry of `kind` that holds `stored` in the file.
     pub(crate) fn reread<'a>(&self, kind: Kind, stored: &'a [u8]) -> Cow<'a, [u8]> {
         let renumbered = self.renumbered.as_ref().and_then(|by| by.apply(kind, stored));
         renumbered.map_or(Cow::Borrowed(stored), Cow::Owned)
@@ -222,7 +222,7 @@ impl TableInfo {
         self.one_number | self.renumbered.is_some()
     }
 
-    /// When the table may have to be merged because of expired entries or, if the tree's compaction rule is there,
+    /// When the table may have to be merged because of expired entries or, if the tree's compaction rule is registered,
     /// because the rule wants to see it.
     pub(crate) fn due(&self, has_rule: bool) -> Due {
         let When { at_us, unpinned } = if has_rule { self.look_again.when() } else { When::default() };
@@ -234,7 +234,7 @@ impl TableInfo {
 }
 
 /// Fails if a table is not the one that the manifest describes by `infos`, one for each tree that uses it. For a shared
-/// table there may be fewer of them than when it was written.
+/// table these may be fewer than when it was written.
 pub(crate) fn check_described(table: &TableReader, infos: &[TableInfo]) -> Result<()> {
     let properties = table.properties();
     let named: u64 = infos.iter().map(|info| info.entries).sum();

@@ -1,9 +1,9 @@
 //! Table files as shared handles.
 //!
 //! A [`TableFile`] is opened at its first read. It is closed when more files are open than the limit allows, or when
-//! filters and indexes take more than their share of memory ([`super::filter_room`]). A reader at work keeps the file
-//! open for itself. When the last handle of an obsolete file is dropped, the file is queued for removal: so nobody
-//! reads a removed file.
+//! filters and indexes take more than their share of memory ([`super::filter_room`]). A reader at work keeps its file
+//! open. When the last handle of an obsolete file is dropped, the file is queued for removal. Therefore a removed file
+//! has no readers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,8 +39,8 @@ pub(crate) struct TableFile {
     salt: u64,
     registry: Arc<TableRegistry>,
     reader: Slot<TableReader>,
-    /// The binary logarithm of the size of the run that the table was last part of. Gets ask each table of a small run
-    /// more often.
+    /// The binary logarithm of the size of the run that the table was last part of. Gets query each table of a small
+    /// run more often.
     rank: AtomicU8,
     /// No longer part of the store. The file is removed with the last handle.
     obsolete: AtomicBool,
@@ -109,7 +109,7 @@ impl TableRegistry {
         self.filter_room.use_free(self.clock.monotonic_us());
     }
 
-    /// Removes the files that nobody uses any more. A file that cannot be removed now is left to the next call.
+    /// Removes unused files. A file that cannot be removed now is left to the next call.
     pub(crate) fn remove_obsolete(&self) -> Result<()> {
         let mut obsolete = std::mem::take(&mut *self.obsolete.lock());
         let remove = |&file: &FileId| self.fs.remove_file(&table_path(&self.dir, file));
@@ -122,7 +122,7 @@ impl TableRegistry {
         !self.obsolete.lock().is_empty()
     }
 
-    /// Opens the file of table `id` in the way in which this store reads tables.
+    /// Opens the file of table `id` in this store's way of reading tables.
     pub(crate) fn open_file(&self, id: FileId) -> Result<Arc<dyn ReadFile>> {
         if self.open.is_shut() {
             return Err(Error::new(ErrorKind::Closed, "the store is closed").at(&self.dir));

@@ -1,4 +1,4 @@
-//! What the manifest knows of a tree, apart from its tables.
+//! The manifest's record of a tree, apart from its tables.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(crate) struct TreeRecord {
     pub(crate) options: TreeOptions,
     pub(crate) tag: Option<String>,
     pub(crate) flushed: SeqNo,
-    /// The greatest time that flushed writes have carried, in microseconds since 1970; 0: none.
+    /// The greatest time that flushed writes have carried, in microseconds since 1970; 0 if they carried none.
     pub(crate) time_us: u64,
     /// The tree number under which its huge values are filed. A tree that was split off or imported took one over.
     pub(crate) lineage: TreeId,
@@ -45,7 +45,7 @@ impl TreeRecord {
         self.deleted_ranges.iter().map(|(&seq, range)| RangeTombstone { range: range.clone(), seq })
     }
 
-    /// Adds a range tombstone. Returns what is wrong with it, if anything is.
+    /// Adds a range tombstone. If it is invalid, returns the reason.
     pub(super) fn delete_range(&mut self, seq: SeqNo, range: &KeyRange) -> Result<(), String> {
         if seq > self.flushed {
             return Err(format!("the range deletion {seq} of tree \"{}\" is not flushed", self.name));

@@ -1,4 +1,4 @@
-//! Edits as bytes, and what they add up to.
+//! Edits as bytes, and their sums.
 
 use super::*;
 use crate::env::{Offset, Reached};
@@ -110,7 +110,7 @@ fn numbers_out_of_range_are_refused() {
     assert!(!hostile.into_iter().any(|change| decodes(add(change))));
 }
 
-/// Only a bug writes such numbers, and a store opens in spite of it.
+/// Only a bug writes such numbers, and a store opens in spite of them.
 #[test]
 fn absurd_offsets_of_the_clock_are_taken_for_what_they_may_be() {
     let read = |numbers: &[u64]| {
