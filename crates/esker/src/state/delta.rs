@@ -1,4 +1,4 @@
-//! What the edits of a change do to one tree.
+//! The effect of a change's edits on one tree.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,14 +94,14 @@ impl<'a> Delta<'a> {
         Due::first(self.added.iter().map(|(_, table)| table.due(true)))
     }
 
-    /// Whether the delta adds range tombstones to `now`, or takes some away. Those that a flush writes to the manifest
-    /// are in memory already: writers have added them.
+    /// Whether the delta adds range tombstones to `now`, or takes some away. Tombstones that a flush writes to the
+    /// manifest are in memory already: writers have added them.
     pub(super) fn changes_ranges(&self, now: &RangeTombstones) -> bool {
         let adds = |list: &[RangeTombstone]| self.deleted.iter().any(|(seq, _)| !has(list, *seq));
         !self.forgotten.is_empty() || (!self.deleted.is_empty() && adds(&now.list()))
     }
 
-    /// The range tombstones that follow from `now`; `None` if they stay the same.
+    /// The range tombstones after the delta is applied to `now`; `None` if they stay the same.
     pub(super) fn ranges_after(&self, now: &RangeTombstones) -> Option<RangeTombstones> {
         if !self.changes_ranges(now) {
             return None;

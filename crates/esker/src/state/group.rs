@@ -28,7 +28,7 @@ impl Group {
         self.members.write().push(Arc::downgrade(tree));
     }
 
-    /// Removes a tree that was dropped. Returns whether the group has no tree any more.
+    /// Removes a tree that was dropped. Returns whether the group has no trees any more.
     pub(super) fn remove(&self, tree: &TreeInner) -> bool {
         let mut members = self.members.write();
         members.retain(|member| !std::ptr::eq(member.as_ptr(), tree));
@@ -40,13 +40,13 @@ impl Group {
         self.members.read().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Bytes that the memtables take that take the trees' writes.
+    /// Bytes of the memtables that take the trees' writes.
     pub(super) fn memory(&self) -> usize {
         self.trees().iter().map(|tree| tree.mem().table.memory()).sum()
     }
 
-    /// Refuses a new tree with `options` that does not fit the group's trees. Returns the lineage that it takes, so that
-    /// the trees can share huge values.
+    /// Refuses a new tree with `options` that does not fit the group's trees. Returns the lineage that it takes. With
+    /// it the trees can share huge values.
     pub(crate) fn admit(&self, options: &TreeOptions) -> Result<Option<TreeId>> {
         let Some(first) = self.trees().into_iter().next() else { return Ok(None) };
         if first.log != options.log {

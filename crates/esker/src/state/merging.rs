@@ -1,4 +1,4 @@
-//! Which merges of a tree run, and which may run beside them.
+//! Which merges of a tree run, and which may run next to them.
 //!
 //! ```text
 //! level 0   [ M1  a ............... z ]         M1 and M2 have no level in common.
@@ -6,16 +6,16 @@
 //! level 5        [ M2  c .. g ]  [ M3  k .. p ] M2 and M3 have no key in common.
 //! level 6        [ M2  b .. h ]  [ M3  k .. q ]
 //! ```
-//! Merges of one tree may run at once if their *extents* do not meet. The extent of a merge is all levels from its
-//! uppermost input to its output, and all keys from its smallest to its largest. So:
+//! Merges of one tree may run at the same time if their *extents* do not meet. The extent of a merge is all levels from
+//! its uppermost input to its output, and all keys from its smallest to its largest. Therefore:
 //!
 //! - No two merges read the same table, and their outputs do not overlap.
-//! - What a merge has found at its beginning about older versions below its output stays true. Nothing but merges moves
-//!   versions down while merges run, and one that brought older versions of these keys below the output from within the
-//!   extent, or from above it, would have the level of the output in its own extent.
+//! - What a merge has found at its beginning about older versions below its output stays true. Only merges move
+//!   versions down while merges run, and a merge that brought older versions of these keys below the output, from
+//!   within the extent or from above it, would have the level of the output in its own extent.
 //!
-//! One exception: a merge of runs within level 0 may run beside a merge that is older. It has found the older one's
-//! inputs below it, and the older one never passes it.
+//! One exception: a merge of runs within level 0 may run next to an older merge. It has found the older one's inputs
+//! below it, and the older one never passes it.
 //!
 //! Other changes of the levels keep merges away with [`Merging::stop`] or [`Merging::try_stop`]: changes
 //! of the tree as a whole, flushes that put tables below level 0, the forgetting of range tombstones.
@@ -56,7 +56,7 @@ impl Extent {
         }
     }
 
-    /// Whether merges of these extents must not run at once.
+    /// Whether merges of these extents must not run at the same time.
     pub(crate) fn meets(&self, other: &Extent) -> bool {
         let share_level =
             self.levels.start() <= other.levels.end() && other.levels.start() <= self.levels.end();
@@ -76,12 +76,12 @@ impl Extent {
     }
 }
 
-/// Whether a merge of `extent` may run beside those that are `running`.
+/// Whether a merge of `extent` may run next to the `running` ones.
 pub(crate) fn may_join(extent: &Extent, running: &[Extent]) -> bool {
     !running.iter().any(|other| other.meets(extent))
 }
 
-/// The running merges of a tree. All methods may be called by many threads at once.
+/// The running merges of a tree. All methods may be called by many threads at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct Merging {
     state: Mutex<State>,
@@ -92,21 +92,21 @@ pub(crate) struct Merging {
 #[derive(Debug, Default)]
 struct State {
     running: Vec<Extent>,
-    /// For each of `running`: what tells it from others.
+    /// The identity of each of `running`.
     tickets: Vec<Ticket>,
     last: Ticket,
     /// A thread keeps merges away.
     stopped: bool,
     /// How many threads wait until no merge runs.
     waiting: usize,
-    /// A merge was refused since somebody last asked.
+    /// A merge was refused since the last call of [`Merging::take_refused`].
     refused: bool,
 }
 
 /// Identifies a running merge of a tree.
 pub(crate) type Ticket = u64;
 
-/// The running merges while none begins or ends.
+/// The running merges. While this is held, no merge begins or ends.
 pub(crate) struct Held<'a>(MutexGuard<'a, State>, &'a Condvar);
 
 impl Merging {
@@ -159,7 +159,7 @@ impl Merging {
         may_stop
     }
 
-    /// Ends what [`Merging::stop`] has begun.
+    /// Ends the effect of [`Merging::stop`].
     pub(crate) fn go_on(&self) {
         self.hold().go_on();
     }
@@ -175,7 +175,7 @@ impl Held<'_> {
         !self.0.stopped && (within || self.0.waiting == 0)
     }
 
-    /// A merge of `extent` begins, which [`may_join`] those that run.
+    /// Begins a merge of `extent`, which [`may_join`] the running ones.
     pub(crate) fn begin(&mut self, extent: Extent) -> Ticket {
         let state = &mut *self.0;
         state.last += 1;
@@ -184,13 +184,13 @@ impl Held<'_> {
         state.last
     }
 
-    /// Ends what [`Merging::stop`] has begun.
+    /// Ends the effect of [`Merging::stop`].
     pub(crate) fn go_on(&mut self) {
         self.0.stopped = false;
         self.1.notify_all();
     }
 
-    /// A merge does not begin because of others, or because merges are kept away.
+    /// Notes that a merge does not begin because of others, or because merges are kept away.
     pub(crate) fn refuse(&mut self) {
         self.0.refused = true;
     }

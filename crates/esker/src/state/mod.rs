@@ -1,5 +1,4 @@
-//! What a tree is made of now: one memtable that takes writes, older ones that wait to be flushed, and
-//! the tables.
+//! The present parts of a tree: one memtable that takes writes, older ones that wait to be flushed, and the tables.
 //!
 //! [`TreeInner::state`] holds an immutable value. A reader loads it once and needs no lock. Two kinds of change swap
 //! it: a writer begins a new memtable (under the commit lock), and durable edits are derived into memory (under the
@@ -68,12 +67,12 @@ impl Mem {
         })
     }
 
-    /// How many entries were written to it, also those that copies have left out.
+    /// How many entries were written to it, including entries that copies have left out.
     pub(crate) fn written(&self) -> u64 {
         (self.table.len() + self.left_out) as u64
     }
 
-    /// The greatest time that its writes carry, in microseconds since 1970; 0: none.
+    /// The greatest time that its writes carry, in microseconds since 1970; 0 if they carry none.
     pub(crate) fn time_us(&self) -> u64 {
         self.time_us.load(Ordering::Acquire)
     }
@@ -109,7 +108,8 @@ impl Mem {
         self.end.store(end, Ordering::Release);
     }
 
-    /// The segment that recovery would have to begin with for this memtable; `None` when nothing of it is in the log.
+    /// The segment that recovery would have to begin with for this memtable; `None` when none of its writes is in the
+    /// log.
     pub(crate) fn floor(&self) -> Option<LogFloor> {
         let segment = self.floor_segment.load(Ordering::Acquire);
         (segment != u64::MAX).then(|| LogFloor { segment, start: self.floor_start.load(Ordering::Relaxed) })
@@ -124,7 +124,7 @@ impl Mem {
         self.last_seq.load(Ordering::Acquire)
     }
 
-    /// The log position after the last record that touches it; 0 where none does.
+    /// The log position after the last record that touches it; 0 if no record does.
     pub(crate) fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }
@@ -147,11 +147,11 @@ impl TreeState {
     }
 }
 
-/// Which keys a tree has, and where those are that it had.
+/// Which keys a tree has, and where its former keys are.
 #[derive(Debug, Default)]
 pub(crate) struct KeyBounds {
     pub(crate) range: KeyRange,
-    /// What was split off since the store was opened; disjoint.
+    /// The keys that were split off since the store was opened; disjoint.
     pub(crate) moved: Vec<Moved>,
     /// Read points below this number cannot read the tree: it was imported with this number, and its entries have older
     /// ones. 0 if it was not imported since the opening. A tree that is split off inherits it.
@@ -159,7 +159,7 @@ pub(crate) struct KeyBounds {
 }
 
 impl KeyBounds {
-    /// To be shared by trees; those that nothing was done to have one together.
+    /// Shared by trees: all unrestricted ones share one value.
     fn shared(self) -> Arc<KeyBounds> {
         static WHOLE: OnceLock<Arc<KeyBounds>> = OnceLock::new();
         if self.is_whole() && self.moved.is_empty() && self.since == 0 {
@@ -236,27 +236,27 @@ pub(crate) struct TreeInner {
     /// Which opened store it belongs to: handles of another one are refused.
     pub(crate) store: u64,
     pub(crate) name: String,
-    /// Whether its writes go to the log: as its options say, which never change that.
+    /// Whether its writes go to the log. Its options set this, and never change it.
     pub(crate) log: bool,
-    /// Its time, if its values do not expire by the store's clock: as its options say, which never change that.
+    /// Its time, if its values do not expire by the store's clock. Its options set this, and never change it.
     pub(crate) own_time: Option<Box<OwnTime>>,
     /// Whether operands that are written have times.
     pub(crate) operand_times: OperandTimes,
-    /// The group that it belongs to for good.
+    /// The group that it permanently belongs to.
     group: Option<Arc<Group>>,
     /// Most trees share the default ones.
     options: Mutex<Arc<TreeOptions>>,
-    /// Whether the options name prefixes for filters: a scan then looks whether they let it skip tables.
+    /// Whether the options name prefixes for filters: a scan then checks whether they let it skip tables.
     has_filter_prefix: AtomicBool,
     pub(crate) tag: Mutex<Option<String>>,
     pub(crate) state: ArcSwap<TreeState>,
-    /// The merges that run. They, and flushes that put tables below level 0, decide by what lies in the levels, so they
-    /// must not change each other's.
+    /// The running merges. They, and flushes that put tables below level 0, decide by the contents of the levels.
+    /// Therefore they must not change each other's levels.
     pub(crate) merging: Merging,
     /// All writes to it up to this one are in tables, by the manifest.
     flushed: AtomicU64,
     dropped: AtomicBool,
-    /// What reads have spent on entries in the memtable that were no use to them.
+    /// The cost of reads on useless entries in the memtable.
     pub(crate) passed_cost: PassedCost,
     /// The same in tables.
     pub(crate) passed_in_tables: PassedInTables,
@@ -316,12 +316,12 @@ impl TreeInner {
         self.group.as_ref()
     }
 
-    /// Whose blob files its huge values go to.
+    /// The owner of the blob files that its huge values go to.
     pub(crate) fn blob_owner(&self) -> BlobOwner {
         self.group.as_ref().map_or(BlobOwner::NO_GROUP, |group| group.owner)
     }
 
-    /// The group with whose trees it is flushed: a flush of a tree that skips the log keeps batches whole (rule 21).
+    /// The group that it is flushed with: a flush of a tree that skips the log keeps batches whole (rule 21).
     fn flush_group(&self) -> Option<&Arc<Group>> {
         self.group.as_ref().filter(|_| !self.log)
     }
@@ -332,7 +332,7 @@ impl TreeInner {
         group.map_or_else(|| vec![Arc::clone(self)], |group| group.trees())
     }
 
-    /// Whether both trees are flushed by the same flushes always.
+    /// Whether every flush of one of the trees also flushes the other.
     pub(crate) fn is_flushed_with(&self, other: &TreeInner) -> bool {
         let same_group = |(one, other)| Arc::ptr_eq(one, other);
         std::ptr::eq(self, other) || self.flush_group().zip(other.flush_group()).is_some_and(same_group)
@@ -343,7 +343,7 @@ impl TreeInner {
         self.flush_group().map_or_else(|| self.state.load().mem.table.memory(), |group| group.memory())
     }
 
-    /// The memtable that takes writes. Stays so only under the commit lock.
+    /// The memtable that takes writes. It stays the same only under the commit lock.
     pub(crate) fn mem(&self) -> Arc<Mem> {
         Arc::clone(&self.state.load().mem)
     }
@@ -359,8 +359,8 @@ impl TreeInner {
         });
     }
 
-    /// What the memtable, which is full with `limit` bytes, needs after a write. Every write asks, so it loads the state
-    /// once.
+    /// What the memtable, which is full with `limit` bytes, needs after a write. Every write calls this, so it loads
+    /// the state once.
     #[inline]
     pub(crate) fn after_write(&self, limit: usize) -> AfterWrite {
         let state = self.state.load();
@@ -374,8 +374,9 @@ impl TreeInner {
         }
     }
 
-    /// Puts a copy in the place of the memtable, or begins an index for it, if that makes it faster. Under the commit lock,
-    /// while no reservation is in progress: the memtable holds all writes that anybody may see, and gets no more.
+    /// Puts a copy in the place of the memtable, or begins an index for it, if that makes it faster. Called under the
+    /// commit lock, while no reservation is in progress: the memtable holds all writes that a reader may see, and gets
+    /// no more.
     pub(crate) fn learn(&self, limit: usize) {
         let mem = self.mem();
         if !mem.table.may_learn() {
@@ -397,8 +398,8 @@ impl TreeInner {
         });
     }
 
-    /// Shows what has changed, all at once, and takes the flushed memtables out. Under the version lock; where range
-    /// tombstones change, under the commit lock too, so that none is added meanwhile.
+    /// Shows the changed parts together, and takes the flushed memtables out. Called under the version lock; where
+    /// range tombstones change, also under the commit lock, so that none is added meanwhile.
     fn install(
         &self,
         levels: Option<&Arc<Levels>>,
@@ -421,7 +422,7 @@ impl TreeInner {
         });
     }
 
-    /// Whether all of it is in tables. Stays so only while writes to the tree are paused.
+    /// Whether all of it is in tables. This stays true only while writes to the tree are paused.
     pub(crate) fn is_flushed(&self) -> bool {
         let state = self.state.load();
         state.mem.is_untouched() && state.immutable.is_empty()
@@ -442,7 +443,7 @@ impl TreeInner {
         self.dropped.load(Ordering::Acquire)
     }
 
-    /// Whether writes have to wait. Says so for sure only under the commit lock.
+    /// Whether writes have to wait. The answer is certain only under the commit lock.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Acquire)
     }
@@ -451,14 +452,14 @@ impl TreeInner {
         self.paused.store(paused, Ordering::Release);
     }
 
-    /// Empties the tree for good; returns what it held. Under version and commit lock.
+    /// Empties the tree permanently; returns its state. Called under version and commit lock.
     fn mark_dropped(&self) -> Arc<TreeState> {
         self.dropped.store(true, Ordering::Release);
         self.state.swap(TreeState::empty(Mem::new(None), KeyBounds::default()))
     }
 
-    /// Releases memtables and tables, because the store is closed. What is loaded from here on is not what the tree
-    /// holds.
+    /// Releases memtables and tables, because the store is closed. A state that is loaded after this is not the content
+    /// of the tree.
     fn release(&self) {
         let range = self.state.load().key_bounds.range.clone();
         let key_bounds = KeyBounds { range, ..KeyBounds::default() };

@@ -1,13 +1,13 @@
 //! Whether the operands that are written to a tree have times ([`crate::operators`]).
 //!
-//! They have from the first value that expires on. An operand without a time thus lies over no value that expires: all
-//! that is below it was there when it was written, and all of that lasts. The manifest notes a tree before the first
-//! operand with a time is written to it. What else is known here follows from the tables and the log: while neither has
-//! a value that expires, an operand needs no time.
+//! They have times from the first value that expires on. An operand without a time thus lies over no value that
+//! expires: all versions below it existed when it was written, and all of them last. The manifest notes a tree before
+//! the first operand with a time is written to it. The rest follows from the tables and the log: while neither has a
+//! value that expires, an operand needs no time.
 //!
-//! A merge drops what has expired if no operand above it was written before that. So an operand that is written later may
-//! have no time before it. [`OperandTimes::drop_by`] says by what time merges drop, and each operand's time is compared
-//! with it under the commit lock.
+//! A merge drops an expired value if no operand above it was written before the value expired. Therefore an operand
+//! that is written later must not have an earlier time. [`OperandTimes::drop_by`] records the time by which merges
+//! drop, and each operand's time is compared with it under the commit lock.
 //!
 //! ```text
 //! merge    drop_by(now) -- are they noted? -- yes: wait for the writes under way, look for operands above
@@ -35,12 +35,13 @@ impl OperandTimes {
         }
     }
 
-    /// The manifest says that operands of the tree have times.
+    /// Notes that the manifest records that operands of the tree have times.
     pub(crate) fn note(&self) {
         self.noted.store(true, Ordering::SeqCst);
     }
 
-    /// Whether operands that are written now need times. Stays so under the commit lock, for all that is in the tree.
+    /// Whether operands that are written now need times. Under the commit lock the answer stays true for everything in
+    /// the tree.
     #[inline]
     pub(crate) fn are_wanted(&self) -> bool {
         self.wanted.load(Ordering::SeqCst) || self.are_noted()
@@ -51,26 +52,26 @@ impl OperandTimes {
         self.noted.load(Ordering::SeqCst)
     }
 
-    /// A flush or a merge is going to drop what expired by `time_us`. Returns whether operands of the tree may have times.
-    /// Then the caller waits for the writes that are under way.
+    /// Notes that a flush or a merge is going to drop values that expired by `time_us`. Returns whether operands of the
+    /// tree may have times. Then the caller waits for the writes that are under way.
     pub(crate) fn drop_by(&self, time_us: u64) -> bool {
         self.dropped_by.fetch_max(time_us, Ordering::SeqCst);
         self.are_noted()
     }
 
-    /// As in a version that gave operands no times.
+    /// Restores the state of a version that gave operands no times.
     #[cfg(test)]
     fn forget(&self) {
         self.wanted.store(false, Ordering::SeqCst);
         self.noted.store(false, Ordering::SeqCst);
     }
 
-    /// By this time flushes and merges drop.
+    /// The time by which flushes and merges drop.
     pub(crate) fn dropped_by(&self) -> u64 {
         self.dropped_by.load(Ordering::SeqCst)
     }
 
-    /// Whether an operand may be written that has this time, or none. Asked under the commit lock.
+    /// Whether an operand with this time, or without one, may be written. Called under the commit lock.
     pub(crate) fn admit(&self, time_us: Option<u64>) -> bool {
         match time_us {
             Some(time_us) => time_us >= self.dropped_by() || broken("operand-late"),
@@ -91,7 +92,7 @@ mod tests {
     use crate::fs::sim::SimFs;
     use crate::options::Options;
 
-    /// Shows what a test sets.
+    /// A clock that the test sets.
     #[derive(Debug, Default)]
     struct Hand(AtomicU64);
 
@@ -133,7 +134,7 @@ mod tests {
             tree.inner().operand_times.forget();
             tree.append("k", "a").unwrap();
             step(0);
-            // What is written now has times.
+            // Operands that are written now have times.
             tree.inner().operand_times.want();
             tree.append("k", "b").unwrap();
             step(0);

@@ -1,8 +1,8 @@
-//! The time of a tree whose values expire by what its writes say, and not by the store's clock.
+//! The time of a tree whose values expire by the times in its writes, and not by the store's clock.
 //!
-//! Replicas that apply the same log must agree on what has expired, at each entry of the log. So a merge drops by no
-//! later time than any read can ask for: one that a write of the tree has carried, that is in tables (a crash takes
-//! back the others, and their log is applied again), and that every registered read point comes after.
+//! Replicas that apply the same log must agree, at each entry of the log, on which values have expired. Therefore a
+//! merge drops by no later time than any read can use: a time that a write of the tree has carried, that is in tables
+//! (a crash takes back the others, and their log is applied again), and that every registered read point comes after.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +21,7 @@ pub(crate) struct OwnTime {
 
 #[derive(Debug, Default)]
 struct InTables {
-    /// By this time, merges may drop.
+    /// The time by which merges may drop.
     settled: u64,
     /// Later times, and the numbers from which on read points come after them, both ascending: one for each flush since
     /// the oldest registered read point.
@@ -29,7 +29,7 @@ struct InTables {
 }
 
 impl OwnTime {
-    /// The time by which values expire for a read that is given none.
+    /// The time by which values expire for a read without its own time.
     pub(crate) fn carried(&self) -> u64 {
         self.carried.load(Ordering::Acquire)
     }

@@ -1,13 +1,13 @@
-//! What reads have spent on entries that were no use to them: deleted, overwritten, expired. When they have passed some
-//! for each entry of the memtable, a copy without them pays (`store/flusher/clean.rs`). When they have passed some for each
-//! part of the tables around them, a merge of these pays (`store/compactor/passed.rs`).
+//! The cost of reads on useless entries: deleted, overwritten, expired. When reads have passed some for each entry of
+//! the memtable, a copy without them pays (`store/flusher/clean.rs`). When they have passed some for each part of the
+//! tables around them, a merge of these pays (`store/compactor/passed.rs`).
 //!
 //! To pass an entry takes 40 to 100 ns. To copy one within memory takes some 250 ns, and a merge rewrites some 250 bytes
-//! in a microsecond. So readers wait for dead entries at most about as long as the background works on them, in memory, and
-//! a third of that in tables, where the work also wears the disk.
+//! in a microsecond. Therefore readers wait for dead entries at most about as long as the background works on them, in
+//! memory, and a third of that in tables, where the work also wears the disk.
 //!
-//! Work that leaves out less than half of what one read has passed did not help it, for example because of a snapshot. The
-//! next such work has to be paid for twice as much.
+//! If work leaves out less than half of the entries that one read has passed, it did not help the read, for example
+//! because of a snapshot. The next such work costs twice as much.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -21,10 +21,10 @@ const PASSED_FOR_EACH: u64 = if cfg!(debug_assertions) { 1 } else { 4 };
 /// Fewer passed entries than this cause no copy. Tests have few entries.
 const PASSED_MIN: u64 = if cfg!(debug_assertions) { 16 } else { 4096 };
 
-/// How many bytes of merging an entry of a table pays for that a read passes.
+/// How many bytes of merging a read pays for by passing one entry of a table.
 const PASSED_PAYS: u64 = 32;
 
-/// What a merge and the flush before it cost whatever their size, in bytes of merging.
+/// The fixed cost of a merge and the flush before it, in bytes of merging.
 const MERGE_COSTS: u64 = if cfg!(debug_assertions) { 1 << 10 } else { 1 << 20 };
 
 /// The most that the price rises while work leaves out little.
@@ -35,7 +35,7 @@ fn raised_after(raised: u64, left_out: u64, most: u64) -> u64 {
     if left_out > 0 && left_out >= most / 2 { 0 } else { (2 * raised + 1).min(PRICE_MAX - 1) }
 }
 
-/// What reads have passed in the memtable.
+/// The entries that reads have passed in the memtable.
 #[derive(Debug, Default)]
 pub(crate) struct PassedCost {
     passed: AtomicU64,
@@ -64,7 +64,7 @@ impl PassedCost {
         }
     }
 
-    /// A copy was made that left out `left_out` entries. `None`: it could not be made.
+    /// Notes that a copy was made that left out `left_out` entries. `None` if it could not be made.
     pub(crate) fn note_copied(&self, left_out: Option<usize>) {
         let most = self.most.swap(0, Ordering::Relaxed);
         if let Some(left_out) = left_out {
@@ -76,7 +76,7 @@ impl PassedCost {
     }
 }
 
-/// What one read has passed in tables.
+/// The entries that one read has passed in tables.
 #[derive(Debug, Default)]
 pub(crate) struct PassedKeys {
     pub(crate) smallest: Vec<u8>,
@@ -85,7 +85,7 @@ pub(crate) struct PassedKeys {
 }
 
 impl PassedKeys {
-    /// Passes among `key` too.
+    /// Extends the range of passed keys to `key`.
     pub(crate) fn reach(&mut self, key: &[u8]) {
         if self.largest.is_empty() || key < self.smallest.as_slice() {
             self.smallest.clear();
@@ -97,7 +97,7 @@ impl PassedKeys {
         }
     }
 
-    /// Passes nothing. Keeps its memory.
+    /// Clears the passed entries. Keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.smallest.clear();
         self.largest.clear();
@@ -109,7 +109,7 @@ impl PassedKeys {
     }
 }
 
-/// What reads have passed in the tables of a tree, among the keys where they have passed most.
+/// The entries that reads have passed in the tables of a tree, among the keys where they have passed most.
 #[derive(Debug, Default)]
 pub(crate) struct PassedInTables {
     noted: Mutex<Option<Box<Noted>>>,
@@ -123,9 +123,9 @@ struct Noted {
     /// The sum at which the next look is due.
     look_at: u64,
     raised: u64,
-    /// The oldest snapshot when a merge had left out little: as long as there is that one, no other merge would help.
+    /// The oldest snapshot when a merge had left out little: while that snapshot exists, another merge would not help.
     held_by: Option<SeqNo>,
-    /// A flush was begun, up to this number, so that the merge finds what hides the entries.
+    /// A flush was begun, up to this number, so that the merge finds the entries that hide the passed ones.
     flushed: Option<SeqNo>,
 }
 
@@ -141,7 +141,7 @@ pub(crate) struct Due {
 }
 
 impl PassedInTables {
-    /// Notes what a read has passed. Returns whether it is time to look if a merge is due.
+    /// Notes the entries that a read has passed. Returns whether it is time to check if a merge is due.
     pub(crate) fn note(&self, read: &PassedKeys) -> bool {
         let mut noted = self.noted.lock();
         let noted = noted.get_or_insert_default();
@@ -152,7 +152,7 @@ impl PassedInTables {
             keys.reach(&read.largest);
             keys.passed = keys.passed.saturating_add(read.passed);
         } else if keys.passed > read.passed {
-            // Of several places, the one remains where most is passed.
+            // Of several places, only the one where reads pass most is kept.
             keys.passed -= read.passed;
             return false;
         } else {
@@ -170,13 +170,13 @@ impl PassedInTables {
         is_due
     }
 
-    /// What a merge may cost, and where. `None` if nothing was passed, or `oldest`, the oldest snapshot, has kept a merge
-    /// from leaving out anything.
+    /// What a merge may cost, and where. `None` if no entry was passed, or if `oldest`, the oldest snapshot, has kept a
+    /// merge from leaving out anything.
     pub(crate) fn due(&self, oldest: Option<SeqNo>) -> Option<Due> {
         let mut noted = self.noted.lock();
         let noted = noted.as_mut().filter(|noted| noted.keys.passed > 0)?;
         if noted.held_by.is_some() && noted.held_by == oldest {
-            // What is passed until the next look does not count for the merge.
+            // Entries that are passed before the next look do not count for the merge.
             (noted.keys.passed, noted.look_at) = (0, 0);
             return None;
         }

@@ -8,14 +8,14 @@
 //!
 //! - Flush, merge, ingest, split, import, drop and settings build edits. Only [`Versions::derive`] changes the versions
 //!   in memory, and only by edits that are durable, or in a store that is open for reading only.
-//! - A change's [`Origin`] says of a new tree what its edits do not. A recovered store has no use for that.
+//! - A change's [`Origin`] has the facts about a new tree that its edits lack. A recovered store does not need them.
 //! - [`Versions`] counts the levels that name a table file. When the count reaches 0, it marks the file as obsolete.
 //!   The file goes with its last reader.
-//! - A change swaps each tree's state once, so a reader sees all or none of its tables, range tombstones and key
-//!   bounds. Options and tag change just before that, on their own.
+//! - A change swaps each tree's state once. Therefore a reader sees all or none of its tables, range tombstones and key
+//!   bounds. Options and tag change separately just before that.
 //!
 //! Locks: the lock of [`VersionSet`] is held while an edit is made durable. Below it, the commit lock is taken where a
-//! writer could add to what is replaced: range tombstones, and the memtables of a tree that is dropped.
+//! writer could add to the replaced state: range tombstones, and the memtables of a tree that is dropped.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -41,7 +41,7 @@ pub(crate) struct VersionSet(Mutex<Versions>);
 
 pub(crate) type ByTree = Vec<(Arc<TreeInner>, Vec<Arc<Mem>>)>;
 
-/// Edits that take effect together, and what memory needs to know beside them.
+/// Edits that take effect together, and additional facts for the state in memory.
 #[derive(Debug, Default)]
 pub(crate) struct VersionEdit<'a> {
     pub(crate) edits: Vec<Edit>,
@@ -53,7 +53,7 @@ pub(crate) struct VersionEdit<'a> {
 }
 
 impl VersionEdit<'_> {
-    /// Edits that need nothing beside them.
+    /// Edits that need no additional facts.
     pub(crate) fn of(edits: Vec<Edit>) -> Self {
         VersionEdit { edits, ..VersionEdit::default() }
     }
@@ -71,7 +71,7 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// The sequence number from which on the new tree `id` can be read. `trees` are those that exist already.
+    /// The sequence number from which on the new tree `id` can be read. `trees` are the existing trees.
     fn since(&self, id: TreeId, trees: &BTreeMap<TreeId, Arc<TreeInner>>) -> SeqNo {
         match self {
             Origin::Created => 0,
@@ -103,7 +103,7 @@ pub(crate) struct Applied {
     pub(crate) due_us: Option<u64>,
 }
 
-/// What an opening gives to the trees and tables of a store.
+/// The parts of an opening that the trees and tables of a store use.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     /// Identifies this opening of the store.
@@ -115,7 +115,7 @@ pub(crate) struct Surroundings {
 
 #[derive(Debug)]
 pub(crate) struct Versions {
-    /// `None` in a store that was opened for reading only, and in one that is closed.
+    /// `None` in a store that was opened for reading only, and in a closed store.
     manifest: Option<Manifest>,
     trees: BTreeMap<TreeId, Arc<TreeInner>>,
     by_name: BTreeMap<String, TreeId>,
@@ -183,7 +183,7 @@ impl Versions {
         self.manifest.as_ref()
     }
 
-    /// What the manifest says; `None` where the store has none.
+    /// The manifest's state; `None` if the store has no manifest.
     pub(crate) fn known(&self) -> Option<&ManifestState> {
         self.manifest.as_ref().map(|manifest| &manifest.state)
     }
@@ -192,7 +192,7 @@ impl Versions {
         self.trees.values()
     }
 
-    /// All trees with their names, in the order of these.
+    /// All trees with their names, in the order of the names.
     pub(crate) fn by_name(&self) -> impl Iterator<Item = (&str, &Arc<TreeInner>)> {
         self.by_name.iter().filter_map(|(name, id)| Some((name.as_str(), self.trees.get(id)?)))
     }
@@ -205,7 +205,7 @@ impl Versions {
         self.by_name.get(name).and_then(|id| self.trees.get(id))
     }
 
-    /// The tree called `name`, or the error that there is none.
+    /// The tree called `name`, or an error if no tree has this name.
     pub(crate) fn tree_called(&self, name: &str) -> Result<Arc<TreeInner>> {
         let missing = || Error::new(ErrorKind::NotFound, format!("there is no tree \"{name}\""));
         self.find(name).cloned().ok_or_else(missing)
@@ -250,8 +250,8 @@ impl Versions {
 
     // ---- how it changes ------------------------------------------------------------------------------
 
-    /// Has `commit` make the edits durable in the manifest, and shows them. `no_writes` takes the commit lock. Fails before
-    /// that if tables of a sorted level would overlap.
+    /// Makes the edits durable in the manifest by `commit`, and shows them. `no_writes` takes the commit lock. Fails
+    /// before that if tables of a sorted level would overlap.
     pub(crate) fn apply<G>(
         &mut self,
         change: &VersionEdit<'_>,
@@ -270,8 +270,8 @@ impl Versions {
         Ok(applied)
     }
 
-    /// `edits` without those of trees that were dropped meanwhile, and the new files that those would have named. A
-    /// file that was only to be moved has gone with its tree.
+    /// `edits` without those of trees that were dropped meanwhile, and the new files that the removed edits would have
+    /// named. A file that was only to be moved has gone with its tree.
     fn without_the_gone<'a>(&self, edits: &'a [Edit]) -> (Cow<'a, [Edit]>, Vec<FileId>) {
         let created = |edit: &Edit| match edit {
             Edit::CreateTree { tree, .. } => Some(*tree),
@@ -297,7 +297,7 @@ impl Versions {
         (left.into_iter().cloned().collect(), added)
     }
 
-    /// Changes the versions in memory by `edits`: those of `change` whose trees exist.
+    /// Changes the versions in memory by `edits`: the edits of `change` whose trees exist.
     fn derive<G>(&mut self, edits: &[Edit], change: &VersionEdit<'_>, no_writes: &impl Fn() -> G) -> Applied {
         let deltas = Delta::of(edits, change.flushed);
         let mut applied = Applied::default();
@@ -329,7 +329,7 @@ impl Versions {
         }
         for edit in edits {
             match edit {
-                // Last, so that a table that moves is named by a level throughout.
+                // Last. Then a table that moves is named by a level throughout.
                 Edit::RemoveTable { file, .. } => self.release(*file),
                 Edit::Counters { next_tree, .. } => self.next_tree = self.next_tree.max(*next_tree),
                 Edit::Blob(BlobEdit::Remove { file, .. }) => self.around.blobs.forget(*file),
@@ -353,7 +353,7 @@ impl Versions {
         if origin.parent(id, &self.trees).is_some_and(|parent| parent.operand_times.are_wanted()) {
             tree.operand_times.want();
         }
-        // Nobody writes to it yet.
+        // No thread writes to it yet.
         self.change(&tree, delta, origin, &|| ());
         self.next_tree = self.next_tree.max(id + 1);
         self.by_name.insert(name.to_owned(), id);

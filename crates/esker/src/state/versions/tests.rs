@@ -11,7 +11,7 @@ use crate::ranges::{KeyRange, RangeTombstone};
 use crate::rng::Rng;
 use crate::tree::Tree;
 
-/// A tree as it is in memory, or as the manifest says.
+/// The description of a tree in memory, or in the manifest.
 #[derive(Debug, PartialEq)]
 struct Described {
     name: String,
@@ -19,7 +19,7 @@ struct Described {
     options: TreeOptions,
     tag: Option<String>,
     operand_times: bool,
-    /// The greatest time that flushed writes have carried, if it has one of its own.
+    /// The greatest time that flushed writes have carried, if the tree has its own time.
     time_us: Option<u64>,
     range: KeyRange,
     ranges: Vec<RangeTombstone>,
@@ -29,7 +29,7 @@ struct Described {
 /// Trees, and how many levels name each table file.
 type AllDescribed = (BTreeMap<TreeId, Described>, BTreeMap<FileId, usize>);
 
-/// What there is in memory. Of range tombstones those that are flushed, as the manifest has these alone.
+/// The state in memory. Of range tombstones only the flushed ones, as the manifest has only these.
 fn in_memory(versions: &Versions, known: &ManifestState) -> AllDescribed {
     let described = |tree: &Arc<TreeInner>| {
         let state = tree.state.load();
@@ -74,7 +74,7 @@ fn on_disk(known: &ManifestState) -> AllDescribed {
     (known.trees.iter().map(described).collect(), files)
 }
 
-/// Wants memory to be what the manifest says; returns it.
+/// Checks that memory agrees with the manifest; returns the state.
 fn agreed(db: &Db, seed: u64) -> AllDescribed {
     let versions = db.store().versions().lock();
     let known = versions.known().unwrap();
@@ -103,7 +103,7 @@ fn open(disk: &SimFs) -> Db {
 struct History {
     rng: Rng,
     db: Db,
-    /// How many trees were made, so that each has a name of its own.
+    /// How many trees were made. It makes their names unique.
     made: u32,
     splits: u32,
 }
@@ -180,7 +180,7 @@ impl History {
             1 if tree.name() != "default" => db.drop_tree(tree.name()).unwrap(),
             2 => {
                 let (at, name) = (self.key(), self.new_name());
-                // The key may be none of the tree's.
+                // The key may not belong to the tree.
                 self.splits += u32::from(db.split(&tree, at, &name).is_ok());
             }
             3 => self.set(&tree),
