@@ -11,8 +11,7 @@
 //!
 //! Guarantees (durability rules 2, 5 and 6): a reader gets exactly the records that were written in this use of the
 //! file, in order, up to the first record that is not whole. It can distinguish a torn tail after it (dropped) from
-//! damage (an error), because every record states how far the log was known to be
-//! synced when the record was written.
+//! damage (an error), because every record states how far the log was known to be synced when the record was written.
 
 mod files;
 #[cfg(fuzzing)]

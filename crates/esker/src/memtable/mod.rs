@@ -16,10 +16,10 @@
 //! Relies on: no two entries share key and sequence number; keys and values are shorter than 4 GiB;
 //! `reserve` calls do not overlap.
 //!
-//! Files: `arena` (memory), `node` (an entry's bytes; why searches touch little memory), `search` (the
-//! walk, linking), `splice` (cheap inserts next to the last one), `together` (inserts of many), `heads` (numbers that represent
-//! keys), `index` (each key's newest entry), `recent` (entries that come while a copy is made), `height`, `cursor`, `chunk_pool`
-//! (chunks of dropped memtables, kept for the next).
+//! Files: `arena` (memory), `node` (an entry's bytes; why searches touch little memory), `search` (the walk, linking),
+//! `splice` (cheap inserts next to the last one), `together` (inserts of many), `heads` (numbers that represent keys),
+//! `index` (each key's newest entry), `recent` (entries that come while a copy is made), `height`, `cursor`,
+//! `chunk_pool` (chunks of dropped memtables, kept for the next).
 
 mod arena;
 mod chunk_pool;

@@ -90,7 +90,7 @@ impl<'a> Delta<'a> {
     /// When the first of the new tables is due for a merge because pairs in it expire, or because the tree's rule wants
     /// to see it.
     pub(super) fn due(&self) -> Due {
-        // A thread that looks then finds out whether the tree's rule is there.
+        // A thread that looks at that time finds out whether the tree's rule is registered.
         Due::first(self.added.iter().map(|(_, table)| table.due(true)))
     }
 

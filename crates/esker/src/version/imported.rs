@@ -59,7 +59,7 @@ impl Renumbered {
     }
 
     /// The renumbered value of an entry that holds a pointer; `None` for other entries. A pointer that cannot be
-    /// decoded keeps its bytes, so following it finds damage.
+    /// decoded gets no number, so following it finds damage.
     pub(crate) fn apply(&self, kind: Kind, stored: &[u8]) -> Option<Vec<u8>> {
         let content = Content::open(kind, stored);
         if content.kind != Kind::Blob {

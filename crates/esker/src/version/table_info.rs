@@ -141,7 +141,8 @@ impl LookAgain {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TableInfo {
     pub(crate) file: FileId,
-    /// The file's random number, which its footer holds too. If they differ, the file is a different table: that is damage.
+    /// The file's random number, which its footer holds too. If they differ, the file is a different table: that is
+    /// damage.
     pub(crate) salt: u64,
     /// The prefix of the tree's keys in a file that several trees share: the tree's number, or that of the tree that it
     /// was split from since.
