@@ -22,7 +22,7 @@ mod insight;
 pub use event_loop::{WriteToken, without_io};
 pub use groups::TreeSplit;
 
-/// An open store. Cheap to clone; any number of threads may use it at once.
+/// An open store. Cheap to clone; any number of threads may use it at the same time.
 ///
 /// [`Db::close`] closes the store and reports whether the last sync worked; dropping the last handle closes it too.
 /// Handles are [`Db`], [`Tree`], [`Snapshot`](crate::Snapshot), [`Scan`](crate::Scan), [`Txn`](crate::Txn),

@@ -1,4 +1,4 @@
-//! Batches, transactions, snapshots, and what survives power loss.
+//! Batches, transactions, snapshots, and durability.
 
 use super::{Db, WriteToken};
 use crate::error::{Error, Result};
@@ -14,8 +14,8 @@ impl Db {
     /// Applies `batch`, all or nothing, with the store's default durability.
     ///
     /// # Errors
-    /// `InvalidInput` when it holds a tree of another store, or when values that were staged bring it to
-    /// 4 GiB or more in the log: all else counts when it is added to the batch. Otherwise as [`Tree::put`](crate::Tree::put).
+    /// `InvalidInput` when it holds a tree of another store, or when staged values bring it to 4 GiB or more in the
+    /// log: everything else counts when it is added to the batch. Otherwise as [`Tree::put`](crate::Tree::put).
     pub fn write(&self, batch: &Batch) -> Result<WriteToken> {
         self.write_with(batch, self.store.options().durability)
     }
@@ -39,14 +39,14 @@ impl Db {
     /// Runs `work` in a transaction and commits it. `work` may fail with an error of any type, which rolls the
     /// transaction back.
     ///
-    /// It is repeated, at most 64 times, with pauses of at most 13 ms, if the commit fails with `Conflict`, or if `work`
-    /// fails and the last call of the transaction that failed did so with `Conflict`, `Deadlock` or `SnapshotTooOld`. So
-    /// `work` may run several times, and should have no other effects that matter if it runs again: in `work`, write
-    /// through the transaction alone, not through a [`Tree`](crate::Tree). The closure's error type has to be named, as here: from `?`
-    /// alone the compiler cannot tell it.
+    /// It is repeated, at most 64 times, with pauses of at most 13 ms, if the commit fails with `Conflict`, or if
+    /// `work` fails and the last call of the transaction that failed did so with `Conflict`, `Deadlock` or
+    /// `SnapshotTooOld`. Therefore `work` may run several times, and should have no other effects that matter if it
+    /// runs again: in `work`, write through the transaction alone, not through a [`Tree`](crate::Tree). The closure's
+    /// error type has to be named, as here: the compiler cannot infer it from `?` alone.
     ///
     /// # Errors
-    /// Those of `work` and of [`Txn::commit`] in the last try.
+    /// The errors of `work` and of [`Txn::commit`] in the last try.
     ///
     /// # Example
     /// ```
@@ -81,11 +81,11 @@ impl Db {
         Snapshot::new(&self.store)
     }
 
-    /// Makes all acknowledged writes survive power loss. This writes tables for what trees without the log
-    /// ([`TreeOptions::log`](crate::TreeOptions::log)) hold in memory.
+    /// Makes all acknowledged writes survive power loss. This writes tables for the memtables of trees without the log
+    /// ([`TreeOptions::log`](crate::TreeOptions::log)).
     ///
     /// # Errors
-    /// `Poisoned` when the disk failed: reopen the store; `OutOfSpace` when there is no room for such tables.
+    /// `Poisoned` when the disk failed: reopen the store; `OutOfSpace` when the disk has no room for such tables.
     pub fn sync(&self) -> Result<()> {
         self.store.log().check_changeable()?;
         let sync = || {

@@ -18,8 +18,8 @@ impl Db {
         self.store.flusher().flush()
     }
 
-    /// Flushes, merges each tree into one sorted run, and drops what no reader can see any more. Returns when the space
-    /// is free.
+    /// Flushes, merges each tree into one sorted run, and drops the versions that no reader can see any more. Returns
+    /// when the space is free.
     ///
     /// # Errors
     /// As [`Db::flush`], and `Corruption` when a table cannot be read.
@@ -28,8 +28,8 @@ impl Db {
         self.store.compactor().compact()
     }
 
-    /// Fails if the store takes no puts now. If the disk was full and has room again, they are taken from now on. Ask it
-    /// to tell others whether a program is ready; a program that writes need not ask.
+    /// Fails if the store takes no puts now. If the disk was full and has room again, the store takes puts from now on.
+    /// Use this to report whether a program is ready; a program that writes does not need it.
     ///
     /// # Errors
     /// `OutOfSpace` when the disk is full; `Poisoned` when the store has failed; `ReadOnly`, `Closed`.
@@ -37,7 +37,7 @@ impl Db {
         self.store.disk().check_writable()
     }
 
-    /// Empties the buffer pool, so that the next reads go to the files. Counts of hits and misses continue. Use it to
+    /// Empties the buffer pool. The next reads then go to the files. Counts of hits and misses continue. Use it to
     /// measure cold reads; the system's page cache keeps its content.
     pub fn clear_cache(&self) {
         self.store.pool().clear();
@@ -84,8 +84,8 @@ impl Db {
         self.store.dir()
     }
 
-    /// Does one step of background work in `job`, for stores whose [`Env::executor`](crate::env::Env::executor) is stepped;
-    /// `false` if there is nothing to do.
+    /// Does one step of background work in `job`, for stores whose [`Env::executor`](crate::env::Env::executor) is
+    /// stepped; `false` if `job` has no work.
     #[cfg(any(test, feature = "testing"))]
     pub fn step(&self, job: JobKind) -> bool {
         self.store.run_one(job)

@@ -1,4 +1,4 @@
-//! Calls for threads that serve many clients: they are refused where others would wait.
+//! Calls for threads that serve many clients: they fail instead of waiting.
 
 use super::Db;
 use crate::error::{Error, Result};
@@ -6,7 +6,7 @@ use crate::fs::no_wait;
 use crate::store::{Owner, Placed};
 use crate::write::batch::Batch;
 
-/// A write that was made: [`Db::is_durable`] tells whether it survives power loss.
+/// A write that was made: [`Db::is_durable`] returns whether it survives power loss.
 #[derive(Debug, Clone)]
 pub struct WriteToken {
     /// The opened store that it belongs to.
@@ -24,7 +24,8 @@ impl WriteToken {
 /// [`ErrorKind::NeedsIo`](crate::ErrorKind) instead. [`Tree::get_cached`](crate::Tree::get_cached) is this for one read.
 /// It holds for this thread, and not for writes.
 ///
-/// A thread that serves many clients does so what memory can answer, and leaves the rest to other threads.
+/// This lets a thread that serves many clients do the reads that memory can answer, and leave the rest to other
+/// threads.
 ///
 /// # Example
 /// ```
@@ -46,17 +47,17 @@ pub fn without_io<T>(reads: impl FnOnce() -> T) -> T {
 }
 
 impl Db {
-    /// Writes `batch` as [`Db::write`] does with [`Durability::Process`](crate::Durability::Process), but refuses what
-    /// would have to wait for a flush, a merge, a log segment, a file or another call. It still waits for the writes in
-    /// front of it, and for the commit lock when its memtable is full: that takes microseconds, unless the system takes the
-    /// processor away from one of them.
+    /// Writes `batch` as [`Db::write`] does with [`Durability::Process`](crate::Durability::Process), but refuses a
+    /// batch that would have to wait for a flush, a merge, a log segment, a file or another call. It still waits for
+    /// the writes in front of it, and for the commit lock when its memtable is full: that takes microseconds, unless
+    /// the system takes the processor away from one of them.
     ///
-    /// One thread can so acknowledge thousands of writers: it writes their batches, calls [`Db::request_sync`] once, and
-    /// acknowledges each when [`Db::is_durable`] says so of its token. A [`Listener`](crate::Listener) hears of syncs, and
-    /// of the moment when a refused batch may be tried again.
+    /// This lets one thread acknowledge thousands of writers: it writes their batches, calls [`Db::request_sync`] once,
+    /// and acknowledges each when [`Db::is_durable`] returns `true` for its token. A [`Listener`](crate::Listener) is
+    /// told about syncs, and when a refused batch may be tried again.
     ///
     /// # Errors
-    /// `Busy` when it would have to wait: [`Error::busy`](crate::Error::busy) says for what. `NeedsIo` when the batch has
+    /// `Busy` when it would have to wait: [`Error::busy`](crate::Error::busy) returns the reason. `NeedsIo` when the batch has
     /// huge values that are in no file yet: stage them ([`Staging`](crate::Staging)), or write the batch on another
     /// thread. `OutOfSpace` on a full disk also for deletes for which [`Db::write`] would first make room. Otherwise as
     /// [`Db::write`].
@@ -118,8 +119,8 @@ impl Db {
         Ok(is_durable)
     }
 
-    /// Has the background make everything in the log that was written before survive power loss, and returns at once.
-    /// Requests that come during a sync share the next one. The listener hears of the end
+    /// Makes the background sync everything that was written to the log before, and returns immediately. Requests that
+    /// come during a sync share the next one. The listener is told about the end
     /// ([`Listener::synced`](crate::Listener::synced)).
     pub fn request_sync(&self) {
         self.store.log().request_sync();

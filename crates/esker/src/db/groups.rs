@@ -31,7 +31,7 @@ fn check_tags(tags: Tags<'_>) -> Result<()> {
 }
 
 impl Db {
-    /// The trees of the group called `name`, in the order in which they were created; none if there is no such group
+    /// The trees of the group called `name`, in the order in which they were created; empty if the group does not exist
     /// ([`TreeOptions::group`](crate::TreeOptions::group)).
     pub fn group(&self, name: &str) -> Vec<Tree> {
         let trees = self.store.versions().lock().group(name).map(|group| group.trees());
@@ -49,7 +49,7 @@ impl Db {
     /// which may be a new one, and the tag that it gets.
     ///
     /// # Errors
-    /// `NotFound` when there is no such group, or no tree that a tag is for; `AlreadyExists` when `new` or the name of a
+    /// `NotFound` when the group, or the tree of a tag, does not exist; `AlreadyExists` when `new` or the name of a
     /// new tree is taken; `InvalidInput` when a tree is not of the group or is named twice, and as [`Db::split`]. After
     /// an error nothing is split.
     ///
@@ -104,7 +104,7 @@ impl Db {
     /// can finish.
     ///
     /// # Errors
-    /// `NotFound` when there is no such group, or no tree that a tag is for; otherwise as [`Db::drop_tree`].
+    /// `NotFound` when the group, or the tree of a tag, does not exist; otherwise as [`Db::drop_tree`].
     pub fn drop_group(&self, name: &str, tags: Tags<'_>) -> Result<()> {
         check_tags(tags)?;
         self.store.log().check_changeable()?;
@@ -149,9 +149,8 @@ impl Db {
     /// step sets `tags`.
     ///
     /// # Errors
-    /// `AlreadyExists` when there is such a group or a tree with one of the names; `InvalidInput` when the trees in
-    /// `dir` are not those of one group; `NotFound` when there is no tree that a tag is for; otherwise as
-    /// [`Db::import_tree`].
+    /// `AlreadyExists` when the group or a tree with one of the names exists; `InvalidInput` when the trees in `dir`
+    /// are not those of one group; `NotFound` when the tree of a tag does not exist; otherwise as [`Db::import_tree`].
     pub fn import_group(&self, dir: impl AsRef<Path>, tags: Tags<'_>) -> Result<(String, TreeFiles)> {
         self.bring_group(dir.as_ref(), false, tags)
     }
@@ -160,7 +159,7 @@ impl Db {
     /// Handles of those trees fail with `TreeDropped` from then on: get new ones by [`Db::group`] or [`Db::open_tree`].
     ///
     /// # Errors
-    /// As [`Db::import_group`]; an existing group is none.
+    /// As [`Db::import_group`], except that an existing group is not an error.
     pub fn replace_group(&self, dir: impl AsRef<Path>, tags: Tags<'_>) -> Result<(String, TreeFiles)> {
         self.bring_group(dir.as_ref(), true, tags)
     }

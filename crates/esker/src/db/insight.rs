@@ -1,4 +1,4 @@
-//! Insight into a running store: figures, damage, what operations do and why they are slow.
+//! Insight into a running store: figures, damage, traces of operations and the causes of slow ones.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -105,9 +105,9 @@ impl Db {
         Ok(stats)
     }
 
-    /// Runs `work`, and records what this store, or any other, does for it on this thread: which memtables and tables
-    /// were asked, what filters said, which blocks came from the buffer pool and which from files, and what was waited
-    /// for. A nested trace records its part alone. Traced calls take some microseconds longer.
+    /// Runs `work`, and records the work that this store, or any other, does for it on this thread: which memtables and
+    /// tables were searched, which filters excluded a key, which blocks came from the buffer pool and which from files,
+    /// and the waits. A nested trace records its part alone. Traced calls take some microseconds longer.
     ///
     /// # Example
     /// ```
@@ -129,8 +129,8 @@ impl Db {
         (done, trace)
     }
 
-    /// The operations of this store that took a millisecond or more in the last ten minutes: how many there were, what
-    /// they waited for and read, and the slowest of each minute. Printed, it says why the store is slow.
+    /// The operations of this store that took a millisecond or more in the last ten minutes: how many there were, their
+    /// waits and reads, and the slowest of each minute. Printed, it explains why the store is slow.
     ///
     /// # Example
     /// ```
@@ -148,8 +148,8 @@ impl Db {
     }
 }
 
-/// The space that all files in the store's directory take on the disk, and those in directories that a backup or a
-/// repair has made in it. What a backup has only linked counts once.
+/// The space that all files in the store's directory take on the disk, including files in directories that a backup or
+/// a repair has made in it. A file that a backup has only linked counts once.
 fn taken(env: &Env, dir: &Path) -> Result<u64> {
     let listing = Listing::read(env, dir)?;
     let staging = listing.has_backup_dir.then(|| dir.join(BACKUP_DIR));

@@ -25,10 +25,10 @@ impl Db {
     }
 
     /// Opens the store in the directory `path`. Creates it if it is missing and [`Options::create`] is set. First
-    /// recovers what an earlier process left unfinished.
+    /// completes the unfinished work of an earlier process.
     ///
     /// # Errors
-    /// `Locked` when the store is open elsewhere; `NotFound` when there is none; `Corruption` when files are damaged;
+    /// `Locked` when the store is open elsewhere; `NotFound` when it does not exist; `Corruption` when files are damaged;
     /// `Unsupported` when a newer build wrote them; `InvalidInput` when `path` is not a store's directory, when options
     /// are out of range, or when a link, a directory or a device has the name of one of the store's files;
     /// `OutOfResources` when descriptors, threads or memory are short; `OutOfSpace`; `Io`.
@@ -37,7 +37,7 @@ impl Db {
     }
 
     /// Opens a store for reading. This writes nothing, so read-only media work. Any number of readers may have the
-    /// store open at once, but no writer beside them.
+    /// store open at the same time, but no writer may.
     ///
     /// # Errors
     /// As [`Db::open`].
@@ -55,13 +55,13 @@ impl Db {
     }
 
     /// Ends background work, makes everything durable and unlocks the directory. Later calls on any handle fail with
-    /// `Closed` and write nothing; scans continue with what they have in memory. If several threads close the store, or
+    /// `Closed` and write nothing; scans continue with the data that they have in memory. If several threads close the store, or
     /// one closes it again, each call returns the same result once the store is closed.
     ///
     /// # Errors
-    /// The error of the last sync or of earlier background work. `OutOfSpace` when the disk has no room for what trees
-    /// without the log hold in memory; that data is lost, and the message names the trees ([`Db::sync`] before would
-    /// have failed and kept it). `InvalidInput` when called in a merge operator that the store itself is running.
+    /// The error of the last sync or of earlier background work. `OutOfSpace` when the disk has no room for the
+    /// memtables of trees without the log; their data is lost, and the message names the trees ([`Db::sync`] before
+    /// would have failed and kept it). `InvalidInput` when called in a merge operator that the store itself is running.
     pub fn close(&self) -> Result<()> {
         self.store.close()
     }

@@ -31,8 +31,8 @@ impl Db {
         self.tree_with(name, TreeOptions::default())
     }
 
-    /// The tree called `name`, created with `options` when it is missing. One that is there keeps its options:
-    /// [`Tree::options`] tells them, [`Tree::set_options`] changes them, and [`Db::create_tree`] fails instead.
+    /// The tree called `name`, created with `options` when it is missing. An existing tree keeps its options:
+    /// [`Tree::options`] returns them, [`Tree::set_options`] changes them, and [`Db::create_tree`] fails instead.
     ///
     /// # Errors
     /// As [`Db::tree`], and `InvalidInput` when an option is out of range.
@@ -64,8 +64,8 @@ impl Db {
         }
     }
 
-    /// The tree called `name` with keys and values of types, created with default options when it is missing. A tree that
-    /// this creates gets a tag ([`Tree::tag`]) that names the types, by which the command line shows keys.
+    /// The tree called `name` with typed keys and values, created with default options when it is missing. A tree that
+    /// this creates gets a tag ([`Tree::tag`]) that names the types. The command line shows keys by it.
     ///
     /// # Example
     /// ```
@@ -82,7 +82,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::tree`], and `InvalidInput` when the tree's tag says that its keys or its values have another type
+    /// As [`Db::tree`], and `InvalidInput` when the tree's tag names another type for its keys or its values
     /// ([`TypedTree::of`]).
     pub fn open_typed<K: KeyCodec, V: ValueCodec>(&self, name: &str) -> Result<TypedTree<K, V>> {
         self.open_typed_with(name, TreeOptions::default())
@@ -119,7 +119,7 @@ impl Db {
         Ok(Tree::new(&self.store, tree))
     }
 
-    /// The tree called `name`, if there is one.
+    /// The tree called `name`, if it exists.
     ///
     /// # Errors
     /// As [`Db::tree`].
@@ -152,17 +152,18 @@ impl Db {
     /// options and tag. `tree` keeps the keys before `at`. No table is rewritten, however large the tree is: both trees
     /// share the files that hold keys of both, until merges rewrite them.
     ///
-    /// Handles of `tree` stay valid. A write of a key from `at` on through such a handle fails with `KeyMoved`. So does
-    /// one that would do nothing because the key seems absent, such as [`Tree::rename`]. A [`Tree::delete_range`] that
-    /// reaches beyond `at` deletes only the keys before `at` and succeeds. So a program that deletes ranges while
-    /// another thread splits the tree compares its range with [`Tree::key_range`] afterwards. Snapshots and scans that
+    /// Handles of `tree` stay valid. A write of a key from `at` on through such a handle fails with `KeyMoved`. A call
+    /// that would do nothing because the key seems absent, for example [`Tree::rename`], fails in the same way. A
+    /// [`Tree::delete_range`] that reaches beyond `at` deletes only the keys before `at` and succeeds. Therefore a
+    /// program that deletes ranges while another thread splits the tree must compare its range with [`Tree::key_range`]
+    /// afterwards. Snapshots and scans that
     /// began before the split continue to see one tree through its handle. Writes to `tree` wait while the split flushes
     /// recent writes and, if needed, while a merge of the tree ends. A transaction that has read a key that moves fails
     /// with a conflict.
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidInput` when `at` is not within the tree's bounds, or is its first key, or the tree is
-    /// of another store; otherwise as [`Db::tree`] and [`Db::flush`].
+    /// `AlreadyExists`; `InvalidInput` when `at` is not within the tree's bounds, or is its first key, or the tree
+    /// belongs to another store; otherwise as [`Db::tree`] and [`Db::flush`].
     ///
     /// # Example
     /// ```
@@ -190,18 +191,18 @@ impl Db {
     }
 
     /// Makes a store in the directory `dir`, which must not exist yet, from the present state of the tree called
-    /// `name`. Its files get second names there, so a large tree takes little time and no space. The two stores are
+    /// `name`. Its files get second names there. Therefore a large tree takes little time and no space. The two stores are
     /// independent. A shared file keeps its space until both stores have removed it. On another file system the files
     /// are copied.
     ///
     /// When this returns, the new store survives power loss. It can be opened like any store, or imported into others
-    /// ([`Db::import_tree`]). A file that the tree shares with other trees is linked whole, so bytes of those trees
-    /// stay in `dir`, though nothing shows them. Writes to the tree wait as for [`Db::split`]. If the tree was split,
-    /// they also wait while its huge values are separated from those of its other half.
+    /// ([`Db::import_tree`]). A file that the tree shares with other trees is linked whole. Therefore bytes of those
+    /// trees stay in `dir`, though nothing shows them. Writes to the tree wait as for [`Db::split`]. If the tree was
+    /// split, they also wait while its huge values are separated from those of its other half.
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidInput` when `dir` lies in the store's own directory; `NotFound` when there is no such
-    /// tree; otherwise as [`Db::flush`].
+    /// `AlreadyExists`; `InvalidInput` when `dir` lies in the store's own directory; `NotFound` when the tree does not
+    /// exist; otherwise as [`Db::flush`].
     ///
     /// # Example
     /// ```
@@ -237,11 +238,11 @@ impl Db {
     /// fails with `Conflict`. [`Db::updates_since`] does not report the import.
     ///
     /// # Errors
-    /// `AlreadyExists` when there is a tree called `name`; `NotFound` when there is no store in `dir`; `Locked` when it
-    /// is open for writing; `InvalidInput` when it has several trees, writes in its log that are not in its tables,
-    /// symbolic links, or entries that expire and a clock more than a day ahead of the time here; `Unsupported` when
-    /// its numbers leave this store too few; `Corruption` when its files are damaged, or are not those that its
-    /// manifest names; otherwise as [`Db::flush`]. After an error the store is as it was.
+    /// `AlreadyExists` when a tree called `name` exists; `NotFound` when `dir` is not a store; `Locked` when it is open
+    /// for writing; `InvalidInput` when it has several trees, writes in its log that are not in its tables, symbolic
+    /// links, or entries that expire and a clock more than a day ahead of the time here; `Unsupported` when its numbers
+    /// leave this store too few; `Corruption` when its files are damaged, or are not those that its manifest names;
+    /// otherwise as [`Db::flush`]. After an error the store is unchanged.
     pub fn import_tree(&self, dir: impl AsRef<Path>, name: &str) -> Result<(Tree, TreeFiles)> {
         check_tree_name(name)?;
         self.store.disk().ensure_writable()?;
