@@ -15,9 +15,9 @@ pub use filter_prefix::FilterPrefix;
 pub(crate) use tree::check_name;
 pub use tree::{CompactionStyle, ExpiryClock, TreeOptions};
 
-/// What an acknowledged write survives. [`Options::durability`](crate::Options::durability) is the store's default, by
-/// itself [`Durability::Process`]; calls whose names end in `_with` choose for one write; [`Db::sync`](crate::Db::sync)
-/// makes all earlier writes survive power loss. `docs/guarantees.md` has the details.
+/// The failures that an acknowledged write survives. [`Options::durability`](crate::Options::durability) is the store's
+/// default, initially [`Durability::Process`]; calls whose names end in `_with` choose for one write;
+/// [`Db::sync`](crate::Db::sync) makes all earlier writes survive power loss. `docs/guarantees.md` has the details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
     /// The death of this process, at any instant. This is the default, as in LevelDB and RocksDB, and costs no system
@@ -81,18 +81,18 @@ pub struct Options {
     /// Whether a missing store is created. Default: yes.
     pub create: bool,
     /// Bytes of memory for everything that the store keeps: buffer pool, memtables, filters, indexes and the mapped
-    /// log. Default: 1 GiB, at most a quarter of the machine's memory or of what control groups leave to this process
-    /// (Linux), as the system says when a process first asks. At least 8 MiB.
+    /// log. Default: 1 GiB, at most a quarter of the machine's memory or of the limit of this process's control groups
+    /// (Linux), as the system reports it at the first use in a process. At least 8 MiB.
     pub memory_budget: usize,
-    /// Bytes per second that merges may read and write, so that reads and other programs get the rest of the disk. The
-    /// rewriting of files of huge values may take as many again. At least 64 KiB. Flushes and the log are not limited.
-    /// The limit does not apply while merges are so far behind that writers are slowed, while a call waits for a merge
-    /// to end, or while the disk is full. Default: `None`, no limit.
+    /// Bytes per second that merges may read and write. The limit leaves the rest of the disk to reads and other
+    /// programs. The rewriting of files of huge values may take as many again. At least 64 KiB. Flushes and the log are
+    /// not limited. The limit does not apply while merges have fallen so far behind that writers are slowed, while a
+    /// call waits for a merge to end, or while the disk is full. Default: `None`, no limit.
     pub background_io: Option<u64>,
     /// Threads for background work, 2 to 8, and at most as many more, up to 4, that help to read or write a long value.
-    /// With fewer than 4, kinds of work take turns, but merges have a thread of their own. Each thread from the fifth on
-    /// is for merges too: of other trees, or of other levels or keys of a tree. So 5 threads do up to two merges at once,
-    /// and 8 up to five. Default: 5.
+    /// With fewer than 4, kinds of work take turns, but merges have their own thread. Each thread from the fifth on is
+    /// for merges too: of other trees, or of other levels or keys of a tree. Therefore 5 threads do up to two merges at
+    /// the same time, and 8 up to five. Default: 5.
     pub threads: usize,
     /// The durability of writes that do not specify one.
     pub durability: Durability,
@@ -100,7 +100,7 @@ pub struct Options {
     /// at most 64 MiB. 1 KiB to 64 GiB.
     pub memtable_bytes: Option<usize>,
     /// Bytes of user data in a table at which a merge begins the next table. It begins the next one earlier if the
-    /// filter of so many small pairs would take more than an eighth of the budget. 1 KiB to 4 GiB. Default: 32 MiB.
+    /// filter of a table of small pairs would take more than an eighth of the budget. 1 KiB to 4 GiB. Default: 32 MiB.
     pub table_bytes: usize,
     /// Bytes of a data block before compression. 64 bytes to 1 MiB. Default: 4 KiB, chosen by measurement.
     pub block_bytes: usize,
@@ -116,21 +116,21 @@ pub struct Options {
     pub merge_operators: MergeOperators,
     /// The rules that [`TreeOptions::rule`] may name. Default: none.
     pub compaction_rules: CompactionRules,
-    /// At most this many bytes of log segments are kept although recovery no longer needs them, for
+    /// The most bytes of log segments that are kept although recovery no longer needs them, for
     /// [`Db::updates_since`](crate::Db::updates_since), also across openings. Only whole segments are kept, of up to 16
     /// MiB, or more after a large batch: choose several times that. On a full disk none is kept. Default: 0.
     pub log_history: u64,
-    /// How many table files are held open at once. The store holds fewer if the process's limit on open files is lower
-    /// or other files use it up: a quarter of the limit stays free. Default: 512.
+    /// The most table files that are open at the same time. The store holds fewer if the process's limit on open files
+    /// is lower or other files use it up: a quarter of the limit stays free. Default: 512.
     pub open_tables_max: usize,
     /// Bytes per second that a background scrub reads to find damage while there is still a copy to repair it from. It
     /// reads all tables and huge values once a week, beginning an hour after opening. 0: no scrub. Default: 4 MiB.
     pub scrub_rate: u64,
-    /// Whether tables bypass the operating system's cache (Linux: `O_DIRECT`), so that the buffer pool is their only
-    /// cache and the rest of the machine's memory is free for other uses. Every miss in the pool then reads the disk,
-    /// so the budget should be as large as possible. This does not apply to the log, which is mapped, or to huge
-    /// values, which have no cache but the system's. Opening fails with [`Unsupported`](crate::ErrorKind::Unsupported)
-    /// if the file system refuses. Default: no.
+    /// Whether tables bypass the operating system's cache (Linux: `O_DIRECT`). Then the buffer pool is their only cache
+    /// and the rest of the machine's memory is free for other uses. Every miss in the pool reads the disk, so the
+    /// budget should be as large as possible. This does not apply to the log, which is mapped, or to huge values, which
+    /// only the system caches. Opening fails with [`Unsupported`](crate::ErrorKind::Unsupported) if the file system
+    /// refuses. Default: no.
     pub direct_io: bool,
     pub(crate) listener: Option<ListenerHandle>,
     /// Whether the buffer pool keeps blocks. If it does not, every read of a block reads its file and verifies the block.
@@ -175,7 +175,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The memory that this process may have, in bytes, if the operating system tells: the machine's, or less if a
+    /// The memory that this process may have, in bytes, if the operating system reports it: the machine's, or less if a
     /// control group limits it. The default [`Options::memory_budget`] is at most a quarter of it.
     pub fn available_memory() -> Option<u64> {
         crate::fs::available_memory()
@@ -195,7 +195,7 @@ impl Options {
         self
     }
 
-    /// Has `listener` hear of what the store does. Default: nobody does.
+    /// Makes `listener` receive the store's events. Default: no listener.
     #[must_use]
     pub fn listener(mut self, listener: impl Listener + 'static) -> Self {
         self.listener = Some(ListenerHandle::new(listener));
@@ -299,8 +299,8 @@ impl TableLimits {
     pub(crate) const NONE: TableLimits = TableLimits { bytes: u64::MAX, keys: usize::MAX };
 }
 
-/// 1 GiB, or a quarter of the memory that this process may have if that is less. The system is asked once, since it
-/// takes several files to tell.
+/// 1 GiB, or a quarter of the memory that this process may have if that is less. The system is queried once, since that
+/// reads several files.
 fn default_memory_budget() -> usize {
     static BUDGET: OnceLock<usize> = OnceLock::new();
     *BUDGET.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Which beginnings of keys the filters of tables hold beside the keys.
+//! Which prefixes of keys the filters of tables hold in addition to the keys.
 //!
 //! Scans rely on one property: if a key has a prefix, then all keys that begin with this prefix have the same one.
 
@@ -10,9 +10,9 @@ use crate::ranges::KeyRange;
 /// The longest delimiter, in bytes.
 const DELIMITER_MAX: usize = 8;
 
-/// A rule that says how long the prefix of a key is: [`TreeOptions::filter_prefix`](crate::TreeOptions::filter_prefix).
-/// A key without a whole prefix, because it is too short or has too few delimiters, has none. Gets find it all the same,
-/// and scans of such keys skip no table.
+/// A rule that defines how long the prefix of a key is:
+/// [`TreeOptions::filter_prefix`](crate::TreeOptions::filter_prefix). A key that is too short or has too few delimiters
+/// has no prefix. Gets find it as usual, but scans of such keys skip no table.
 ///
 /// # Example
 /// ```
@@ -39,7 +39,7 @@ enum Rule {
     Length(u16),
     Through {
         delimiter: [u8; DELIMITER_MAX],
-        /// More than the longest if the delimiter was longer.
+        /// Greater than the maximum if the delimiter was longer.
         len: u8,
         count: u8,
     },
@@ -61,8 +61,8 @@ impl FilterPrefix {
         FilterPrefix { rule: Rule::Through { delimiter, len, count } }
     }
 
-    /// The first `count` texts or byte strings of a key that [`tuple`](crate::keys::tuple()) has made, if nothing else
-    /// is before them.
+    /// The first `count` texts or byte strings of a key that [`tuple`](crate::keys::tuple()) has made, if they come
+    /// first in it.
     pub fn elements(count: u8) -> FilterPrefix {
         FilterPrefix::through([0, 0], count)
     }
@@ -122,7 +122,7 @@ impl FilterPrefix {
         }
     }
 
-    /// `None` if the bytes are no rule.
+    /// Returns `None` if the bytes are not a rule.
     pub(crate) fn decode(from: &mut Decoder<'_>) -> Option<Option<FilterPrefix>> {
         let prefix = match from.u8()? {
             0 => return Some(None),

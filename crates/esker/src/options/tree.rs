@@ -6,7 +6,7 @@ use super::{Compression, FilterPrefix, setters};
 use crate::codec::{Decoder, put_slice};
 use crate::error::{Error, Result};
 
-/// How a tree's tables are merged: a trade of the cost of writing against those of reading and space. `docs/tuning.md`
+/// How a tree's tables are merged: it trades the cost of writing against the costs of reading and space. `docs/tuning.md`
 /// has figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
@@ -18,8 +18,8 @@ pub enum CompactionStyle {
     Leveled = 0,
     /// Runs of about one size are merged into one when there are as many of them as the size ratio. Each such step
     /// writes an entry once: this writes the least. Reads look into all runs, and several runs may hold the same keys.
-    /// So the tree takes up to the size ratio times the space of its live data, and as much again while the largest
-    /// runs are merged.
+    /// Therefore the tree takes up to the size ratio times the space of its live data, and as much again while the
+    /// largest runs are merged.
     Tiered = 1,
     /// Tiered, but with one sorted run at the bottom. The other runs are merged into it when they have grown to a part
     /// of it (1 in size ratio). It writes little more than tiered, and takes little more space than leveled (Dayan,
@@ -29,12 +29,12 @@ pub enum CompactionStyle {
 
 impl CompactionStyle {
     /// Every style.
-    // In the order of the numbers that stand for them in files.
+    // In the order of their numbers in files.
     pub const ALL: &[CompactionStyle] =
         &[CompactionStyle::Leveled, CompactionStyle::Tiered, CompactionStyle::LazyLeveled];
 }
 
-/// By which clock the values of a tree expire.
+/// The clock by which the values of a tree expire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ExpiryClock {
@@ -42,14 +42,15 @@ pub enum ExpiryClock {
     #[default]
     Store = 0,
     /// The greatest time that the tree's writes have carried ([`Tree::at_us`](crate::Tree::at_us)). For replicas: all
-    /// that have applied the same writes agree on what has expired, and no machine's fast clock removes what a later
-    /// command still finds. Reads and conditional writes should be given their time too. A call that writes nothing (a
-    /// condition that does not hold, an empty transaction) carries no time: [`Batch::carry`](crate::Batch::carry) does.
-    /// A snapshot does not hold this time still: its reads without a time are judged by the time of the read.
+    /// that have applied the same writes agree on which values have expired, and a fast clock of one machine cannot
+    /// remove a value that a later command still finds. Reads and conditional writes should be given their time too. A
+    /// call that writes nothing (a condition that does not hold, an empty transaction) carries no time:
+    /// [`Batch::carry`](crate::Batch::carry) does. A snapshot does not hold this time still: its reads without a time
+    /// are judged by the time of the read.
     Writes = 1,
 }
 
-/// Fails if `name`, that of a `what`, is empty or too long.
+/// Fails if `name`, the name of a `what`, is empty or too long.
 pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     if name.is_empty() || name.len() > NAME_MAX {
         let message = format!("a {what}'s name has 1 to {NAME_MAX} bytes; this one has {}", name.len());
@@ -83,9 +84,10 @@ pub struct TreeOptions {
     /// Which beginnings of keys the filters of new tables hold. Default: none. [`TreeOptions::filter_prefix`] describes
     /// it.
     pub filter_prefix: Option<FilterPrefix>,
-    /// By which clock values expire. Default: the store's.
+    /// The clock by which values expire. Default: the store's.
     pub expiry_clock: ExpiryClock,
-    /// The compaction rule that says what in the tree is garbage, by its name of at most 255 bytes. Default: none.
+    /// The compaction rule that decides which entries of the tree are garbage, by its name of at most 255 bytes.
+    /// Default: none.
     pub rule: Option<String>,
 }
 
@@ -111,11 +113,11 @@ setters! {
         /// flushes the tree: [`Tree::flush`](crate::Tree::flush), [`Db::flush`](crate::Db::flush),
         /// [`Db::sync`](crate::Db::sync), closing the store, a need for memory elsewhere, and a write with
         /// [`Durability::Power`](crate::Durability::Power). After a crash the tree holds all its writes up to some
-        /// flush, with batches whole, whatever other trees hold.
+        /// flush, with batches whole, independently of other trees.
         ///
         /// Use it for data that can be made again, that comes in bulk, or whose log is kept elsewhere: it is written
-        /// once instead of twice. A batch or transaction that writes to such a tree may write to no other tree but
-        /// those of its group ([`TreeOptions::group`]).
+        /// once instead of twice. A batch or transaction that writes to such a tree may write only to trees of its
+        /// group ([`TreeOptions::group`]).
         ///
         /// # Example
         /// ```
@@ -148,15 +150,15 @@ setters! {
         compaction: CompactionStyle,
         /// Sets [`TreeOptions::size_ratio`].
         size_ratio: impl Into<Option<u8>>,
-        /// Sets [`TreeOptions::filter_prefix`]. The filters of the tree's tables hold, beside the keys, the prefixes of
-        /// keys that this rule tells. A scan whose range lies within one prefix ([`ScanRange::prefix`] of it or of
+        /// Sets [`TreeOptions::filter_prefix`]. In addition to the keys, the filters of the tree's tables hold the
+        /// prefixes of keys by this rule. A scan whose range lies within one prefix ([`ScanRange::prefix`] of it or of
         /// more, or any two bounds that share it) skips the tables whose filters do not have the prefix. The filters
         /// grow by [`Options::filter_bits`](crate::Options::filter_bits) for each prefix of a table.
         ///
-        /// Use it if there are many short scans and the keys of one prefix are in few of the tables: versions of cells,
-        /// for one, of which a get is a scan. Each table records the rule that it was written by, so the rule may be
-        /// changed; tables that exist have prefixes by the new rule once they are merged. Tables that several small
-        /// trees share have none.
+        /// Use it for many short scans when the keys of one prefix are in few of the tables: for example, for versions
+        /// of cells, where a get is a scan. Each table records the rule that it was written by. Therefore the rule may
+        /// be changed; existing tables have prefixes by the new rule once they are merged. Tables that several small
+        /// trees share have no prefixes.
         ///
         /// [`ScanRange::prefix`]: crate::ScanRange::prefix
         filter_prefix: impl Into<Option<FilterPrefix>>,
@@ -181,7 +183,7 @@ setters! {
 
 impl TreeOptions {
     /// Sets [`TreeOptions::group`]. The trees with the same group name are a group. A tree stays in its group until
-    /// it is dropped. All trees of a group write to the log, or none does.
+    /// it is dropped. Either all trees of a group write to the log, or none does.
     ///
     /// - A batch may write to several trees of a group without the log, and stays whole: all of them are flushed
     ///   together, in one step.
@@ -189,7 +191,7 @@ impl TreeOptions {
     ///   ([`Db::split_group`](crate::Db::split_group), [`Db::export_group`](crate::Db::export_group)).
     /// - A huge value that was written for one of them can be given to keys of the others
     ///   ([`Batch::put_stored`](crate::Batch::put_stored)).
-    /// - Huge values of a group are in files of its own.
+    /// - Huge values of a group have their own files.
     ///
     /// # Example
     /// ```
@@ -212,16 +214,16 @@ impl TreeOptions {
     }
 
     /// Sets [`TreeOptions::rule`]. [`CompactionRule`](crate::CompactionRule) describes rules, with an example. Flushes
-    /// and merges from now on ask the rule, if the opening has registered it
-    /// ([`Options::compaction_rule`](crate::Options::compaction_rule)); without it they keep all entries. To have it look
-    /// at all that is there already, call [`Db::compact`](crate::Db::compact).
+    /// and merges from now on apply the rule, if the opening has registered it
+    /// ([`Options::compaction_rule`](crate::Options::compaction_rule)); without it they keep all entries. To apply it
+    /// to all existing entries, call [`Db::compact`](crate::Db::compact).
     #[must_use]
     pub fn rule(mut self, name: impl Into<String>) -> Self {
         self.rule = Some(name.into());
         self
     }
 
-    /// The size ratio; the style's default if none was set.
+    /// The size ratio; the style's default if it was not set.
     pub(crate) fn ratio(&self) -> usize {
         let own = if self.compaction == CompactionStyle::Leveled { 10 } else { 4 };
         usize::from(self.size_ratio.unwrap_or(own)).max(2)
