@@ -1,5 +1,5 @@
-//! A store that is open for reading only, as what a copy is made of. No process writes to its files meanwhile, so they are
-//! copied as they are. The copy is opened as after a crash: its log is replayed, as it was here.
+//! Copies a store that is open for reading only. No process writes to its files meanwhile. Therefore they are copied as
+//! they are. The copy is opened as after a crash: its log is replayed, as it was here.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::version::edit::ManifestState;
 use crate::version::manifest::Manifest;
 use crate::version::tables::table_path;
 
-/// Makes a copy of such a store in `dir`, which must not exist.
+/// Makes a copy of a store at rest in `dir`, which must not exist.
 pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<()> {
     check_new(store.env(), dir)?;
     let at_rest = AtRest::read(store)?;
@@ -26,7 +26,7 @@ pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<()> {
     at_rest.copy(store, &target).map(drop).inspect_err(|_| target.discard())
 }
 
-/// The files of such a store.
+/// The files of a store at rest.
 pub(super) struct AtRest {
     disk: OnDisk,
     /// Keeps writers out, even if the store is closed meanwhile.
@@ -37,7 +37,7 @@ impl AtRest {
     pub(super) fn read(store: &Store) -> Result<AtRest> {
         let lock = store.blobs().locked()?;
         let mut disk = OnDisk::read(store.env(), store.dir())?;
-        // What was replayed here must be found in the copy.
+        // The copy must contain all replayed records.
         disk.state.log_synced = disk.state.log_synced.max(store.replayed().position);
         Ok(AtRest { disk, _lock: lock })
     }

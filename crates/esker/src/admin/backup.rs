@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! checkpoint   STORE/backup.tmp: the store at one moment, by hard links; writes go on from here
-//! copy         what the directory does not have yet, each file synced, with the checksum of all its bytes
+//! copy         files that the directory lacks, each file synced, with the checksum of all its bytes
 //! catalog      written, synced and renamed last: before that nothing has happened
 //! ```
-//! A backup that fails removes what it has copied. A killed one leaves files that no catalog names, which the next backup
+//! A backup that fails removes its copies. A killed one leaves files that no catalog names, which the next backup
 //! removes. Its links stay in the store until the store is opened, or until its next backup.
 //!
-//! A store that is open for reading only is at rest, and may be where nothing can be written. Its files are copied from
-//! where they are, and what the copy has of its own is first made in `backup.tmp` of the directory of backups.
+//! A store that is open for reading only is at rest, and may be on read-only media. Its files are copied from their
+//! places. The files that only the copy has are first made in `backup.tmp` of the directory of backups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use crate::version::edit::ManifestState;
 use crate::version::manifest::{copy_number, manifest_number};
 use crate::version::tables::table_path;
 
-/// What [`Db::backup`](crate::Db::backup) has made.
+/// The result of [`Db::backup`](crate::Db::backup).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupReport {
@@ -71,7 +71,7 @@ impl BackupInfo {
 /// Lists the backups in `dir`, oldest first.
 ///
 /// # Errors
-/// `NotFound` if there is no such directory, `InvalidInput` if it holds something else, `Corruption` if the catalog of
+/// `NotFound` if the directory does not exist, `InvalidInput` if it holds something else, `Corruption` if the catalog of
 /// a backup is damaged, `Io`.
 pub fn backups(dir: impl AsRef<Path>, options: &Options) -> Result<Vec<BackupInfo>> {
     let dir = dir.as_ref();
@@ -87,7 +87,7 @@ pub fn backups(dir: impl AsRef<Path>, options: &Options) -> Result<Vec<BackupInf
 pub fn forget_backups(dir: impl AsRef<Path>, keep: usize, options: &Options) -> Result<usize> {
     let dir = dir.as_ref();
     let env = &options.env.within(dir)?;
-    // Before the lock, which may replace the lock file: this may be no directory of backups.
+    // This comes before the lock, which may replace the lock file: `dir` may not be a directory of backups.
     Shelf::read(env, dir)?;
     let _lock = lock(env, dir, LockMode::Exclusive)?;
     let mut catalogs = read_all(env, dir, &Shelf::read(env, dir)?)?;
@@ -126,7 +126,7 @@ fn remove_unnamed(env: &Env, dir: &Path, catalogs: &[Catalog]) -> Result<()> {
     unnamed.chain(&shelf.temporaries).try_for_each(|name| env.fs.remove_file(&dir.join(name)))
 }
 
-/// A directory inside the store's for the links of what is copied from there. Dropping it removes the directory.
+/// A directory inside the store's directory for links to the files to copy. Dropping it removes the directory.
 pub(super) struct Staging<'a> {
     pub(super) new: NewDir<'a>,
     /// An opening leaves a locked directory alone: the store may be closed, and opened again, while a backup copies.
@@ -135,7 +135,7 @@ pub(super) struct Staging<'a> {
 
 impl Drop for Staging<'_> {
     fn drop(&mut self) {
-        // What cannot be removed now is removed when the store is opened.
+        // The next opening of the store removes files that cannot be removed now.
         self.new.discard();
         self.lock = None;
     }
@@ -196,8 +196,8 @@ pub(crate) fn backup(store: &Store, dir: &Path) -> Result<BackupReport> {
     copy(store, (env, dir), &known, id).inspect_err(|_| remove_partial(env, dir))
 }
 
-/// Removes the files of a backup that has failed: on a full disk they would keep the space. What cannot be removed now is
-/// removed by the next backup. Reports nothing: the backup's error is the one to report.
+/// Removes the files of a backup that has failed: on a full disk they would keep the space. The next backup removes
+/// files that cannot be removed now. Reports nothing: the backup's error is the one to report.
 fn remove_partial(env: &Env, dir: &Path) {
     // The catalog may have got its name before the error: then its files are named.
     let left = Shelf::read(env, dir).and_then(|shelf| read_all(env, dir, &shelf));
@@ -234,7 +234,7 @@ fn copy(
             Some(part) => (part.len, part.sum),
             None => {
                 let target = dir.join(&stored);
-                // A copy may be there that was cut short or lengthened since.
+                // `target` may be a copy that was cut short or lengthened since.
                 gone::remove_file(&*env.fs, &target)?;
                 let from = match in_place_names.contains(name.as_str()) {
                     true => (store.env(), store.dir().join(&name)),

@@ -1,14 +1,14 @@
-//! What a directory of backups holds: one catalog for each backup, and the files that catalogs name.
+//! The contents of a directory of backups: one catalog for each backup, and the files that catalogs name.
 //!
 //! ```text
 //! backup-000002                      the catalog of backup 2, lines of text, written last
 //! 000012-00c0ffee00c0ffee.table      table 12 of the store, with this salt: shared by all backups that need it
 //! 000013-5a175a175a175a17.blob       a sealed blob file, likewise
-//! 000002-manifest-000001             what backup 2 has to itself: manifest, log segments, blob files without footer
+//! 000002-manifest-000001             backup 2 alone has: manifest, log segments, blob files without footer
 //! ```
 //! A table never changes. A sealed blob file gets no further value: a later state of it lacks only values that were
-//! freed since, and no later backup needs those. So number and salt identify a file, and the first copy of it serves
-//! all later backups.
+//! freed since, and no later backup needs those. Therefore number and salt identify a file, and the first copy of it
+//! serves all later backups.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

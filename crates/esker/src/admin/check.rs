@@ -1,8 +1,8 @@
 //! Reads everything and reports all damage, without changing a byte.
 //!
-//! A check goes on after damage, in each file: behind a damaged block, record or manifest it still reads the rest.
-//! Without a manifest it reads all tables, and the log as far as the log's own marks tell. Bytes that belong to no live
-//! structure (a spare segment, tables that no manifest names) are not damage.
+//! A check continues after damage, in each file: after a damaged block, record or manifest it still reads the rest.
+//! Without a manifest it reads all tables, and the log as far as the log's own marks show it. Bytes that belong to no
+//! live structure (a spare segment, tables that no manifest names) are not damage.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -42,14 +42,14 @@ pub(super) struct Check<'a> {
 /// for writing is refused.
 ///
 /// # Errors
-/// `NotFound` when there is no store, `Locked`, `Io` when the directory cannot be read. Damage is not an error: it is
+/// `NotFound` when the store does not exist, `Locked`, `Io` when the directory cannot be read. Damage is not an error: it is
 /// in the report.
 pub fn check(path: impl AsRef<Path>, options: &Options) -> Result<CheckReport> {
     check_until(path, options, || false)
 }
 
 /// As [`check`], until `cancelled` returns true. It is called before each read, in the calling thread. The report of a
-/// cancelled check has the findings until then, and [`CheckReport::is_cancelled`] is set.
+/// cancelled check has the findings up to then, and [`CheckReport::is_cancelled`] is set.
 ///
 /// # Example
 /// ```
@@ -82,7 +82,7 @@ pub fn check_until(
     Ok(check_locked(env, dir, &listing, cancel, &unreadable))
 }
 
-/// As [`check`], for a caller that holds the lock. The reads of `env` go around what is `unreadable`.
+/// As [`check`], for a caller that holds the lock. The reads of `env` go around `unreadable` places.
 pub(super) fn check_locked(
     env: &Env,
     dir: &Path,
@@ -124,7 +124,7 @@ pub(super) fn check_as(
 }
 
 impl Check<'_> {
-    /// Reports damage. After a cancellation all calls fail, so what then looks like damage is not reported.
+    /// Reports damage. After a cancellation all calls fail. Their errors may look like damage and are not reported.
     pub(super) fn found(&mut self, error: &Error) {
         if !self.cancel.has_failed_calls() {
             self.report.found(error, self.dir);
@@ -150,8 +150,8 @@ impl Check<'_> {
         Segments::open(&*self.env.fs, self.dir, sound).inspect_err(|error| self.found(error)).ok()
     }
 
-    /// The state of the manifest or, if that is damaged, of its copy. Also how far either of them, sound or damaged,
-    /// says that the log is on the disk.
+    /// The state of the manifest or, if that is damaged, of its copy. Also how far the log is on the disk according to
+    /// either of them, sound or damaged.
     fn manifest(&mut self, listing: &Listing, segments: Option<&Segments>) -> (Option<ManifestState>, u64) {
         let (has_manifest, before) = (listing.manifest() != 0, self.report.findings.len());
         if !has_manifest {
@@ -162,7 +162,7 @@ impl Check<'_> {
         let known = segments.map_or(0, |segments| segments.manifest_synced(number));
         let (path, copy_path) = (manifest_path(self.dir, number), copy_path(self.dir, number));
         let (manifest, synced) = if has_manifest { self.read(&path, known) } else { (None, 0) };
-        // If there is no copy, it could not be written: that is no damage.
+        // If the copy is missing, it could not be written: that is not damage.
         let has_copy = listing.copies.binary_search(&number).is_ok();
         if !has_copy || (has_manifest && is_of_another(self.env, self.dir, number)) {
             return (manifest.map(|contents| contents.state), synced);
@@ -217,7 +217,7 @@ impl Check<'_> {
         (None, synced)
     }
 
-    /// Reports every damaged place of the log; without the manifest, as far as the log itself tells. Collects the
+    /// Reports every damaged place of the log; without the manifest, as far as the log itself shows it. Collects the
     /// pointers to blobs in its records.
     fn log(
         &mut self,
@@ -267,7 +267,7 @@ impl Check<'_> {
         for file in named.keys().filter(|file| listing.tables.binary_search(file).is_err()) {
             self.found(&Error::corruption(&table_path(self.dir, *file), 0, "a table is missing"));
         }
-        // Without a manifest nobody knows which tables are live, so all are checked.
+        // Without a manifest it is unknown which tables are live. Therefore all are checked.
         for &file in listing.tables.iter().filter(|file| state.is_none() || named.contains_key(file)) {
             let infos = named.get(&file).map_or(&[][..], Vec::as_slice);
             if let Err(error) = self.table(file, infos) {

@@ -58,7 +58,7 @@ pub(super) fn fill(store: &Store, target: &NewDir<'_>) -> Result<ManifestState> 
         fs.hard_link_to(&table_path(store.dir(), file), &**target_fs, &table_path(dir, file))?;
     }
     let mut state = known.clone();
-    // The manifest may have noted the clock long ago. The copy goes on from now.
+    // The manifest may have noted the clock long ago. The copy continues from the present time.
     state.clock = store.reached_from(state.clock.us);
     let parts = {
         let commit = store.commit().lock_quiet();
@@ -100,8 +100,8 @@ pub(super) fn copy_marks(store: &Store, state: &ManifestState, target: &NewDir<'
     })
 }
 
-/// Copies a segment up to its last record. The marks are cleared: they describe our manifest and later writes, and the
-/// copy's manifest says how far its log must go.
+/// Copies a segment up to its last record. The marks are cleared: they describe our manifest and later writes. The
+/// copy's manifest records how far its log must go.
 pub(super) fn copy_segment(store: &Store, part: &LogPart, to: &NewDir<'_>) -> Result<()> {
     let path = part.path.as_path();
     let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Io, "a segment has no name").at(path))?;

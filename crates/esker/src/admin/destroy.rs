@@ -12,25 +12,26 @@ use crate::options::Options;
 use crate::space::reserve_path;
 use crate::version::tables::table_path;
 
-/// Removes the store in `path` for good: its own files, the quarantines of repairs, and the directory. The directory
-/// stays if anything else is in it or if `path` is a link to it. `options` are those with which the store is opened;
+/// Removes the store in `path` permanently: its own files, the quarantines of repairs, and the directory. The directory
+/// stays if it contains anything else or if `path` is a link to it. `options` are those with which the store is opened;
 /// [`Options::default`] serves.
 ///
 /// # Errors
-/// `NotFound` when there is no store. `Locked` when it is open. `InvalidInput`, naming it, when something that is not a
-/// file has the name of one of the store's files, or lies in a directory of the store's: then nothing is removed. `Io`.
+/// `NotFound` when the store does not exist. `Locked` when it is open. `InvalidInput`, naming it, when something that
+/// is not a file has the name of one of the store's files, or lies in a directory of the store's: then nothing is
+/// removed. `Io`.
 pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
     let dir = path.as_ref();
     let env = options.env.within(dir)?;
     let fs = &env.fs;
     let (mut lock, listing) = locked::lock(&env, dir, LockMode::Exclusive)?;
-    // Whatever is not ours is found before anything is removed.
+    // Foreign files are found before anything is removed.
     let staging = dir.join(BACKUP_DIR);
     let mut directories = Vec::new();
     for own in listing.quarantines.iter().chain([&staging]) {
         directories.extend(OwnDir::find(&env, own)?);
     }
-    // The manifests are removed first, so that after a crash no store is left that could be opened by mistake.
+    // The manifests are removed first. After a crash, no store is left that could be opened by mistake.
     let manifests = listing.manifest_paths(dir);
     let segments = listing.segments.iter().map(|(_, path)| path.clone());
     let tables = listing.tables.iter().map(|&file| table_path(dir, file));
@@ -51,7 +52,7 @@ pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
     if listing.foreign.is_empty() { remove_emptied(&options.env, dir) } else { Ok(()) }
 }
 
-/// Removes the empty directory `dir`. If it is a link, the link and the directory behind it stay: they are not ours.
+/// Removes the empty directory `dir`. If it is a link, the link and its target stay: they are not ours.
 fn remove_emptied(env: &Env, dir: &Path) -> Result<()> {
     let Err(error) = env.fs.remove_dir(dir) else { return Ok(()) };
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Err(error) };

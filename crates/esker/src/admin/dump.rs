@@ -1,4 +1,4 @@
-//! Shows one file of a store. The header tells the kind of the file.
+//! Shows one file of a store. The header identifies the kind of the file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub fn dump(file: impl AsRef<Path>, out: impl FnMut(&str) -> bool, options: &Opt
 }
 
 /// As [`dump`], but `show_key` shows each key. Its first argument is the tag ([`Tree::tag`](crate::Tree::tag)) of the
-/// key's tree. It is `None` if the tree has no tag or is unknown: the manifest tells which tree it is, and for other
+/// key's tree. It is `None` if the tree has no tag or is unknown: only the manifest identifies the tree, so for other
 /// files the manifest must be in the same directory. If `show_key` returns `None`, the key is shown as `dump` shows it.
 ///
 /// # Errors

@@ -6,7 +6,7 @@
 //! ```
 //! The manifest comes last. Before it is there, the directory does not open as a store; once it is there, nothing is
 //! missing. If the directory is on another file system, the links are first made in the store's own directory, and the
-//! files are copied from there, so that writers do not wait for so long.
+//! files are copied from there. This shortens the wait of the writers.
 
 use std::path::{Path, PathBuf};
 
@@ -63,8 +63,9 @@ pub(crate) fn export(store: &Store, what: Whole<'_>, tags: &[(&str, &str)], dir:
     finished.inspect_err(|_| target.discard())
 }
 
-/// As [`export`] of the tree `name`, for a store that is open for reading only. Writes may be in its log alone, and where
-/// it is, nothing can be written. So the tree is first copied, with the log, to a store of its own next to `dir`.
+/// As [`export`] of the tree `name`, for a store that is open for reading only. Some of its writes may be only in its
+/// log, and its directory cannot be written to. Therefore the tree is first copied, with the log, to its own store next
+/// to `dir`.
 pub(crate) fn export_at_rest(store: &Store, name: &str, dir: &Path) -> Result<TreeFiles> {
     check_new(store.env(), dir)?;
     // Without a slash at the end, which would lead into the directory.
@@ -136,7 +137,7 @@ fn files_of(state: &ManifestState, from: &Path, to: &Path) -> Vec<(PathBuf, Path
     tables.chain(blobs).collect()
 }
 
-/// Adds to the files in `target` what makes them a store.
+/// Adds to `target` the files that make it a store.
 fn finish(target: &NewDir<'_>, state: ManifestState) -> Result<()> {
     let NewDir { env, dir, .. } = target;
     create_empty(env, &segment_path(dir, 1), state.last_seq + 1)?;

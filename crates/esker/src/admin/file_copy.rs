@@ -8,7 +8,7 @@ use crate::env::Env;
 use crate::error::Result;
 use crate::fs::{BLOCK, RandomFile, ReadFile};
 
-/// How many bytes are read at once.
+/// Size of one read.
 const PIECE: u64 = 1 << 20;
 
 /// Copies the file `from` of the first environment to the new file `to` of the second. The new file is synced; its name

@@ -7,8 +7,8 @@
 //! install  one edit of the manifest makes them trees
 //! ```
 //! The other store is not trusted, and may be forged. An import refuses numbers that would leave this store too few,
-//! and tables that are not those of the manifest. Of each table it reads only the end, and of each blob file only which
-//! values it holds.
+//! and tables that are not those of the manifest. Of each table it reads only the end, and of each blob file only the
+//! list of its values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -48,13 +48,13 @@ const CLOCK_AHEAD_MAX_US: u64 = 24 * 3_600_000_000;
 
 type Tables = Vec<(u8, TableInfo)>;
 
-/// What to make of the trees in another store.
+/// The form in which the trees of another store are imported.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum As<'a> {
     /// The only tree becomes a tree of this name, in no group.
     Tree(&'a str),
-    /// All trees, which are of one group, become that group, and get these tags. With `replace`, they take the place of
-    /// the group's trees, if there are any.
+    /// All trees, which are of one group, become that group, and get these tags. With `replace`, they replace the
+    /// group's trees, if it has any.
     Group { replace: bool, tags: &'a [(&'a str, &'a str)] },
 }
 
@@ -111,7 +111,7 @@ fn refused(dir: &Path, message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidInput, message).at(dir)
 }
 
-/// The trees to import, with what they become here. Opening an export creates an empty default tree in it, which does
+/// The trees to import, with their new records here. Opening an export creates an empty default tree in it, which does
 /// not count.
 fn trees_for(state: &ManifestState, what: As<'_>, dir: &Path) -> Result<Vec<(TreeId, TreeRecord)>> {
     let is_empty = |tree: TreeId| state.tables_of(tree).next().is_none();
@@ -299,8 +299,8 @@ impl<'a> Arrival<'a> {
         })
     }
 
-    /// Links or copies the files and makes their names durable. Changes the tables of `trees` to what the manifest has
-    /// to say about them, and returns what it has to say about blob files.
+    /// Links or copies the files and makes their names durable. Changes the tables of `trees` to their records in this
+    /// store's manifest, and returns the records of the blob files.
     fn bring(
         &mut self,
         trees: &mut [ImportedTree],
@@ -406,8 +406,8 @@ impl<'a> Arrival<'a> {
                 false
             }
         };
-        // The name may be a symbolic link, or something that is no file: holes would be punched in a file that others
-        // use.
+        // The name may be a symbolic link, or something that is not a file: holes would be punched in a file that
+        // others use.
         if !env.fs.is_regular(to)? {
             return Err(refused(
                 from,
@@ -417,7 +417,7 @@ impl<'a> Arrival<'a> {
         Ok((env.fs.file_len(to)?, copied))
     }
 
-    /// What the manifest has to say about a table that has the number `file` here.
+    /// The record in this store's manifest of a table that has the number `file` here.
     fn renumbered(&self, info: &TableInfo, file: FileId) -> TableInfo {
         // The source store may have imported the table too.
         let renumbered = info.renumbered.as_deref().map_or(self.by, |&before| self.by.behind(before));

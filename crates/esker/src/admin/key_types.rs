@@ -12,7 +12,7 @@ use crate::version::manifest::{
 /// The longest part of a key or value that a line shows, in bytes.
 const SHOWN_MAX: usize = 64;
 
-/// Shows a key of a tree with this tag. `None`: show it as text with escapes.
+/// Shows a key of a tree with this tag. If it returns `None`, the key is shown as text with escapes.
 pub(super) type ShowKey<'a> = &'a dyn Fn(Option<&str>, &[u8]) -> Option<String>;
 
 pub(super) struct KeyTypes<'a> {

@@ -7,10 +7,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, LockMode};
 use crate::open::{LOCK_FILE, Listing};
 
-/// Takes the lock of the store in `dir`, and then lists its files. Creates a lock file only if there is a store.
+/// Takes the lock of the store in `dir`, and then lists its files. Creates a lock file only if `dir` is a store.
 ///
 /// # Errors
-/// `NotFound` when there is no store, `Locked`, `Io`.
+/// `NotFound` when the store does not exist, `Locked`, `Io`.
 pub(super) fn lock(env: &Env, dir: &Path, mode: LockMode) -> Result<(Box<dyn DirLock>, Listing)> {
     let store = || {
         let listing = Listing::read(env, dir)?;

@@ -5,7 +5,7 @@
 //! - [`dump()`] shows a single file. [`destroy()`] removes a store.
 //! - [`backup`] copies those files of an open store that earlier backups do not have. [`restore()`] makes a store from
 //!   a backup.
-//! - [`export`] makes a store of one tree, and [`import`] makes a tree of such a store.
+//! - [`export`] makes a store from one tree, and [`import`] makes a tree from such a store.
 //! - [`repair()`] makes a damaged store whole.
 
 pub(crate) mod at_rest;

@@ -1,16 +1,16 @@
-//! Makes a store from what is left of a damaged one.
+//! Makes a store from the sound parts of a damaged one.
 //!
 //! ```text
 //! manifest sound     or its copy: damaged tables written anew without the blocks that are lost, each in its place
-//! both damaged       their first sound records tell trees; all tables of the directory are merged, the newest versions kept
+//! both damaged       their first sound records list trees; all tables of the directory are merged, the newest versions kept
 //! log damaged        every whole record, also after damage, in a new segment
 //! huge values lost   a deletion in the place of each entry that names one
 //! unreadable blocks  damage like any other; a file of huge values with such blocks is replaced by a copy without them
 //! then               unused files get a second name in quarantine-N; the new manifest; then they lose their first name
 //! ```
 //! A repair loses nothing that was there before. The new manifest comes after everything that it names. Every file that
-//! it does not name has its name in the quarantine by then. So after an interrupted repair, the next one can do it
-//! again.
+//! it does not name has its name in the quarantine by then. Therefore, after an interrupted repair, the next one can do
+//! it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -51,26 +51,27 @@ pub struct Loss {
     pub file: PathBuf,
     /// The offset in bytes at which the damaged part begins.
     pub offset: u64,
-    /// What was expected there.
+    /// The expected content of that place.
     pub reason: String,
     /// The tree that has lost something; `None` if that is unknown.
     pub tree: Option<String>,
-    /// Keys between these two, both included, are lost or have an older value. `None`: unknown, or no key is lost.
+    /// Keys between these two, both included, are lost or have an older value. `None` if the keys are unknown, or no
+    /// key is lost.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What [`repair`] has found and done.
+/// The findings and the work of [`repair`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// The damaged places. If this is empty, the store was sound and nothing was changed. The manifest is kept twice,
-    /// so damage to one of the two loses nothing; the reason then says so.
+    /// The damaged places. If this is empty, the store was sound and nothing was changed. The manifest is kept twice.
+    /// Therefore damage to one of the two loses nothing; the reason states that.
     pub losses: Vec<Loss>,
-    /// Whether the manifest and its copy were both damaged, so that the state was rebuilt from the other files. Trees
-    /// that only the manifest knew have new names. Keys that were deleted or overwritten shortly before may have their
-    /// old values again.
+    /// Whether the manifest and its copy were both damaged, and the state was rebuilt from the other files. Trees that
+    /// only the manifest knew have new names. Keys that were deleted or overwritten shortly before may have their old
+    /// values again.
     pub rebuilt: bool,
-    /// The directory with the files that are no longer used, if there are any. You may remove it. Until then, huge
+    /// The directory with the files that are no longer used, if there are any. You may remove it. Before that, huge
     /// values that are freed keep their space.
     pub quarantine: Option<PathBuf>,
     /// Whether the repair was cancelled ([`repair_until`]) during its last step, which reads everything once more. The
@@ -96,7 +97,7 @@ struct Repair<'a> {
     opened: BTreeMap<BlobFileId, std::result::Result<Opened, Error>>,
     /// Entries of tables that become deletions.
     lost: BTreeSet<(TreeId, Vec<u8>, SeqNo)>,
-    /// Whether parts of tables or of the log are lost, so that older versions of keys may be the newest ones now.
+    /// Whether parts of tables or of the log are lost. Then older versions of keys may be the newest ones now.
     has_lost_writes: bool,
     /// Whether the new manifest frees damaged values.
     frees_values: bool,
@@ -112,8 +113,8 @@ struct Repair<'a> {
 /// directory `quarantine-N` in the store's directory. Make a copy of the whole directory first if you can.
 ///
 /// Afterwards [`check`](crate::check) finds nothing, and every key that is left can be read. A key whose huge value was
-/// lost is absent: a deletion has the place of the entry, so that no older version is seen. A key whose newest version was
-/// lost with a part of a table or of the log has an older version.
+/// lost is absent: a deletion replaces the entry, so that no older version is seen. A key whose newest version was lost
+/// with a part of a table or of the log has an older version.
 ///
 /// # Example
 /// ```
@@ -129,7 +130,7 @@ struct Repair<'a> {
 /// ```
 ///
 /// # Errors
-/// `NotFound` when there is no store, `Locked` when it is open, `Unsupported` when a newer build wrote it, `Io`,
+/// `NotFound` when the store does not exist, `Locked` when it is open, `Unsupported` when a newer build wrote it, `Io`,
 /// `OutOfSpace`: then the store is as it was.
 pub fn repair(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport> {
     repair_until(path, options, || false)
@@ -137,7 +138,7 @@ pub fn repair(path: impl AsRef<Path>, options: &Options) -> Result<RepairReport>
 
 /// As [`repair`], until `cancelled` returns true. It is called before each call of the file system, in the calling
 /// thread. A cancelled repair changes nothing that the store needs, and the next repair does the work. Once the new
-/// manifest is being written, the repair is completed all the same: then the report says what is lost, and
+/// manifest is being written, the repair is completed even so: then the report lists the losses, and
 /// [`RepairReport::is_cancelled`] is set.
 ///
 /// # Errors
@@ -327,14 +328,14 @@ impl<'a> Repair<'a> {
         Ok(())
     }
 
-    /// All whole records of the log; `None` if the log is sound as it is.
+    /// All whole records of the log; `None` if the log is sound.
     fn read_log(&mut self, is_whole: bool) -> Result<Option<Vec<Salvaged>>> {
         if self.listing.segments.is_empty() {
             self.lose(&Error::corruption(self.dir, 0, "every log segment is missing"), None, None);
         } else if is_whole && !self.segments.paths.is_empty() {
             let is_unreadable = self.segments.paths.iter().any(|path| self.unreadable.is_in(path));
             match self.recovered(&mut |_| {}) {
-                // Every opening would come to the place: the log is written anew.
+                // Every opening would reach the unreadable place: the log is written anew.
                 Ok(_) if is_unreadable => {}
                 Ok(recovered) => {
                     self.logged = recovered.pointers;
@@ -347,7 +348,7 @@ impl<'a> Repair<'a> {
         self.salvage_log(is_whole).map(Some)
     }
 
-    /// What recovery reads from a sound log. Calls `visit` with each record.
+    /// Reads a sound log as recovery does. Calls `visit` with each record.
     fn recovered(&self, visit: &mut dyn FnMut(Salvaged)) -> Result<Recovered> {
         let report = CheckReport::default();
         let check = Check { env: self.env, dir: self.dir, report, cancel: self.cancel };
@@ -356,7 +357,7 @@ impl<'a> Repair<'a> {
 
     /// Installs the new manifest, and reads everything once more.
     fn finish(mut self) -> Result<RepairReport> {
-        // From here on the repair is completed even if it is cancelled, so that the caller learns what is lost.
+        // From here on the repair is completed even if it is cancelled, so that the caller gets the list of losses.
         let cancel = self.cancel;
         cancel.go_on(self.dir)?;
         self.unreadable.confirm(self.dir, None)?;
@@ -374,7 +375,7 @@ impl<'a> Repair<'a> {
             false => self.unreadable.confirm(self.dir, None).map(|()| left),
         };
         let left = left.and_then(confirmed).unwrap_or_else(|error| {
-            // The caller learns what is lost all the same.
+            // The caller gets the list of losses even so.
             let message = format!(
                 "the repair is complete, but its last step, which reads everything once more, has failed: \
                  check the store later ({error})"

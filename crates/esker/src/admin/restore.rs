@@ -16,13 +16,12 @@ use crate::open::LOCK_FILE;
 use crate::options::Options;
 
 /// Makes a store in the directory `target`, which must not exist, from backup number `id` in `dir` (`None`: the
-/// newest). Every byte of the backup is verified. When this returns, the store survives power loss, and opens as any
-/// other. After an error nothing is left of it. After a crash, a directory may be left that does not open as a store.
+/// newest). Every byte of the backup is verified. When this returns, the store survives power loss, and opens like any
+/// other. After an error no part of it is left. After a crash, a directory may be left that does not open as a store.
 ///
 /// # Errors
-/// `AlreadyExists` when there is something at `target`; `NotFound` when there is no such backup; `Corruption`, naming
-/// the file, when a file of the backup is damaged or missing; `Locked` while a backup is being made; `Io`;
-/// `OutOfSpace`.
+/// `AlreadyExists` when `target` exists; `NotFound` when the backup does not exist; `Corruption`, naming the file, when
+/// a file of the backup is damaged or missing; `Locked` while a backup is being made; `Io`; `OutOfSpace`.
 ///
 /// # Example
 /// ```
@@ -61,7 +60,7 @@ pub fn restore_until(
     cancelled: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Result<BackupInfo> {
     let dir = dir.as_ref();
-    // Only reads are cancelled: the calls that remove what was written must still work.
+    // Only reads are cancelled: the calls that remove the written files must still work.
     let env = options.env.until(&Cancel::when(cancelled)).within(dir)?;
     let shelf = Shelf::read(&env, dir)?;
     let _lock = lock(&env, dir, LockMode::Shared)?;

@@ -20,7 +20,7 @@ fn named_in(pointers: &[Pointer], id: BlobFileId) -> BTreeSet<u64> {
     pointers.iter().filter(|pointer| pointer.file == id).map(|pointer| pointer.ordinal).collect()
 }
 
-/// What recovery reads from the log.
+/// The data that recovery reads from the log.
 #[derive(Default)]
 pub(in crate::admin) struct Recovered {
     /// The pointers to blobs, with the trees and keys that they belong to.
@@ -33,8 +33,8 @@ pub(in crate::admin) struct Recovered {
 type Scanned = BTreeMap<BlobFileId, Option<BlobFile>>;
 
 impl Check<'_> {
-    /// Reads the records that recovery takes. Recovery ends the log before a record whose blob a crash has torn
-    /// (rule 4): that is a torn tail, not damage. Calls `each` with each record.
+    /// Reads the records that recovery accepts. Recovery ends the log before a record whose blob a crash has torn (rule
+    /// 4): that is a torn tail, not damage. Calls `each` with each record.
     pub(in crate::admin) fn recovered(
         &self,
         segments: &Segments,
@@ -95,7 +95,7 @@ impl Check<'_> {
         }
     }
 
-    /// Reads the blobs that count in the manifest, and those that only the log (`pointers`) names.
+    /// Reads the blobs that count in the manifest, and blobs that only the log (`pointers`) names.
     pub(super) fn blobs(&mut self, listing: &Listing, state: Option<&ManifestState>, pointers: &[Pointer]) {
         let none = BTreeMap::new();
         let known = state.map_or(&none, |state| &state.blobs.live);
@@ -130,7 +130,7 @@ impl Check<'_> {
         let path = blob_path(self.dir, id);
         let undecided = record.info.entries == record.info.pending.len() as u64;
         if (undecided || record.freed.len() as u64 >= record.info.entries) && in_log.is_empty() {
-            // Nothing in the file counts, so it may be gone.
+            // No value in the file counts. Therefore the file may be gone.
             return Ok(());
         }
         if !is_there {

@@ -50,9 +50,9 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Finds the lineage under which a tree's huge values are filed. It is not the tree's own number if the tree
-    /// was split off another or imported. Then only the blob files tell, and an opening would free values under a
-    /// number that no tree has.
+    /// Finds the lineage under which a tree's huge values are filed. It is not the tree's own number if the tree was
+    /// split off another or imported. Then only the blob files show it. Without this an opening would free values under
+    /// a number that no tree has.
     fn note_lineages(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
         let mut owners: BTreeMap<BlobFileId, BTreeMap<u64, BTreeSet<TreeId>>> = BTreeMap::new();
         let in_tables = self.pointers.iter().map(|(tree, _, pointer)| (*tree, *pointer));

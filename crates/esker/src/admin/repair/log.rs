@@ -99,7 +99,8 @@ impl Repair<'_> {
         };
         let end = write_segment(fs, &segment_path(self.dir, number), header, payloads)?;
         fs.sync_dir(self.dir)?;
-        // The new records may name removed blob files, so these stay known as removed up to the end of the new log.
+        // The new records may name removed blob files. Therefore these stay known as removed up to the end of the new
+        // log.
         self.state.blobs.removed.values_mut().for_each(|position| *position = (*position).max(end));
         (self.state.floor, self.state.log_synced, self.state.last_seq) = (floor, end, last_seq);
         self.unused.extend(self.listing.segments.iter().map(|(_, path)| path.clone()));

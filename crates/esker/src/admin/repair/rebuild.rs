@@ -1,7 +1,7 @@
 //! Without a sound manifest: merges all tables in the directory, tree by tree, and keeps the newest version of each
 //! key.
 //!
-//! The level of a table is unknown then, and so is whether it was left over from a merge. Sequence numbers order the
+//! The level of a table is unknown then, and so is whether a merge has left it over. Sequence numbers order the
 //! versions of a key. Of two versions with the number 0, the one in the table with the greater file number was written
 //! later, from the other.
 
@@ -109,7 +109,7 @@ fn prefix_of(key: &[u8]) -> Option<TreeId> {
 }
 
 impl Repair<'_> {
-    /// Rebuilds the state from the tables and from what is known of trees. `records` are those of the log. Returns the
+    /// Rebuilds the state from the tables and from the known trees. `records` are the records of the log. Returns the
     /// records of the new log.
     pub(super) fn rebuild(&mut self, records: &[Salvaged]) -> Result<Vec<Vec<u8>>> {
         self.report.rebuilt = true;
@@ -131,7 +131,8 @@ impl Repair<'_> {
         }
         parts.retain(|tree, _| self.state.trees.contains_key(tree));
         for (&tree, parts) in &parts {
-            // An entry in a table may have lost its number (0). `cleared` is never behind the flushed writes.
+            // An entry in a table may have lost its number (0). `cleared` is never less than the number of the flushed
+            // writes.
             let seq = parts.iter().map(|part| part.max_seq.max(part.cleared)).max().unwrap_or(0);
             let time_us = known.trees.get(&tree).map_or(0, |record| record.time_us);
             self.apply(&Edit::Flushed { tree, seq, time_us })?;
@@ -178,7 +179,7 @@ impl Repair<'_> {
             let is_default = tree == 1 && !has_default;
             let name = if is_default { DEFAULT_TREE.to_owned() } else { format!("recovered-{tree}") };
             let edit = Edit::CreateTree { tree, name, options: TreeOptions::default() };
-            // The tree is new, so this cannot fail.
+            // The tree is new. Therefore this cannot fail.
             drop(self.state.apply(&edit));
         }
     }
@@ -232,8 +233,8 @@ impl Repair<'_> {
         Ok(self.parts_by_reading(file, owner, &mut salvage, known)?.into_iter().collect())
     }
 
-    /// Reads a table that is shared, or whose properties are damaged, to find its parts. Gaps in a part are named when the
-    /// tree's parts are merged; those that may have held the whole part of another tree, here.
+    /// Reads a table that is shared, or whose properties are damaged, to find its parts. Gaps in a part are reported
+    /// when the tree's parts are merged. Gaps that may have held the whole part of another tree are reported here.
     fn parts_by_reading(
         &mut self,
         file: FileId,
@@ -292,7 +293,8 @@ impl Repair<'_> {
             filter_bits: filter_bits(self.options.filter_bits, LEVELS - 1, LEVELS - 1),
             limits: self.options.table_limits(),
             offer: None,
-            // What they hide is left out here. Later range tombstones have greater numbers than all that are known.
+            // The entries that they hide are left out here. Later range tombstones have greater numbers than all known
+            // ones.
             cleared: ranges.iter().map(|range| range.seq).max().unwrap_or(0),
             tree: Some(tree),
             filter_prefix: self.filter_prefix_of(tree),
@@ -351,7 +353,8 @@ impl Repair<'_> {
             for gap in salvage.gaps() {
                 let strip = |key: &[u8]| part.strip(key).map(<[u8]>::to_vec);
                 let from = strip(&gap.behind).unwrap_or_default();
-                // Bounds that were found by reading do not cover unreadable entries, so a gap is not cut at the bounds.
+                // Bounds that were found by reading do not cover unreadable entries. Therefore a gap is not cut at the
+                // bounds.
                 let to = gap.up_to.as_deref().and_then(strip).unwrap_or_else(|| vec![0xff; 16]);
                 self.lose(&gap.error, Some(tree), Some((from, to)));
             }

@@ -1,4 +1,5 @@
-//! Rewrites tables of a sound manifest: damaged ones without what is lost, and those that name lost values with deletions.
+//! Rewrites tables of a sound manifest: damaged ones without the lost blocks, and tables that name lost values with
+//! deletions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,7 @@ impl Repair<'_> {
         self.mend_tables(&damaged)
     }
 
-    /// Rewrites `tables` without what cannot be read, and with deletions for what is lost otherwise.
+    /// Rewrites `tables` without their unreadable parts, and with deletions for entries whose values are lost.
     pub(super) fn mend_tables(&mut self, tables: &BTreeSet<FileId>) -> Result<()> {
         let mut users: BTreeMap<FileId, Vec<User>> = BTreeMap::new();
         for (&(tree, level, file), info) in &self.state.tables {
@@ -40,7 +41,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Opens what is left of a table; `None` if nothing is left, which is reported.
+    /// Opens a damaged table; `None` if nothing of it is left, which is reported.
     fn salvage(&mut self, file: FileId, users: &[User]) -> Result<Option<Salvage>> {
         let path = table_path(self.dir, file);
         let salt = users.first().map(|(_, _, info)| info.salt);
@@ -93,13 +94,14 @@ impl Repair<'_> {
     }
 
     /// When the compaction rule of `tree`, if it names one, is to see a table that was made without it: as soon as the
-    /// rule is there.
+    /// rule is registered.
     pub(super) fn look_again_of(&self, tree: TreeId) -> LookAgain {
         let rule = self.state.trees.get(&tree).and_then(|record| record.options.rule.as_ref());
         LookAgain::new(rule.map(|_| 0), None)
     }
 
-    /// Writes what is left of one tree's part to a new table. `salvage` is before the part's first entry, or at it.
+    /// Writes the sound entries of one tree's part to a new table. `salvage` is before the part's first entry, or at
+    /// it.
     fn copy_part(
         &self,
         salvage: &mut Salvage,

@@ -3,10 +3,10 @@
 //! ```text
 //! damaged files     read once more: values that fail their check are freed; a file without a usable header goes
 //! the log           an operation that names a lost value becomes a deletion
-//! tables            so does an entry, if readers would see it: the newest version of its key
+//! tables            an entry too, if readers would see it: the newest version of its key
 //! ```
-//! The deletion has the entry's number, so no older version of the key is seen. An entry below a newer version stays: a
-//! merge removes it.
+//! The deletion has the entry's number. Therefore no older version of the key is seen. An entry below a newer version
+//! stays: a merge removes it.
 //!
 //! A value that was freed may be lost in this way too: a write had replaced it, and the repair found no trace of that
 //! write.
@@ -70,7 +70,7 @@ impl Settled {
 
 impl Repair<'_> {
     /// Deletes the keys of lost values, and reports them. `payloads` are the records of a log that has to be rewritten.
-    /// Returns the records of the new log, if there is to be one: a sound log that names lost values is rewritten too.
+    /// Returns the records of the new log, if one is needed: a sound log that names lost values is rewritten too.
     pub(super) fn mend_values(&mut self, payloads: Option<Vec<Vec<u8>>>) -> Result<Option<Vec<Vec<u8>>>> {
         let known = self.state.blobs.live.keys().chain(&self.listing.blobs);
         let named = self.logged.iter().map(|(_, _, pointer)| &pointer.file);
@@ -93,8 +93,8 @@ impl Repair<'_> {
         Ok(mended.or(payloads))
     }
 
-    /// Why the value of `pointer` cannot be read; `None` if it can, or if nothing needs it. Only the `damaged` files are
-    /// read, unless the manifest is lost.
+    /// The reason why the value of `pointer` cannot be read; `None` if it can be read, or is not needed. Only the
+    /// `damaged` files are read, unless the manifest is lost.
     fn loss_of(&mut self, pointer: &Pointer, damaged: &BTreeSet<BlobFileId>) -> Result<Option<Error>> {
         if self.report.rebuilt {
             return self.unreadable(pointer);
@@ -114,7 +114,7 @@ impl Repair<'_> {
         if damaged.contains(&pointer.file) { self.unreadable(pointer) } else { Ok(None) }
     }
 
-    /// Why the value of `pointer` cannot be read; `None` if it can.
+    /// The reason why the value of `pointer` cannot be read; `None` if it can.
     pub(super) fn unreadable(&mut self, pointer: &Pointer) -> Result<Option<Error>> {
         let verified = match self.blob_file(pointer.file)? {
             Ok(opened) => opened.file.verify(pointer),
@@ -127,7 +127,7 @@ impl Repair<'_> {
         }
     }
 
-    /// A blob file; the inner error says why none of its values can be read.
+    /// A blob file; the inner error is the reason why none of its values can be read.
     fn blob_file(&mut self, id: BlobFileId) -> Result<&std::result::Result<Opened, Error>> {
         if !self.opened.contains_key(&id) && self.opened.len() >= OPEN_MAX {
             self.opened.clear();
@@ -155,7 +155,7 @@ impl Repair<'_> {
         Ok(Opened { file, entries, footer_is_sound: damage.is_none() })
     }
 
-    /// The entries of tables that live and whose values are lost.
+    /// The living entries of tables whose values are lost.
     fn candidates(&mut self, damaged: &BTreeSet<BlobFileId>) -> Result<Vec<Candidate>> {
         let mut found = Vec::new();
         self.each_entry(&mut |repair, tree, info, salvage| {
@@ -178,7 +178,7 @@ impl Repair<'_> {
         Ok(found)
     }
 
-    /// The time by which readers of `tree` find what has expired, in microseconds since 1970.
+    /// The time that decides whether values have expired for readers of `tree`, in microseconds since 1970.
     pub(super) fn time_of(&self, tree: TreeId) -> u64 {
         match self.state.trees.get(&tree) {
             Some(record) if record.options.expiry_clock == ExpiryClock::Writes => record.time_us,
@@ -211,15 +211,15 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// The records of a sound log, as recovery takes them, without what is in tables.
+    /// The records of a sound log that recovery accepts, without operations that are in tables.
     fn sound_payloads(&self) -> Result<Vec<Vec<u8>>> {
         let mut records = Vec::new();
         self.recovered(&mut |record| records.push(record))?;
         Ok(self.unflushed(&records))
     }
 
-    /// Puts deletions in the place of operations in `payloads` whose values are lost. Returns which keys the log sets or
-    /// deletes, and the new records if any has changed.
+    /// Puts deletions in the place of operations in `payloads` whose values are lost. Returns which keys the log sets
+    /// or deletes, and the new records if any has changed.
     pub(super) fn mend_payloads(
         &mut self,
         payloads: &[Vec<u8>],
@@ -282,7 +282,7 @@ impl Repair<'_> {
         self.mend_tables(&tables)
     }
 
-    /// Frees what is lost of damaged files.
+    /// Frees the lost values of damaged files.
     fn mend_files(&mut self, damaged: &BTreeSet<BlobFileId>) -> Result<()> {
         for &file in damaged {
             let record = self.state.blobs.live.get(&file).cloned();
@@ -317,7 +317,7 @@ impl Repair<'_> {
 }
 
 impl Repair<'_> {
-    /// Reports what is damaged in files and is not part of a lost key's value.
+    /// Reports the damage in files that is not part of a lost key's value.
     fn name_files(&mut self, damaged: &BTreeSet<BlobFileId>) {
         for &file in damaged {
             let path = blob_path(self.dir, file);
