@@ -71,8 +71,8 @@ impl BackupInfo {
 /// Lists the backups in `dir`, oldest first.
 ///
 /// # Errors
-/// `NotFound` if the directory does not exist, `InvalidInput` if it holds something else, `Corruption` if the catalog of
-/// a backup is damaged, `Io`.
+/// `NotFound` if the directory does not exist, `InvalidInput` if it holds something else, `Corruption` if the catalog
+/// of a backup is damaged, `Io`.
 pub fn backups(dir: impl AsRef<Path>, options: &Options) -> Result<Vec<BackupInfo>> {
     let dir = dir.as_ref();
     let env = options.env.within(dir)?;

@@ -42,8 +42,8 @@ pub(super) struct Check<'a> {
 /// for writing is refused.
 ///
 /// # Errors
-/// `NotFound` when the store does not exist, `Locked`, `Io` when the directory cannot be read. Damage is not an error: it is
-/// in the report.
+/// `NotFound` when the store does not exist, `Locked`, `Io` when the directory cannot be read. Damage is not an error:
+/// it is in the report.
 pub fn check(path: impl AsRef<Path>, options: &Options) -> Result<CheckReport> {
     check_until(path, options, || false)
 }

@@ -57,10 +57,10 @@ impl Db {
     /// told about syncs, and when a refused batch may be tried again.
     ///
     /// # Errors
-    /// `Busy` when it would have to wait: [`Error::busy`](crate::Error::busy) returns the reason. `NeedsIo` when the batch has
-    /// huge values that are in no file yet: stage them ([`Staging`](crate::Staging)), or write the batch on another
-    /// thread. `OutOfSpace` on a full disk also for deletes for which [`Db::write`] would first make room. Otherwise as
-    /// [`Db::write`].
+    /// `Busy` when it would have to wait: [`Error::busy`](crate::Error::busy) returns the reason. `NeedsIo` when the
+    /// batch has huge values that are in no file yet: stage them ([`Staging`](crate::Staging)), or write the batch on
+    /// another thread. `OutOfSpace` on a full disk also for deletes for which [`Db::write`] would first make room.
+    /// Otherwise as [`Db::write`].
     ///
     /// # Example
     /// ```

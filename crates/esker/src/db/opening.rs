@@ -28,9 +28,9 @@ impl Db {
     /// completes the unfinished work of an earlier process.
     ///
     /// # Errors
-    /// `Locked` when the store is open elsewhere; `NotFound` when it does not exist; `Corruption` when files are damaged;
-    /// `Unsupported` when a newer build wrote them; `InvalidInput` when `path` is not a store's directory, when options
-    /// are out of range, or when a link, a directory or a device has the name of one of the store's files;
+    /// `Locked` when the store is open elsewhere; `NotFound` when it does not exist; `Corruption` when files are
+    /// damaged; `Unsupported` when a newer build wrote them; `InvalidInput` when `path` is not a store's directory,
+    /// when options are out of range, or when a link, a directory or a device has the name of one of the store's files;
     /// `OutOfResources` when descriptors, threads or memory are short; `OutOfSpace`; `Io`.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         Db::from_store(crate::open::open(path.as_ref(), options, false)?)
@@ -55,8 +55,8 @@ impl Db {
     }
 
     /// Ends background work, makes everything durable and unlocks the directory. Later calls on any handle fail with
-    /// `Closed` and write nothing; scans continue with the data that they have in memory. If several threads close the store, or
-    /// one closes it again, each call returns the same result once the store is closed.
+    /// `Closed` and write nothing; scans continue with the data that they have in memory. If several threads close the
+    /// store, or one closes it again, each call returns the same result once the store is closed.
     ///
     /// # Errors
     /// The error of the last sync or of earlier background work. `OutOfSpace` when the disk has no room for the

@@ -191,9 +191,9 @@ impl Db {
     }
 
     /// Makes a store in the directory `dir`, which must not exist yet, from the present state of the tree called
-    /// `name`. Its files get second names there. Therefore a large tree takes little time and no space. The two stores are
-    /// independent. A shared file keeps its space until both stores have removed it. On another file system the files
-    /// are copied.
+    /// `name`. Its files get second names there. Therefore a large tree takes little time and no space. The two stores
+    /// are independent. A shared file keeps its space until both stores have removed it. On another file system the
+    /// files are copied.
     ///
     /// When this returns, the new store survives power loss. It can be opened like any store, or imported into others
     /// ([`Db::import_tree`]). A file that the tree shares with other trees is linked whole. Therefore bytes of those

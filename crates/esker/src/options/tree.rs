@@ -6,8 +6,8 @@ use super::{Compression, FilterPrefix, setters};
 use crate::codec::{Decoder, put_slice};
 use crate::error::{Error, Result};
 
-/// How a tree's tables are merged: it trades the cost of writing against the costs of reading and space. `docs/tuning.md`
-/// has figures.
+/// How a tree's tables are merged: it trades the cost of writing against the costs of reading and space.
+/// `docs/tuning.md` has figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum CompactionStyle {
