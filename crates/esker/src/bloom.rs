@@ -1,12 +1,12 @@
 //! Which bits the Bloom filters set for a key.
 //!
-//! A filter is an array of blocks, and all bits of a key lie in one of them, so a look touches one cache line. The
-//! upper half of a key's hash chooses the block, the lower half the bits. A block is a [`Line`].
+//! A filter is an array of blocks, and all bits of a key lie in one of them. Therefore a lookup touches one cache line.
+//! The upper half of a key's hash chooses the block, the lower half the bits. A block is a [`Line`].
 //!
 //! ```text
 //! hash   [ 63 .. 32: block ] [ 31 .. 29: word | 28 .. 23: bit | 22 .. 0: further probes ]
 //! ```
-//! Tables keep their filters on disk, so these functions never change.
+//! Tables keep their filters on disk. Therefore these functions never change.
 
 pub(crate) const LINE_BITS: u64 = 512;
 

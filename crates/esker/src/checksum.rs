@@ -1,7 +1,7 @@
 //! The one checksum of every byte on disk: XXH3, 64 bits, seeded.
 //!
-//! The seed salts a checksum with the identity of the place (log epoch, table salt and offset), so good bytes in the
-//! wrong place count as damage too.
+//! The seed salts a checksum with the identity of the place (log epoch, table salt and offset). Therefore good bytes in
+//! the wrong place count as damage too.
 
 use twox_hash::XxHash3_64;
 

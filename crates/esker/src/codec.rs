@@ -48,8 +48,8 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array_at(bytes, at))
 }
 
-/// No store creates a file with this number or a higher one. A store that continued after a file with such a name would
-/// soon run out of valid numbers.
+/// A store never creates a file with this number or a higher one. A store that continued after a file with such a name
+/// would soon run out of valid numbers.
 pub(crate) const FILE_NUMBER_STRANGE: u64 = FILE_NUMBER_MAX / 2;
 
 /// The number in a file's name, written as this program writes it: at least six digits, with leading zeros only to fill

@@ -8,10 +8,10 @@ use crate::error::Result;
 /// A position in the history of a store. Every write takes the next one. At most [`MAX_SEQ`].
 pub(crate) type SeqNo = u64;
 
-/// The largest sequence number: 56 bits, so that a kind fits beside it in one word.
+/// The largest sequence number: 56 bits. A kind then fits next to it in one word.
 pub(crate) const MAX_SEQ: SeqNo = (1 << 56) - 1;
 
-/// What an entry does to its key.
+/// The effect of an entry on its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -27,15 +27,15 @@ pub(crate) enum Kind {
     BlobUntil = 4,
     /// The key has the value that an operator makes from its earlier value and this operand ([`crate::operators`]).
     Merge = 5,
-    /// As `Put`, with an expiry, 0 for none, and attributes in front of the value ([`Beside`]).
+    /// As `Put`, with an expiry (0 if the value does not expire) and attributes in front of the value ([`Beside`]).
     PutWith = 6,
-    /// As `Blob`, with an expiry, 0 for none, and attributes in front of the pointer.
+    /// As `Blob`, with an expiry (0 if the value does not expire) and attributes in front of the pointer.
     BlobWith = 7,
     /// All keys of a range are absent from here on. Only batches have such entries, not memtables or tables
     /// ([`crate::ranges`]), whose tags have three bits for the kind.
     DeleteRange = 8,
-    /// The write carries a time for its tree ([`crate::state::own_time`]), 8 bytes in the place of the value. It has no
-    /// key. Only batches have such entries.
+    /// The write carries a time for its tree ([`crate::state::own_time`]), 8 bytes in the place of the value. It does
+    /// not have a key. Only batches have such entries.
     Time = 9,
 }
 
@@ -50,7 +50,7 @@ pub const ATTRIBUTES_LEN_MAX: usize = 4 << 10;
 /// The bytes before attributes: the expiry, and their length in two bytes.
 const WITH_LEN: usize = EXPIRY_LEN + 2;
 
-/// What an entry says of its value beside the value.
+/// An entry's expiry and attributes, which are stored in front of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Beside<'a> {
     #[default]
@@ -82,8 +82,8 @@ impl<'a> Beside<'a> {
         }
     }
 
-    /// What stands in front of the value if it has attributes. Those of an entry fit the length; what a user gives is
-    /// shorter.
+    /// The bytes in front of the value if it has attributes. The attributes of an entry fit the length; a user's
+    /// attributes are shorter.
     pub(crate) fn head_with(expiry: Option<Expiry>, attributes: &[u8]) -> Vec<u8> {
         let len = u16::try_from(attributes.len()).unwrap_or(u16::MAX);
         // A value that expires at 0 is as absent as one that expires at 1.
@@ -100,7 +100,7 @@ pub(crate) struct Content<'a> {
     pub(crate) kind: Kind,
     /// When the entry becomes a tombstone.
     pub(crate) expiry: Option<Expiry>,
-    /// Empty if there are none.
+    /// Empty if the entry has no attributes.
     pub(crate) attributes: &'a [u8],
     /// The value, a pointer to it, or an operand.
     pub(crate) value: &'a [u8],
@@ -138,8 +138,8 @@ impl<'a> Content<'a> {
         Beside::of(self.expiry, self.attributes)
     }
 
-    /// When the value expired in whose place a merge has written this tombstone, if it says so: operands above it may have
-    /// been merged into that value.
+    /// When the value expired that a merge has replaced by this tombstone, if the tombstone records it: operands above
+    /// it may have been merged into that value.
     #[inline]
     pub(crate) fn ended_us(&self) -> Option<Expiry> {
         let stored = (self.kind == Kind::Delete && !self.value.is_empty()).then_some(self.value)?;
@@ -167,7 +167,7 @@ impl Kind {
         !matches!(self, Kind::DeleteRange | Kind::Time)
     }
 
-    /// The least number of bytes that an entry holds beside its key.
+    /// The least number of bytes that an entry holds in addition to its key.
     pub(crate) fn stored_min(self) -> usize {
         match self {
             Kind::PutUntil | Kind::BlobUntil => EXPIRY_LEN,

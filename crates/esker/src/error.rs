@@ -1,4 +1,4 @@
-//! The one error type of the library: a kind that tells a caller what to do, a message that tells a person what
+//! The only error type of the library: a kind that shows a caller what to do, a message that tells a person what
 //! happened, and the place (file, offset) where it happened.
 
 use std::fmt;
@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 /// The result of every fallible call of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a caller can do about an [`Error`].
+/// The actions that a caller can take after an [`Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The operating system refused or failed an operation.
     Io,
-    /// Bytes on disk are not those that were written. Damaged bytes are never returned as data.
+    /// Bytes on disk differ from the written bytes. Damaged bytes are never returned as data.
     Corruption,
     /// Another process or handle holds the store.
     Locked,
-    /// There is no store, tree or file of that name.
+    /// No store, tree or file has this name.
     NotFound,
-    /// There is already a store, tree or file of that name.
+    /// A store, tree or file of this name already exists.
     AlreadyExists,
     /// The caller passed something outside the stated limits.
     InvalidInput,
@@ -37,8 +37,8 @@ pub enum ErrorKind {
     Closed,
     /// The tree was dropped. A tree of the same name may have been created since: open it by its name.
     TreeDropped,
-    /// The key is outside the bounds that the tree has since a split. Another tree has the key: [`Error::moved`] says
-    /// which, if it is known.
+    /// The key is outside the bounds that the tree has since a split. Another tree has the key: [`Error::moved`] names
+    /// it, if it is known.
     KeyMoved,
     /// The tree was imported after the snapshot was taken. Take a new one.
     SnapshotTooOld,
@@ -48,11 +48,11 @@ pub enum ErrorKind {
     /// Another write changed what the transaction relies on; the transaction wrote nothing. Repeat it.
     Conflict,
     /// The wait for this lock would close a cycle of transactions that wait for each other. Roll this transaction back,
-    /// so that the others go on, and repeat it.
+    /// so that the others can continue, and repeat it.
     Deadlock,
     /// Another transaction kept a lock for longer than this one may wait. Roll this one back; it may be repeated.
     LockTimeout,
-    /// A call that never waits would have to wait: [`Error::busy`] says for what.
+    /// A call that never waits would have to wait: [`Error::busy`] returns the reason.
     Busy,
     /// A read that never waits would have to wait for a disk. Make it by a call that may wait.
     NeedsIo,
@@ -60,7 +60,7 @@ pub enum ErrorKind {
     Cancelled,
 }
 
-/// What went wrong, where, and what to do about it.
+/// The cause and the place of a failure, and what to do about it.
 ///
 /// # Example
 /// ```
@@ -77,11 +77,11 @@ pub struct KeyMoved {
     pub tree: String,
     /// The inclusive lower bound of the keys that moved.
     pub lower: Vec<u8>,
-    /// The exclusive upper bound of the keys that moved; `None`: unbounded.
+    /// The exclusive upper bound of the keys that moved; `None` if they are unbounded.
     pub upper: Option<Vec<u8>>,
 }
 
-/// What a call that never waits would have to wait for: [`Error::busy`].
+/// The event that a call that never waits would have to wait for: [`Error::busy`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BusyUntil {
@@ -89,11 +89,11 @@ pub enum BusyUntil {
     Flushed,
     /// Merges catch up. Writers are slowed meanwhile.
     Merged,
-    /// The next segment of the log is there.
+    /// The next segment of the log is ready.
     LogSegment,
     /// A tree that is split, exported, or gets ingested data takes writes again.
     TreeChanged,
-    /// Another write has ended, one whose condition is being checked.
+    /// Another write has ended whose condition is being checked.
     Written,
 }
 
@@ -118,7 +118,7 @@ impl Error {
         Error::new(ErrorKind::InvalidInput, message)
     }
 
-    /// Damage in `path` at byte `offset`: `message` says what was expected there.
+    /// Damage in `path` at byte `offset`: `message` states what was expected there.
     pub fn corruption(path: &Path, offset: u64, message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Corruption, message).at(path).at_offset(offset)
     }
@@ -157,22 +157,23 @@ impl Error {
         self
     }
 
-    /// The kind, which tells a caller what to do.
+    /// The kind, which shows a caller what to do.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What happened, without the place.
+    /// A description of the failure, without the place.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The file concerned, if there is one.
+    /// The file concerned, if any.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
 
-    /// Whether the device cannot read what was asked for: the place is damaged, and a read of another place may succeed.
+    /// Whether the device cannot read the requested bytes: the place is damaged, and a read of another place may
+    /// succeed.
     pub(crate) fn is_of_device(&self) -> bool {
         self.0.source.as_ref().is_some_and(is_of_device)
     }
@@ -182,20 +183,20 @@ impl Error {
         self.0.source.as_ref().is_some_and(is_of_lost_device)
     }
 
-    /// The byte offset concerned, if there is one.
+    /// The byte offset concerned, if any.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
 
-    /// Says where the key went.
+    /// Adds the tree that the key has moved to.
     pub(crate) fn with_moved(mut self, moved: KeyMoved) -> Self {
         self.0.moved = Some(moved);
         self
     }
 
-    /// Of a [`ErrorKind::KeyMoved`]: which tree was split off with the key. `None` if that is not known, because the split
-    /// came before this opening of the store, or because the tree is itself the one that was split off: compare the key
-    /// with [`Tree::key_range`](crate::Tree::key_range) of the trees.
+    /// Of a [`ErrorKind::KeyMoved`]: which tree was split off with the key. `None` if that is not known, because the
+    /// split came before this opening of the store, or because the tree is itself the one that was split off: compare
+    /// the key with [`Tree::key_range`](crate::Tree::key_range) of the trees.
     pub fn moved(&self) -> Option<&KeyMoved> {
         self.0.moved.as_ref()
     }
@@ -213,13 +214,13 @@ impl Error {
         error
     }
 
-    /// Of a [`ErrorKind::Busy`]: what the call would have had to wait for. When it has happened, the listener hears of it
-    /// ([`Listener::ready`](crate::Listener::ready)).
+    /// Of a [`ErrorKind::Busy`]: the event that the call would have had to wait for. When it has happened, the listener
+    /// is told ([`Listener::ready`](crate::Listener::ready)).
     pub fn busy(&self) -> Option<BusyUntil> {
         self.0.busy
     }
 
-    /// A copy that carries the source as text, so that one failure can be handed to many waiters.
+    /// A copy that carries the source as text. With it one failure can be passed to many waiters.
     #[must_use]
     pub fn duplicate(&self) -> Self {
         Error(Box::new(Inner {
@@ -253,7 +254,7 @@ fn is_out_of_resources(error: &io::Error) -> bool {
         || error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-/// Whether the device cannot read what was asked for, as far as the system's error tells.
+/// Whether the device cannot read the requested bytes, as far as the system's error shows it.
 fn is_of_device(error: &io::Error) -> bool {
     // Linux has EIO for most, ENODATA and EREMOTEIO for sectors, EILSEQ and EBADMSG for checksums of the device or the file system.
     #[cfg(target_os = "linux")]
@@ -269,8 +270,8 @@ fn is_of_device(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-/// Whether the device does not answer, as far as the system's error tells. Reads through the page cache fail with the error of
-/// [`is_of_device`] then; others have the error of the device's driver.
+/// Whether the device does not answer, as far as the system's error shows it. In that case reads through the page cache
+/// fail with the error of [`is_of_device`]; others have the error of the device's driver.
 fn is_of_lost_device(error: &io::Error) -> bool {
     #[cfg(target_os = "linux")]
     let codes = {

@@ -1,12 +1,13 @@
-//! What a store tells the crate `tracing`, if it is built with the feature of that name: that it was opened and what it
-//! recovered, flushes, merges, stalls, a full disk, damage.
+//! The events that a store sends to the crate `tracing`, if it is built with the feature of that name: its opening and
+//! what it recovered, flushes, merges, stalls, a full disk, damage.
 //!
 //! Without the feature, an event compiles to nothing: its fields are checked by the compiler but not evaluated, and
-//! [`Began`] has no bytes. An event is told on the thread on which it happens, which may hold locks of the store.
+//! [`Began`] has no bytes. An event is sent on the thread on which it happens, which may hold locks of the store.
 
 use crate::env::Clock;
 
-/// Tells an event: its level (as `tracing` names it), its name, and its fields, which are numbers, truth values or texts.
+/// Sends an event: its level (as `tracing` names it), its name, and its fields, which are numbers, truth values or
+/// texts.
 #[cfg(feature = "tracing")]
 macro_rules! event {
     ($level:ident, $name:literal, { $($field:ident: $value:expr),* $(,)? }) => {
@@ -25,7 +26,7 @@ macro_rules! event {
 
 pub(crate) use event;
 
-/// When something began whose event will say how long it took.
+/// The beginning of work whose event reports how long it took.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Began {
     /// By the monotonic clock, in microseconds.
@@ -42,7 +43,7 @@ impl Began {
         }
     }
 
-    /// How long ago that was, in microseconds. Events alone ask for it.
+    /// How long ago that was, in microseconds. Only events call it.
     #[inline]
     pub(crate) fn took_us(self, _clock: &dyn Clock) -> u64 {
         #[cfg(feature = "tracing")]

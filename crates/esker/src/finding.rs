@@ -1,4 +1,4 @@
-//! Reports of damage: which file, where, what was expected.
+//! Reports of damage: the file, the place, and what was expected.
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,11 @@ pub struct Finding {
     pub file: PathBuf,
     /// The offset in bytes at which the damaged part begins.
     pub offset: u64,
-    /// What was expected there.
+    /// The expected content of that place.
     pub reason: String,
 }
 
-/// What [`check`](crate::check) or [`Db::scrub`](crate::Db::scrub) read and found.
+/// The result of [`check`](crate::check) or [`Db::scrub`](crate::Db::scrub).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
@@ -34,7 +34,7 @@ pub struct CheckReport {
     pub log_entries: u64,
     /// The number of sound huge values.
     pub blobs: u64,
-    /// Whether the check was cancelled ([`check_until`](crate::check_until)), so that it did not read everything.
+    /// Whether the check was cancelled ([`check_until`](crate::check_until)). Then it did not read everything.
     pub is_cancelled: bool,
 }
 

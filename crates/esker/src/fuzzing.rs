@@ -1,9 +1,9 @@
 //! Decoders that `fuzz/` can call. They exist only with `--cfg fuzzing`, which `cargo fuzz` sets, and are not part of
 //! the interface.
 //!
-//! Bytes behind a checksum are reached in two ways. Either a decoder gets a payload as if its checksum had passed, or a
-//! sound file is changed in a few places and its checksums are corrected. The fuzzer's bytes are read front to back as
-//! choices; when they end, nothing more is changed.
+//! The fuzzer reaches bytes that a checksum protects in two ways. Either a decoder gets a payload as if its checksum
+//! had passed, or a sound file is changed in a few places and its checksums are corrected. The fuzzer's bytes are read
+//! front to back as choices; when they end, nothing more is changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -332,7 +332,7 @@ pub fn catalog(data: &[u8]) {
         visit("/restored", &options);
     }
     drop(admin::forget_backups(BACKUPS, 1, &options));
-    // Nothing outside the directory is touched, whatever a catalog names.
+    // The restore touches nothing outside the directory, regardless of the names in a catalog.
     assert!(files(STORE, "").iter().all(|path| disk.read_all(path).is_ok()));
 }
 
@@ -361,7 +361,7 @@ pub fn store(data: &[u8]) {
     }
     if admin::repair(STORE, &options).is_ok() {
         let opened = visit(STORE, &options);
-        // Without a sound manifest and without contents, it is no store.
+        // Without a sound manifest and without contents, it is not a store.
         assert!(opened || mode & 4 != 0, "a repaired store does not open");
     }
 }

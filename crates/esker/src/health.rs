@@ -1,14 +1,14 @@
 //! Whether an open store takes calls and, if not, why; and the wait for background work, which may change that.
 //!
 //! ```text
-//! open --- the disk is full ---> open, puts refused --- there is room again ---> open
+//! open --- the disk is full ---> open, puts refused --- the disk has room again ---> open
 //!   |                                |
 //!   |--- another failure ------------'----> failed: reads alone; until the store is opened again
 //!   '--- close ---------------------------> closing: no calls at all
 //! ```
 //!
-//! A store that was opened for reading only takes no writes from the start. A shortage of descriptors or memory is no
-//! state: the store tries again, and only those that wait for the work fail.
+//! A store that was opened for reading only takes no writes from the start. A shortage of descriptors or memory is not
+//! a state: the store tries again, and only callers that wait for the work fail.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,29 +23,29 @@ use crate::events::event;
 /// How soon a step that lacked something is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// See the module's comment. All methods may be called by many threads at once.
+/// See the module's comment. All methods may be called by many threads at the same time.
 #[derive(Debug)]
 pub(crate) struct Health {
     dir: PathBuf,
     read_only: bool,
     closing: AtomicBool,
-    /// What stopped the background work, if anything did.
+    /// The error that stopped the background work, if it has stopped.
     failure: Mutex<Option<Error>>,
-    /// Whether there is a failure, so that writers need not take the lock. Changed under it.
+    /// Whether there is a failure. With it, writers need not take the lock. Changed under the lock.
     has_failed: AtomicBool,
     shortages: Mutex<Shortages>,
-    /// How often background work has made progress or failed. The condition says that the number has grown.
+    /// How often background work has made progress or failed. The condition signals that the number has grown.
     progress: (Mutex<u64>, Condvar),
 }
 
 /// Descriptors or memory that steps of background work have lacked since the store was opened.
 #[derive(Debug, Default)]
 struct Shortages {
-    /// For each job: what its last step lacked. The next step clears it.
+    /// For each job: the resource that its last step lacked. The next step clears it.
     jobs: [Option<Error>; 4],
     /// How many steps lacked something.
     count: u64,
-    /// What the last of these steps lacked.
+    /// The resource that the last of these steps lacked.
     last: Option<Error>,
 }
 
@@ -90,8 +90,8 @@ impl Health {
 
     // ---- failures ------------------------------------------------------------------------------------
 
-    /// Fails if the store is closing, was opened for reading only, or has failed. A full disk is no reason: deletes,
-    /// flushes and merges go on.
+    /// Fails if the store is closing, was opened for reading only, or has failed. A full disk does not make it fail:
+    /// deletes, flushes and merges continue.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_open()?;
         if self.read_only {
@@ -108,13 +108,13 @@ impl Health {
         self.has_failed.load(Ordering::Acquire)
     }
 
-    /// What stopped the background work, if anything did.
+    /// The error that stopped the background work, if it has stopped.
     pub(crate) fn failure(&self) -> Option<Error> {
         if self.has_failed() { self.failure.lock().as_ref().map(Error::duplicate) } else { None }
     }
 
     /// Stops the background work because of `error`. An error of the kind `OutOfSpace` stops puts alone, until
-    /// [`Health::recover`]. Any other error is for good, and the first one stays.
+    /// [`Health::recover`]. Any other error is permanent, and the first one stays.
     pub(crate) fn fail(&self, error: Error) {
         let mut failure = self.failure.lock();
         if failure.as_ref().is_none_or(|old| old.kind() == ErrorKind::OutOfSpace) {
@@ -161,7 +161,7 @@ impl Health {
         self.shortages.lock().jobs[job as usize].as_ref().map(|_| RETRY)
     }
 
-    /// What the last step of `job` lacked. `None` once the next step has begun.
+    /// The resource that the last step of `job` lacked. `None` once the next step has begun.
     pub(crate) fn shortage_in(&self, job: JobKind) -> Option<Error> {
         self.shortages.lock().jobs[job as usize].as_ref().map(Error::duplicate)
     }
@@ -247,7 +247,7 @@ mod tests {
         assert!(health.shortage_since(health.shortages()).is_none());
     }
 
-    /// It would wait for ever.
+    /// Otherwise the thread would wait forever.
     #[test]
     fn no_signal_is_missed_that_comes_while_the_condition_is_asked() {
         let health = Health::new(PathBuf::from("store"), false);

@@ -1,8 +1,8 @@
-//! Keys whose bytes sort as their values do.
+//! Keys whose bytes sort in the order of their values.
 //!
 //! A tree orders its keys byte by byte. The functions here encode a value so that comparing the bytes gives the same
-//! result as comparing the values. So scans and bounds mean what a caller expects. Each value has exactly one encoding,
-//! and decoding refuses any other bytes with an error of kind [`ErrorKind::InvalidInput`](crate::ErrorKind).
+//! result as comparing the values. Therefore scans and bounds mean what a caller expects. Each value has exactly one
+//! encoding, and decoding refuses any other bytes with an error of kind [`ErrorKind::InvalidInput`](crate::ErrorKind).
 //!
 //! | value | bytes | order |
 //! |---|---|---|
@@ -168,8 +168,8 @@ pub fn decode_text(key: &[u8]) -> Result<&str> {
     })
 }
 
-/// The least key behind all that begin with `prefix`: where a range of them ends, without this key. `None`: no key is behind them,
-/// because `prefix` is empty or all its bytes are 0xff.
+/// The least key after all keys that begin with `prefix`: the exclusive upper bound of their range. `None` if no key
+/// follows them, because `prefix` is empty or all its bytes are 0xff.
 ///
 /// ```
 /// use esker::keys;

@@ -1,9 +1,9 @@
 //! Esker: one key-value store for small records and huge values, embedded in a program.
 //!
 //! A [`Db`] is a directory. A [`Tree`] in it is a sorted map from keys to values. Writes are atomic, also across trees
-//! ([`Batch`]). The caller chooses what an acknowledged write survives ([`Durability`]). Readers see one moment and
-//! never wait for writers ([`Snapshot`], [`Scan`], [`Range`], [`Cursor`]). Several reads and writes take effect
-//! together in a transaction ([`Txn`]).
+//! ([`Batch`]). The caller chooses which failures an acknowledged write survives ([`Durability`]). Readers see one
+//! moment and never wait for writers ([`Snapshot`], [`Scan`], [`Range`], [`Cursor`]). Several reads and writes take
+//! effect together in a transaction ([`Txn`]).
 //!
 //! ```
 //! use esker::{Db, Options, ScanRange};
@@ -26,8 +26,8 @@
 //! [`Tree::put_from`] and [`Tree::writer`] take a value of any length as a stream. A [`Value`] is read whole, in part
 //! or as a stream.
 //!
-//! Esker is fast without tuning; [`Options`] holds the few budgets there are. Esker's source has documents beside this
-//! one: `docs/guarantees.md` lists what a store promises, `docs/tuning.md` each option, `docs/operations.md` each error,
+//! Esker is fast without tuning; [`Options`] holds the few budgets there are. Esker's source has more documents:
+//! `docs/guarantees.md` lists the promises of a store, `docs/tuning.md` each option, `docs/operations.md` each error,
 //! and `docs/format.md` every byte on disk.
 //!
 //! # Where to find what
@@ -51,8 +51,8 @@
 //! | bulk load | [`Tree::ingest`], [`Tree::ingest_unsorted`] |
 //! | `size_of` | [`Tree::metadata`] |
 //!
-//! A set of values under one key, or keys in an order of their own, are made by keys: [`keys`] encodes numbers and
-//! tuples so that their bytes sort as they do. `(key, value)` with an empty value is a multimap.
+//! A set of values under one key, or keys in a special order, are made by keys: [`keys`] encodes numbers and tuples so
+//! that their bytes sort as they do. `(key, value)` with an empty value is a multimap.
 //!
 //! # Features
 //!
@@ -63,11 +63,11 @@
 //! | `tracing` | no | events of the crate `tracing`, with the target `esker` |
 //! | `testing` | no | for tests of Esker itself, and may change at any time: modules `env` and `fs`, `Options::env`, `Db::step` |
 //!
-//! The events, each with figures as fields: `opened` with what was recovered, `flushed`, `merged`, `writers are slowed`
-//! and `writers are no longer slowed`, `stalled` (a write that waited, at the level `DEBUG`), `a compaction rule has
-//! panicked`, `disk full` and `disk has room again`, `clock ahead` (at an opening) and `clock leapt`, `failed` (the store
-//! takes no more writes; once more if its background work ends too), and `damage`. A subscriber must not call the store: it
-//! may be called while the store holds a lock.
+//! The events, each with figures as fields: `opened` with the recovered amounts, `flushed`, `merged`, `writers are
+//! slowed` and `writers are no longer slowed`, `stalled` (a write that waited, at the level `DEBUG`), `a compaction
+//! rule has panicked`, `disk full` and `disk has room again`, `clock ahead` (at an opening) and `clock leapt`, `failed`
+//! (the store takes no more writes; once more if its background work ends too), and `damage`. A subscriber must not
+//! call the store: it may be called while the store holds a lock.
 
 mod admin;
 mod blob;

@@ -1,4 +1,4 @@
-//! What a store tells the program that has opened it.
+//! The calls by which a store informs the program that has opened it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ pub struct FlushedTree {
     pub sequence: u64,
 }
 
-/// Hears of what an open store does: [`Options::listener`](crate::Options::listener).
+/// Receives the events of an open store: [`Options::listener`](crate::Options::listener).
 ///
 /// The store calls it on the thread that has done the work, and may hold locks. A call must return soon, must not panic,
-/// and must not call the store, but for [`Db::is_durable`](crate::Db::is_durable). It usually wakes another thread.
+/// and must not call the store, except [`Db::is_durable`](crate::Db::is_durable). It usually wakes another thread.
 ///
 /// # Example
 /// ```
@@ -53,10 +53,10 @@ pub trait Listener: Send + Sync {
         let _ = trees;
     }
 
-    /// The log was synced. Ask [`Db::is_durable`](crate::Db::is_durable) which writes survive power loss now.
+    /// The log was synced. [`Db::is_durable`](crate::Db::is_durable) returns which writes survive power loss now.
     fn synced(&self) {}
 
-    /// Something has happened that a refused [`Db::try_write`](crate::Db::try_write) was to wait for. Try again.
+    /// The event has happened that a refused [`Db::try_write`](crate::Db::try_write) would have waited for. Try again.
     fn ready(&self) {}
 }
 

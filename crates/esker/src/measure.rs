@@ -55,7 +55,7 @@ impl SkipList {
     }
 }
 
-/// A huge value in a file of its own, with a chunk size to measure.
+/// A huge value in its own file, with a chunk size to measure.
 #[derive(Debug)]
 pub struct Chunked {
     path: PathBuf,
@@ -75,7 +75,7 @@ impl Chunked {
         Ok(Chunked { path: path.to_path_buf(), pointer, file })
     }
 
-    /// Opens the file again, so that none of its chunks is verified.
+    /// Opens the file again. Then none of its chunks is verified.
     pub fn reopen(&mut self) -> Result<()> {
         self.file = BlobFile::open_sealed(RealFs::default().open_read(&self.path)?, 1)?;
         Ok(())
@@ -111,9 +111,9 @@ impl Pool {
     }
 }
 
-/// Asks a shard of the buffer pool with room for `room` pages of equal length for each of `pages`, and inserts each page that
-/// is missing. Returns how many were there, and how many accesses there were. A store's pool has 16 shards, each with a
-/// sixteenth of the room and of the pages.
+/// Requests each of `pages` from a shard of the buffer pool with room for `room` pages of equal length, and inserts
+/// each page that is missing. Returns how many were there, and how many accesses there were. A store's pool has 16
+/// shards, each with a sixteenth of the room and of the pages.
 pub fn pool_hits(room: usize, pages: impl IntoIterator<Item = u64>) -> (u64, u64) {
     simulated_hits(room, pages)
 }

@@ -1,8 +1,8 @@
 //! Merge operators: they change values without reading them.
 //!
 //! A merge writes an *operand*. A read computes the value from the value below and all operands above it, oldest first.
-//! Flushes and merges of tables combine operands with each other and with the value below, so that few are left. An
-//! operand names its operator, so one key may have operands of several operators.
+//! Flushes and merges of tables combine operands with each other and with the value below, which leaves few. An operand
+//! names its operator. Therefore one key may have operands of several operators.
 //!
 //! ```text
 //! stored   length of the name, 1 | name | operand
@@ -10,9 +10,10 @@
 //! ```
 //!
 //! In a tree that has values that expire, an operand has the time at which it was written, in microseconds since 1970.
-//! Over a value that expires at T, the oldest operand with a time of T or later *begins anew*: it and all later operands
-//! make a value of nothing, and older ones no longer count. Without one, all operands extend the value, and what
-//! they make expires at T. So the result depends on what was written when, and not on when flushes and merges run.
+//! Over a value that expires at T, the oldest operand with a time of T or later *begins anew*: it and all later
+//! operands start from an absent value, and older ones no longer count. Without such an operand, all operands extend
+//! the value, and the result expires at T. Therefore the result depends on the times of the writes, and not on the
+//! times of flushes and merges.
 //!
 //! An operand without a time over a value that expires comes from a version that noted no times. It extends the value,
 //! and once that has expired it counts as if the key had been absent.
@@ -80,20 +81,20 @@ pub trait MergeOperator: Send + Sync + 'static {
     /// Called when an operand is written. Refuses an operand that can never be applied.
     ///
     /// # Errors
-    /// What is wrong with the operand. By default nothing is.
+    /// The fault of the operand. By default every operand is valid.
     fn check(&self, _operand: &[u8]) -> std::result::Result<(), String> {
         Ok(())
     }
 
-    /// The value that `value` (`None`: the key is absent) and `operands` make. There is at least one operand, oldest
-    /// first.
+    /// Computes the value from `value` (`None`: the key is absent) and `operands`: at least one, oldest first.
     ///
     /// # Errors
-    /// The reason why there is no such value. Reads of the key then fail, and what is stored stays as it is.
+    /// The reason why the value cannot be computed. Reads of the key then fail, and the stored operands stay as they
+    /// are.
     fn apply(&self, value: Option<&[u8]>, operands: &[&[u8]]) -> std::result::Result<Vec<u8>, String>;
 
-    /// One operand with the same effect as `operands`, oldest first, on any value. `None` if there is none, which is
-    /// the default.
+    /// One operand with the same effect as `operands`, oldest first, on any value. `None` if this is impossible, which
+    /// is the default.
     fn combine(&self, _operands: &[&[u8]]) -> Option<Vec<u8>> {
         None
     }
@@ -145,7 +146,7 @@ impl MergeOperator for Append {
 }
 
 /// The operators that a store knows: [`ADD`], [`APPEND`] and those that
-/// [`Options::merge_operator`](crate::Options::merge_operator) has added. It has no methods of its own.
+/// [`Options::merge_operator`](crate::Options::merge_operator) has added. It has no methods.
 #[derive(Clone)]
 pub struct MergeOperators {
     by_name: Arc<BTreeMap<String, Arc<dyn MergeOperator>>>,
@@ -226,7 +227,7 @@ fn stored(name: &str, operand: &[u8]) -> Vec<u8> {
     Operand { name, time_us: None, operand }.stored()
 }
 
-/// What is known of the version below some operands.
+/// The version below some operands, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Below {
     Unknown,
@@ -254,13 +255,13 @@ impl Below {
 pub(crate) struct Outliving<T> {
     /// Whether one of them has begun anew.
     pub(crate) has_begun: bool,
-    /// Those that count once the value has expired, newest first.
+    /// The operands that count once the value has expired, newest first.
     pub(crate) operands: Vec<T>,
 }
 
 impl<T> Outliving<T> {
-    /// Those of the operands `newest_first` that do not end with the value below them, which expires at `expiry`.
-    /// `stored` returns an operand as it is stored.
+    /// The operands among `newest_first` that do not end with the value below them, which expires at `expiry`. `stored`
+    /// returns the stored form of an operand.
     pub(crate) fn of(
         newest_first: impl IntoIterator<Item = T>,
         stored: impl Fn(&T) -> &[u8],
@@ -338,7 +339,7 @@ impl MergeOperators {
     /// and the value below cannot expire between them.
     pub(crate) fn combine(&self, newest_first: &[(SeqNo, Vec<u8>)], below: Below) -> Vec<(SeqNo, Vec<u8>)> {
         let mut combined = Vec::new();
-        // The oldest ones come first: which may join depends on those before them.
+        // The oldest ones come first: which operands may join depends on the earlier ones.
         let mut rest = newest_first;
         while let Some((_, oldest)) = rest.last() {
             let (name, mut latest) = match Operand::open(oldest) {
@@ -451,7 +452,7 @@ mod tests {
         assert_eq!(combined(Below::Expires(4)), shown(&[(6, 9, "abcdef")]));
         assert_eq!(combined(Below::Expires(6)), shown(&[(6, 9, "def"), (3, 5, "abc")]));
         assert_eq!(combined(Below::Expires(10)), shown(&[(6, 9, "abcdef")]));
-        // For each expiry, what is left and whether it has begun anew stay the same.
+        // For each expiry, the remaining operands stay the same, and so does whether they have begun anew.
         for below in [Below::Unknown, Below::Expires(6)] {
             let combined = operators().combine(&chain, below);
             for expiry in (1..11).filter(|expiry| below == Below::Unknown || *expiry == 6) {
@@ -463,12 +464,12 @@ mod tests {
                 assert_eq!(made(&combined), made(&chain), "{below:?}, expiry {expiry}");
             }
         }
-        // One without a time stays apart from those with one, unless nothing below expires.
+        // An operand without a time stays apart from operands with one, unless the value below does not expire.
         let mixed = [(2, one(Some(5), "b")), (1, one(None, "a"))];
         assert_eq!(operators().combine(&mixed, Below::Expires(9)).len(), 2);
         assert_eq!(operators().combine(&mixed, Below::Unknown).len(), 2);
         assert_eq!(operators().combine(&mixed, Below::Lasts).len(), 1);
-        // Cut off in its time, it is damage.
+        // An operand that is cut off within its time is damage.
         assert_eq!(parts(&one(Some(5), "b")[..8]), None);
     }
 

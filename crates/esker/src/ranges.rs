@@ -1,9 +1,9 @@
-//! Ranges of keys, and those that were deleted at once: range tombstones.
+//! Ranges of keys, and deletions of ranges: range tombstones.
 //!
 //! A range tombstone hides the older versions of every key in its range. A tree's range tombstones are kept outside its
-//! memtables and tables: here, in the log and, once they are flushed, in the manifest. A read asks for them after it
-//! has found an entry; one atomic load tells whether there are any. A range tombstone is removed when it hides nothing
-//! any more.
+//! memtables and tables: here, in the log and, once they are flushed, in the manifest. A read looks them up after it
+//! has found an entry; one atomic load shows whether the tree has any. A range tombstone is removed when it hides
+//! nothing any more.
 //!
 //! ```text
 //! a ............ m          9       a deletion of a..m with the number 9, and one of d..t before it
@@ -22,7 +22,7 @@ use crate::codec::{Decoder, put_slice};
 use crate::cursor::SeqNo;
 use crate::keys::prefix_end;
 
-/// The keys from `lower` up to `upper`, without `upper`; `None`: to the end. This is the one kind of key range: other
+/// The keys from `lower` up to `upper`, without `upper`; `None`: to the end. This is the only kind of key range: other
 /// bounds take this form by [`next_key`]. `ScanRange` adds how to visit the keys, `KeyBounds` where a tree's other keys
 /// went.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -100,7 +100,7 @@ impl KeyRange {
         self.lower <= other.lower && reaches
     }
 
-    /// The keys that are in both ranges; `None` if there can be none.
+    /// The keys that are in both ranges; `None` if there cannot be any.
     pub(crate) fn common(&self, other: &KeyRange) -> Option<KeyRange> {
         let upper = match (&self.upper, &other.upper) {
             (Some(one), Some(two)) => Some(one.min(two).clone()),
@@ -208,19 +208,19 @@ impl RangeTombstones {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Whether there are none. A thread that sees the sequence number of a tombstone also sees that there is one.
+    /// Whether the set has no range tombstones. A thread that sees the sequence number of a tombstone gets `false`.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         !self.any.load(Ordering::Acquire)
     }
 
-    /// The sequence number of the newest tombstone over `key` at or before `seq`; 0 if there is none.
+    /// The sequence number of the newest tombstone over `key` at or before `seq`; 0 if none covers it.
     #[inline]
     pub(crate) fn newest_over(&self, key: &[u8], seq: SeqNo) -> SeqNo {
         if self.is_empty() { 0 } else { self.look_up(key, seq).0 }
     }
 
-    /// The sequence numbers of the tombstones over `key` next to `seq`: the newest at or before it (0: none), and the
+    /// The sequence numbers of the tombstones over `key` next to `seq`: the newest at or before it (0 if none), and the
     /// oldest after it.
     pub(crate) fn look_up(&self, key: &[u8], seq: SeqNo) -> (SeqNo, Option<SeqNo>) {
         let fragments = self.fragments.read();
@@ -281,7 +281,7 @@ impl Fragments {
         (count <= most).then(|| pieces(from_first(), count, seq))
     }
 
-    /// The fragments around `key`, half of them from its own one on, and the keys of which they tell everything.
+    /// The fragments around `key`, half of them from its own one on, and the range of keys that they cover completely.
     fn pieces_around(&self, key: &[u8], seq: SeqNo) -> (Vec<RangeTombstone>, KeyRange) {
         let half = FRAGMENTS_AT_ONCE / 2;
         let mut before = self.map.range::<[u8], _>((Bound::Unbounded, Bound::Included(key)));
@@ -316,13 +316,13 @@ fn pieces<'a>(
     pieces
 }
 
-/// What range tombstones hide at one moment.
+/// The keys that range tombstones hide at one moment.
 ///
-/// A few are copied. Where there are many, a reader that visits few keys would pay for all of them: then those around the
-/// key that is asked for are looked up, and kept for the keys next to it.
+/// A few tombstones are copied. If there are many, a reader that visits few keys would pay for all of them. In that
+/// case the tombstones around the requested key are looked up, and kept for the keys next to it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cover {
-    /// The newest tombstone over each range, ascending and disjoint: all that there are, or those of `rest.known`.
+    /// The newest tombstone over each range, ascending and disjoint: all tombstones, or those of `rest.known`.
     pieces: Vec<RangeTombstone>,
     rest: Option<Box<Rest>>,
     /// Whether there may be any.
@@ -332,15 +332,16 @@ pub(crate) struct Cover {
 /// Where a cover that is not whole looks up its pieces.
 #[derive(Debug, Clone)]
 struct Rest {
-    /// They have no key in common. Tombstones that are added to them later are newer than `seq`.
+    /// They have no common key. Tombstones that are added to them later are newer than `seq`.
     sets: Vec<Arc<RangeTombstones>>,
     seq: SeqNo,
-    /// The keys of which the cover's pieces tell everything.
+    /// The range of keys that the cover's pieces cover completely.
     known: KeyRange,
 }
 
 impl Cover {
-    /// What the tombstones of `sets` at or before `seq` hide of the keys in `within`. The sets have no key in common.
+    /// The part of the keys in `within` that the tombstones of `sets` at or before `seq` hide. The sets have no common
+    /// key.
     pub(crate) fn new<'a>(
         sets: impl Iterator<Item = &'a Arc<RangeTombstones>>,
         within: &KeyRange,
@@ -362,7 +363,7 @@ impl Cover {
         Cover { is_some: !pieces.is_empty(), pieces, rest: None }
     }
 
-    /// The sequence number below which versions of `key` are hidden; 0: none is hidden.
+    /// The sequence number below which versions of `key` are hidden; 0 if none is hidden.
     #[inline]
     pub(crate) fn over(&mut self, key: &[u8]) -> SeqNo {
         if self.is_some { self.piece_over(key).map_or(0, |piece| piece.seq) } else { 0 }
@@ -376,7 +377,7 @@ impl Cover {
         piece.filter(|piece| piece.range.contains(key))
     }
 
-    /// Has the pieces tell of `key`.
+    /// Loads the pieces around `key`.
     fn look_up(&mut self, key: &[u8]) {
         let Some(rest) = self.rest.as_mut().filter(|rest| !rest.known.contains(key)) else { return };
         self.pieces.clear();
@@ -474,7 +475,7 @@ mod tests {
             let sets = sets.map(Arc::new);
             let seq = rng.index(700) as SeqNo;
             let mut cover = Cover::new(sets.iter(), &KeyRange::default(), seq);
-            // It does not see what comes later.
+            // It does not see later tombstones.
             sets[0].add(RangeTombstone { range: KeyRange::prefix(&[7]), seq: 1000 });
             sets[1].add(RangeTombstone { range: KeyRange::prefix(&[200]), seq: 1000 });
             assert!(cover.rest.is_some());

@@ -2,8 +2,8 @@
 
 use parking_lot::Mutex;
 
-/// The time at which all bytes so far are paid for. Unused time is not saved up, or only as much as the caller allows,
-/// so there are no bursts after a pause.
+/// The time at which all bytes so far are paid for. Unused time is not saved up, or only as much as the caller allows.
+/// This prevents bursts after a pause.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimit {
     /// In microseconds of a monotonic clock.
@@ -35,7 +35,7 @@ impl RateLimit {
         self.paid_us.lock().saturating_sub(now_us)
     }
 
-    /// Forgives what takes longer than `most_us` from `now_us` to pay for.
+    /// Forgives the part that takes longer than `most_us` from `now_us` to pay for.
     pub(crate) fn forgive(&self, now_us: u64, most_us: u64) {
         let mut paid_us = self.paid_us.lock();
         *paid_us = (*paid_us).min(now_us.saturating_add(most_us));

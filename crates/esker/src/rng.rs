@@ -1,5 +1,5 @@
-//! SplitMix64: random choices that a seed repeats, for the simulated disk and for tests. Do not use it for numbers that
-//! nobody may guess, or for a store's own numbers: those come from `env::Random`.
+//! SplitMix64: random choices that a seed repeats, for the simulated disk and for tests. Do not use it for secret
+//! numbers or for a store's own numbers: those come from `env::Random`.
 
 /// A stream of random choices.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Compaction rules: they say which entries of a tree are garbage, and flushes and merges of tables drop these.
+//! Compaction rules: they decide which entries of a tree are garbage, and flushes and merges of tables drop these.
 //!
 //! ```text
 //! tree         TreeOptions::rule names a rule; the manifest keeps the name
@@ -10,58 +10,57 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// A program's own rule that says which entries of a tree are garbage. Flushes and merges of tables ask it, and drop
-/// these entries.
+/// A program's own rule that decides which entries of a tree are garbage. Flushes and merges of tables apply it, and
+/// drop these entries.
 ///
 /// A tree names its rule ([`TreeOptions::rule`](crate::TreeOptions::rule)); each opening registers rules
 /// ([`Options::compaction_rule`](crate::Options::compaction_rule)). A tree whose rule is not registered keeps all
 /// entries.
 ///
-/// # What a program may rely on
-/// - **Filter on reading.** Nobody knows when an entry is dropped. A program that reads has to leave out what the rule
-///   would drop, by the facts of now and by a time ([`Tree::time_us`](crate::Tree::time_us)) that it has asked for
-///   after it took its snapshot. What such a *filtered read* gives is the same before and after any flush or merge, if
-///   the rule keeps to the conditions below. A read that does not filter may see an entry, and not see it later, also
-///   in a snapshot that was taken while a merge ran.
-/// - **Read a marker before what it masks**, in a snapshot or transaction too: a marker and all that it masks may go
-///   between two reads, if the snapshot was taken while a merge ran. One scan or cursor may read them in any order: it
-///   sees both, or neither.
+/// # Promises to a program
+/// - **Filter on reading.** It is unpredictable when an entry is dropped. A program that reads has to leave out the
+///   entries that the rule would drop, by the present facts and by a time ([`Tree::time_us`](crate::Tree::time_us))
+///   that it has read after it took its snapshot. The result of such a *filtered read* is the same before and after any
+///   flush or merge, if the rule meets the conditions below. A read that does not filter may see an entry, and not see
+///   it later, also in a snapshot that was taken while a merge ran.
+/// - **Read a marker before the entries that it masks**, in a snapshot or transaction too: a marker and all entries
+///   that it masks may go between two reads, if the snapshot was taken while a merge ran. One scan or cursor may read
+///   them in any order: it sees both, or neither.
 /// - **A drop is a deletion in the entry's own place.** Older versions of the key stay hidden, newer ones stay visible,
 ///   and transactions see the same conflicts as without the drop. A copy of the entry under another key, even one that
-///   is made while a merge drops the entry, is an entry of its own.
-/// - **Snapshots.** What an open snapshot or transaction saw when the flush or merge began is kept, unless the rule
-///   says [`RuleDecision::DropPinned`]. The rule is shown such an entry as [pinned](RuleEntry::pinned).
-/// - **Huge values** that are dropped are given back when nobody reads them any more.
+///   is made while a merge drops the entry, is a separate entry.
+/// - **Snapshots.** Entries that an open snapshot or transaction saw when the flush or merge began are kept, unless the
+///   rule returns [`RuleDecision::DropPinned`]. The rule gets such an entry as [pinned](RuleEntry::pinned).
+/// - **Huge values** that are dropped are given back when no reader uses them any more.
 ///
-/// # What a rule may conclude
-/// A run is shown keys in ascending order, each at most once, with the newest version that the flush or merge has. It
-/// is not shown all of the tree:
+/// # Valid conclusions of a rule
+/// A run gets keys in ascending order, each at most once, with the newest version that the flush or merge has. It does
+/// not get all of the tree:
 ///
-/// - Other tables and memtables may hold other keys, and newer or older versions of the same keys. An entry that is
-///   shown may be hidden by a newer version or deletion elsewhere. A key that is not shown may exist.
-/// - Keys whose newest version here is a deletion, or has expired, are not shown. Nor are keys with operands of a merge
-///   operator that did not become a value, nor what was written after the run had begun.
+/// - Other tables and memtables may hold other keys, and newer or older versions of the same keys. An entry that the
+///   run gets may be hidden by a newer version or deletion elsewhere. A key that it does not get may exist.
+/// - A run does not get keys whose newest version here is a deletion, or has expired. Nor does it get keys with
+///   operands of a merge operator that did not become a value, or entries that were written after the run had begun.
 ///
-/// So these conclusions are right:
+/// Therefore these conclusions are valid:
 ///
 /// - **About one entry**: a time to live, or the generation that a key carries. The answer may depend on the key, the
 ///   value, the attributes and [`RuleContext::now_us`]. In a tree into which operands are merged
 ///   ([`Tree::merge`](crate::Tree::merge)) it must depend on the key alone: operands elsewhere may change the value
-///   that is shown.
+///   that the run gets.
 /// - **By facts outside the tree**, which only ever make more entries garbage. The run may read them in
 ///   [`CompactionRule::begin`] and not later: snapshots that were taken before see them as they were. They must survive
-///   a crash before the rule goes by them, since what it drops is gone.
-/// - **About several keys**, where what the rule compares with cannot be taken away again. To keep the three newest
+///   a crash before the rule uses them, since dropped entries are gone.
+/// - **About several keys**, if the entries that the rule compares with cannot disappear. To keep the three newest
 ///   versions of a cell (keys of row, column and descending time), it may count three and drop the next, if cells are
-///   never deleted and never expire one by one. Otherwise a deletion elsewhere may hide one of those that it has
-///   counted.
+///   never deleted and never expire one by one. Otherwise a deletion elsewhere may hide one of the counted versions.
 /// - **About an entry that masks other keys**, if none of them exists: see [`RuleContext::alone`].
 ///
-/// An answer must not change back: what was garbage once has to stay garbage.
+/// An answer must not change back: an entry that was garbage once has to stay garbage.
 ///
 /// # Example
-/// Sessions end half an hour after they were last used. The time of that, in microseconds since 1970, is beside the
-/// value, and to change it writes no value anew.
+/// Sessions end half an hour after their last use. The time of the last use, in microseconds since 1970, is in the
+/// attributes. A change of it does not rewrite the value.
 /// ```
 /// use esker::rules::{CompactionRule, RuleContext, RuleDecision, RuleEntry, RuleRun};
 /// use esker::{Options, PutOptions, TreeOptions};
@@ -128,22 +127,23 @@ pub trait CompactionRule: Send + Sync + 'static {
     /// Its name: 1 to 255 bytes, which trees store.
     fn name(&self) -> &str;
 
-    /// Begins a run: a flush of the tree with the name `tree`, a merge of some of its tables, or an estimate of what a merge
-    /// would drop, which drops nothing. Called on threads of
-    /// the store, by several at once, also for one tree, and also in the midst of another run on the same thread: a run
-    /// must not hold a lock. The rule and its runs must not call the store.
+    /// Begins a run: a flush of the tree with the name `tree`, a merge of some of its tables, or an estimate of a
+    /// merge, which drops nothing. It is called on threads of the store, by several at the same time, also for one
+    /// tree, and also during another run on the same thread: a run must not hold a lock. The rule and its runs must not
+    /// call the store.
     ///
     /// If one of them panics, the flush or merge is done again without the rule, and
     /// [`Stats::rule_panics`](crate::Stats::rule_panics) counts it. The tables are looked at again after an hour. An estimate is
     /// made without the rule then, and not counted.
     fn begin(&self, tree: &str) -> Box<dyn RuleRun + '_>;
 
-    /// The lengths of those prefixes of `key` at which entries begin that may make it garbage, ascending. None, the default: an
-    /// entry is garbage by itself, or because of entries of about its key.
+    /// The lengths of the prefixes of `key` at which entries begin that may make it garbage, ascending. The default is
+    /// empty: an entry is garbage because of its own content, or because of entries with about the same key.
     ///
-    /// The store estimates what a merge would drop. For this it shows runs parts of the tables, whose entries may lie far
-    /// from what makes them garbage. Before such a part, which begins at `key`, a run is shown the first entries of each
-    /// prefix. If something is missing here, garbage may stay until other merges drop it; nothing else depends on it.
+    /// The store estimates how much a merge would drop. For this it gives runs parts of the tables, whose entries may
+    /// lie far from the entries that make them garbage. Before such a part, which begins at `key`, a run gets the first
+    /// entries of each prefix. If a length is missing here, garbage may stay until other merges drop it; nothing else
+    /// depends on it.
     fn prefixes(&self, key: &[u8]) -> Vec<usize> {
         let _ = key;
         Vec::new()
@@ -152,23 +152,22 @@ pub trait CompactionRule: Send + Sync + 'static {
 
 /// One flush or merge, or the estimate of one, as a [`CompactionRule`] sees it. It may keep state from one entry to the next.
 pub trait RuleRun {
-    /// What becomes of the next entry. Keys ascend.
+    /// Decides about the next entry. Keys ascend.
     fn entry(&mut self, context: &RuleContext<'_>, entry: &RuleEntry<'_>) -> RuleDecision;
 
-    /// When the entries that were shown since the last call should be looked at again, in microseconds since 1970:
-    /// called when the table that they are in is complete. When [`RuleContext::now_us`] would be that time, the
-    /// background merges or rewrites the table though nothing else requires it. `None`, the default: only when it is
-    /// merged anyway.
+    /// When the entries since the last call should be looked at again, in microseconds since 1970: called when the
+    /// table that they are in is complete. When [`RuleContext::now_us`] would be that time, the background merges or
+    /// rewrites the table although nothing else requires it. `None`, the default: only when it is merged anyway.
     ///
-    /// Each such merge rewrites a table. Half of the time between the first and the last entry that becomes garbage
-    /// makes that cost at most as much again as the table was written with. A time before the next minute is over counts
-    /// as its end.
+    /// Each such merge rewrites a table. A time halfway between the first and the last entry that becomes garbage
+    /// bounds that cost: it is at most the cost of writing the table once more. A time before the next minute is over
+    /// counts as its end.
     fn look_again_us(&mut self) -> Option<u64> {
         None
     }
 }
 
-/// What becomes of an entry.
+/// The decision about an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RuleDecision {
     /// It stays.
@@ -189,17 +188,17 @@ pub struct RuleEntry<'a> {
     pub key: &'a [u8],
     /// Its value.
     pub value: RuleValue<'a>,
-    /// When the value expires, in microseconds since 1970; `None` if it does not.
+    /// When the value expires, in microseconds since 1970; `None` if it does not expire.
     pub expires_us: Option<u64>,
-    /// The attributes beside the value ([`PutOptions`](crate::PutOptions)); empty: none.
+    /// The attributes of the value ([`PutOptions`](crate::PutOptions)); empty if it has none.
     pub attributes: &'a [u8],
-    /// Whether an open snapshot or transaction may see it, so that [`RuleDecision::Drop`] keeps it. If an eighth of a
+    /// Whether an open snapshot or transaction may see it. Then [`RuleDecision::Drop`] keeps it. If an eighth of a
     /// table's entries are such garbage, or a huge value is, the store looks at the table again once no open snapshot
     /// or transaction sees any of it.
     pub pinned: bool,
-    /// Whether all open snapshots and transactions see this version, or a newer one, and so does every later reader. What such
-    /// a marker masks is garbage for all of them ([`RuleDecision::DropPinned`]), unless something can take the marker away again:
-    /// a deletion, a newer version that masks less, or its expiry.
+    /// Whether all open snapshots and transactions see this version, or a newer one, and so does every later reader.
+    /// The entries that such a marker masks are garbage for all of them ([`RuleDecision::DropPinned`]), unless
+    /// something can remove the marker: a deletion, a newer version that masks less, or its expiry.
     pub seen_by_all: bool,
 }
 
@@ -236,10 +235,10 @@ pub enum RuleValue<'a> {
     },
 }
 
-/// Whether keys from the first one on, and below the second one if there is one, lie outside a run.
+/// Whether all keys from the first one on, and below the second one if it is given, are in the run.
 type Alone<'a> = dyn Fn(&[u8], Option<&[u8]>) -> bool + 'a;
 
-/// What a [`CompactionRule`] can ask during a run.
+/// The facts that a [`CompactionRule`] can query during a run.
 pub struct RuleContext<'a> {
     tree: &'a str,
     now_us: u64,
@@ -257,10 +256,10 @@ impl<'a> RuleContext<'a> {
         self.tree
     }
 
-    /// The time of the oldest open snapshot or transaction, or of the beginning of the run if there is none, in
-    /// microseconds since 1970. No later read of the tree is judged by an earlier one. Of a tree that takes its time
+    /// The time of the oldest open snapshot or transaction, or of the beginning of the run if none is open, in
+    /// microseconds since 1970. No later read of the tree is judged by an earlier one. For a tree that takes its time
     /// from its writes ([`ExpiryClock::Writes`](crate::ExpiryClock)) it is the time that its flushed writes have
-    /// carried. Entries may have been written after it: a rule that reckons with ages should subtract with saturation.
+    /// carried. Entries may have been written after it: a rule that computes ages should subtract with saturation.
     pub fn now_us(&self) -> u64 {
         self.now_us
     }
@@ -274,14 +273,13 @@ impl<'a> RuleContext<'a> {
     /// to the end), and no snapshot pins any of it. A marker that masks other keys may be dropped only if this is
     /// `true` of all keys that it masks, and if the run drops all of them too.
     ///
-    /// It is `true` of what was written before the run began. What is written to the range later, or had not been
-    /// written by then, the marker does not mask any more. If that can be something that it should mask, the program
-    /// has to keep markers for as long. It says nothing about operands of merge operators: where keys that a marker
-    /// masks may have some, keep the marker.
+    /// It is `true` of entries that were written before the run began. The marker no longer masks entries that are
+    /// written to the range later. If the marker should mask some of these, the program has to keep markers until they
+    /// are written. It does not cover operands of merge operators: if keys that a marker masks may have operands, keep
+    /// the marker.
     ///
     /// `false` may also mean that this is not certain, or that the range goes beyond the keys that the tree has since a
-    /// split. It searches memtables and looks at the bounds of all tables of
-    /// the tree: do not ask for every entry.
+    /// split. It searches memtables and looks at the bounds of all tables of the tree: do not call it for every entry.
     pub fn alone(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
         (self.alone)(lower, upper)
     }
@@ -318,7 +316,7 @@ impl CompactionRules {
         self.by_name.get(name).map(|rule| &**rule)
     }
 
-    /// Whether there is a rule with the name that a tree has given, if any.
+    /// Whether the rule that a tree names, if it names one, is registered.
     pub(crate) fn has(&self, name: Option<&str>) -> bool {
         name.is_some_and(|name| self.by_name.contains_key(name))
     }

@@ -69,9 +69,9 @@ pub struct Stats {
     pub table_files: u64,
     /// Table files held open.
     pub open_tables: u64,
-    /// The space that all files in the store's directory take on the disk, whoever made them, and those in directories
-    /// that a backup or a repair has made in it. It counts like `du`, without the directories themselves and without
-    /// directories that others have made there.
+    /// The space that all files in the store's directory take on the disk, including other programs' files, and files
+    /// in directories that a backup or a repair has made in it. It counts like `du`, without the directories themselves
+    /// and without directories that others have made there.
     pub disk_bytes: u64,
     /// Log segments on disk, spare ones included.
     pub log_bytes: u64,
@@ -79,10 +79,10 @@ pub struct Stats {
     pub log_live_bytes: u64,
     /// The manifest and its copy.
     pub manifest_bytes: u64,
-    /// Whether the manifest has its copy. If the copy could not be written, there is none, and it is tried again.
+    /// Whether the manifest has its copy. A copy that could not be written is tried again.
     pub manifest_copied: bool,
-    /// How far the clock by which values expire is ahead of the machine's clock, in microseconds; 0 for less than a second.
-    /// The machine's clock was that far ahead once: the store's clock never goes back.
+    /// How far the clock by which values expire is ahead of the machine's clock, in microseconds; 0 for less than a
+    /// second. The machine's clock was that far ahead once: the store's clock never goes back.
     pub clock_ahead_us: u64,
     /// How often the machine's clock has leapt by a second or more, or the machine was suspended, since the store was opened;
     /// and 1 if the clock was set back or set right before, since the last opening.
@@ -125,7 +125,7 @@ pub struct Stats {
     pub rule_drops: u64,
     /// Panics of compaction rules. Each flush or merge was done again without the rule.
     pub rule_panics: u64,
-    /// The total delay of writers because merges were behind, in microseconds.
+    /// The total delay of writers because merges had fallen behind, in microseconds.
     pub throttled_us: u64,
     /// Log records that the opening replayed.
     pub replayed_records: u64,
@@ -134,7 +134,7 @@ pub struct Stats {
     pub replayed_torn_tail: bool,
     /// Operations by kind, and how long they took.
     pub operations: Vec<OperationStats>,
-    /// What operations waited for, and read from files, by cause.
+    /// The waits of operations, and their reads from files, by cause.
     pub waits: Vec<WaitStats>,
     /// Bytes that scrubs have read: in the background and by [`Db::scrub`](crate::Db::scrub).
     pub scrubbed_bytes: u64,
@@ -143,12 +143,12 @@ pub struct Stats {
     /// The damaged places that the last complete scrub and the running ones have found. At most 200.
     pub damage: Vec<Finding>,
     /// The error that stopped background work, if any. Writes fail until the store is opened again or, on a full disk,
-    /// until there is room.
+    /// until the disk has room.
     pub failure: Option<String>,
 }
 
 impl Stats {
-    /// The fraction of block reads that the buffer pool answered, from 0 to 1; `None` before the first one.
+    /// The fraction of block reads that the buffer pool answered, from 0 to 1; `None` before the first block read.
     pub fn pool_hit_rate(&self) -> Option<f64> {
         let reads = self.pool_hits + self.pool_misses;
         (reads > 0).then(|| self.pool_hits as f64 / reads as f64)
@@ -179,9 +179,9 @@ pub struct TreeStats {
     pub raw_bytes: u64,
     /// Bytes of table files; of shared files only this tree's part.
     pub table_bytes: u64,
-    /// Bytes of filters in table files. Only tables of its own count.
+    /// Bytes of filters in table files. Only the tree's own tables count.
     pub filter_bytes: u64,
-    /// Bytes of block indexes in table files. Only tables of its own count.
+    /// Bytes of block indexes in table files. Only the tree's own tables count.
     pub index_bytes: u64,
     /// Tables in each level, level 0 first.
     pub tables_by_level: Vec<u64>,

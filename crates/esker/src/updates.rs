@@ -19,8 +19,8 @@ use crate::write::batch::{Op, Ops, numbers_taken};
 
 /// The writes after a sequence number, in order: [`Db::updates_since`](crate::Db::updates_since).
 ///
-/// At the end it returns `None`, and continues when more was written; [`Updates::wait`] waits for that. It pins
-/// nothing: log segments are reused after a flush. A reader that falls behind by more than
+/// At the end it returns `None`, and continues when more was written; [`Updates::wait`] waits for that. It keeps no log
+/// segments: they are reused after a flush. A reader that falls behind by more than
 /// [`Options::log_history`](crate::Options::log_history) gets an error of kind `NotFound`, and has to start again with
 /// a snapshot.
 pub struct Updates {
@@ -28,7 +28,7 @@ pub struct Updates {
     log: LogReader,
     since: SeqNo,
     durable: bool,
-    /// The names of trees; `None`: the tree was dropped.
+    /// The names of trees; `None` if the tree was dropped.
     trees: HashMap<TreeId, Option<Named>>,
 }
 
@@ -55,7 +55,7 @@ pub struct Update {
 pub struct Change {
     /// The name of the tree.
     pub tree: Arc<str>,
-    /// What has changed.
+    /// The kind of the change.
     pub what: What,
     /// When an operand was written, in microseconds since 1970, if the tree has had values that expire: by this time it
     /// extends such a value or begins anew ([`Tree::merge`](crate::Tree::merge)). A copy that keeps its own time
@@ -63,14 +63,14 @@ pub struct Change {
     pub operand_us: Option<u64>,
 }
 
-/// What a [`Change`] does.
+/// The effect of a [`Change`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum What {
     /// A key got a value, which may have an expiry.
     Put(Vec<u8>, Value),
-    /// A key got a huge value that is gone: it was replaced since, usually by a change that is still to come. Until
-    /// then, treat the key as absent.
+    /// A key got a huge value that is gone: it was replaced since, usually by a change that is still to come. Before
+    /// that change, treat the key as absent.
     Replaced(Vec<u8>),
     /// A key became absent.
     Delete(Vec<u8>),
@@ -112,7 +112,7 @@ impl Updates {
         self
     }
 
-    /// The next changes; `None` while there are no more.
+    /// The next changes; `None` if all changes so far were returned.
     ///
     /// # Errors
     /// `NotFound` when the log no longer has them; `Corruption` when a record is damaged; `Closed` when the store is
@@ -142,7 +142,7 @@ impl Updates {
     }
 
     /// Waits for more changes, for at most `at_most`. Returns whether there are any. With [`Updates::durable`] this
-    /// returns at once while a write is not synced: call [`Db::sync`](crate::Db::sync) then, or sleep.
+    /// returns immediately while a write is not synced: call [`Db::sync`](crate::Db::sync) then, or sleep.
     pub fn wait(&self, at_most: Duration) -> bool {
         self.store.commit().wait_published(self.log.position(), at_most, &*self.store.env().clock)
     }

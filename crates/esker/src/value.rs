@@ -1,7 +1,7 @@
 //! A value that a read found, and the ways to read it: whole, in part, as a stream.
 //!
-//! A [`Value`] fixes what was found; its bytes are read when they are asked for. So every way of reading may fail, and
-//! reading a part costs no more than the part.
+//! A [`Value`] fixes the result of a lookup; its bytes are read when they are requested. Therefore every way of reading
+//! may fail, and reading a part costs no more than the part.
 
 use std::borrow::Cow;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -18,9 +18,9 @@ use crate::fs::{OpenFile, UserFile};
 /// Bytes of a huge value that are in memory at a time while it is copied out.
 const COPY_LEN: u64 = 1 << 20;
 
-/// A value that a read found. It stays the same, whatever is written later.
+/// A value that a read found. It stays the same, regardless of later writes.
 ///
-/// Its length is known; its bytes are read when they are asked for. [`Tree::get_vec`](crate::Tree::get_vec) is shorter
+/// Its length is known; its bytes are read when they are requested. [`Tree::get_vec`](crate::Tree::get_vec) is shorter
 /// for a small value that is wanted whole.
 ///
 /// # Example
@@ -42,7 +42,7 @@ pub struct Value {
     rare: Option<Box<Rare>>,
 }
 
-/// What few values have.
+/// Fields that few values have.
 #[derive(Clone, Default)]
 struct Rare {
     /// When the value below its operands expires, if it was made of operands.
@@ -74,7 +74,7 @@ impl std::fmt::Debug for Value {
     }
 }
 
-/// A value of its own, which no store has.
+/// A value that belongs to no store.
 impl From<Vec<u8>> for Value {
     fn from(bytes: Vec<u8>) -> Value {
         Value { place: Place::Inline(bytes), expiry: None, rare: None }
@@ -113,13 +113,13 @@ impl Value {
         Value { place: Place::Blob(pin, pointer), expiry: None, rare: None }
     }
 
-    /// The same value with this beside it.
+    /// The same value with the expiry and attributes in `beside`.
     pub(crate) fn beside(self, beside: Beside<'_>) -> Value {
         let (expiry, attributes) = beside.parts();
         Value { place: self.place, expiry, rare: rare_of(attributes) }
     }
 
-    /// Where a huge value is.
+    /// The place of a huge value.
     pub(crate) fn pointer(&self) -> Option<&Pointer> {
         match &self.place {
             Place::Inline(_) => None,
@@ -127,7 +127,7 @@ impl Value {
         }
     }
 
-    /// What is beside it.
+    /// Its expiry and attributes.
     pub(crate) fn put_options(&self) -> PutOptions {
         PutOptions::until(self.expiry).attributes(self.attributes())
     }
@@ -156,19 +156,19 @@ impl Value {
         self.stored_us().and_then(moment_at)
     }
 
-    /// When the key's value expires, in microseconds since 1970; `None` if it does not. The value that was found stays
-    /// readable.
+    /// When the key's value expires, in microseconds since 1970; `None` if it does not expire. The value that was found
+    /// stays readable.
     pub fn expires_us(&self) -> Option<u64> {
         self.expiry
     }
 
-    /// [`Value::expires_us`] as a moment. `None` also for one that is too far away for the system's [`SystemTime`].
+    /// [`Value::expires_us`] as a moment. `None` also if it is too far away for the system's [`SystemTime`].
     pub fn expires_at(&self) -> Option<SystemTime> {
         self.expiry.and_then(moment_at)
     }
 
-    /// The attributes that were stored beside the value: empty if there are none. Reading them reads no byte of the
-    /// value ([`PutOptions::attributes`]).
+    /// The attributes that were stored with the value: empty if it has none. Reading them reads no byte of the value
+    /// ([`PutOptions::attributes`]).
     pub fn attributes(&self) -> &[u8] {
         self.rare.as_ref().map_or(&[], |rare| &rare.attributes)
     }
@@ -181,7 +181,7 @@ impl Value {
         Lent { bytes, expires_us: self.expires_us(), attributes: self.attributes() }
     }
 
-    /// What is known of the value without its bytes.
+    /// The metadata of the value, without its bytes.
     pub fn metadata(&self) -> Metadata {
         Metadata {
             len: self.len(),
@@ -200,15 +200,15 @@ impl Value {
         }
     }
 
-    /// Whether the value has no bytes.
+    /// Whether the value is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Asks the disk for the bytes, at most the first 8 MiB, if they are not in memory, and does not wait for them. To
-    /// read many values, prefetch some before reading the first: a disk serves eight requests in little more time than
-    /// one. This is a hint: nothing is verified, and errors appear when the value is read.
+    /// Requests the bytes from the disk, at most the first 8 MiB, if they are not in memory, and does not wait for
+    /// them. To read many values, prefetch some before reading the first: a disk serves eight requests in little more
+    /// time than one. This is a hint: nothing is verified, and errors appear when the value is read.
     ///
     /// # Example
     /// ```
@@ -253,7 +253,7 @@ impl Value {
         }
     }
 
-    /// Appends all bytes to `buf`. After an error it has what it had.
+    /// Appends all bytes to `buf`. After an error `buf` is unchanged.
     pub(crate) fn append_to(&self, buf: &mut Vec<u8>) -> Result<()> {
         let len = buf.len();
         self.append_part(0, self.len(), buf).inspect_err(|_| buf.truncate(len))
@@ -284,7 +284,7 @@ impl Value {
         self.append_to(buf)
     }
 
-    /// The bytes in `range`, cut off at the end of the value; none if the range begins after it.
+    /// The bytes in `range`, cut off at the end of the value; empty if the range begins after it.
     ///
     /// # Errors
     /// `InvalidInput` when the range ends before it begins; otherwise as [`Value::bytes`].
@@ -380,7 +380,7 @@ fn not_written(source: std::io::Error) -> Error {
     Error::stream("write the value to its target", source)
 }
 
-/// Reads a [`Value`] as a stream. Seeking beyond the end is no error; there is nothing to read there.
+/// Reads a [`Value`] as a stream. Seeking beyond the end is not an error; reads there return no bytes.
 ///
 /// Errors are those of reading a value, as [`std::io::Error`]: the [`Error`] itself is inside.
 #[derive(Debug, Clone)]
