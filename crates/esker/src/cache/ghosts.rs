@@ -116,8 +116,7 @@ impl Ghosts {
 
     fn grow(&mut self) {
         self.heads = vec![NONE; self.heads.len() * 2];
-        // There are as many ghosts as there were chains, and no free node: nodes are added only when none is
-        // free.
+        // There are as many ghosts as there were chains, and no free node: a node is added only when no node is free.
         for node in 0..self.nodes.len() {
             let chain = self.chain(self.nodes[node].hash);
             self.nodes[node].next = self.heads[chain];

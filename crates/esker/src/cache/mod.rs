@@ -29,10 +29,10 @@ use shard::{Shard, Whereabouts};
 /// A power of two, far above the number of threads that hit the pool at the same time.
 const SHARDS: usize = 16;
 
-/// Bytes that a page costs in addition to its own: slot, buckets, counts, allocator, and what the policy keeps for it.
+/// Bytes that a page costs in addition to its own: slot, buckets, counts, allocator, and the policy's bytes for it.
 const PAGE_OVERHEAD: usize = 96 + s3_fifo::PAGE_BYTES;
 
-/// Newly written pages that nobody asked for may fill the pool up to one part in this many.
+/// Newly written pages that no reader has requested may fill the pool up to one part in this many.
 const UNASKED_PART: usize = 16;
 
 /// Why pages that were just written are offered.
@@ -47,7 +47,7 @@ pub(crate) enum Offer {
 /// Verified bytes, shared and immutable.
 pub(crate) type Page = Arc<[u8]>;
 
-/// The origin of a page: a table and the number of the page in it, scrambled one-to-one into 64 bits. So the
+/// The origin of a page: a table and the number of the page in it, scrambled one-to-one into 64 bits. Therefore the
 /// hash of a page is its identity: no two pages have the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PageId(u64);
@@ -58,8 +58,7 @@ impl PageId {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     const INVERSE: u64 = 0xf1de_83e1_9937_733d;
 
-    /// `None` if a number is out of range (36 bits for the table, 28 for the page); such a page is not
-    /// cached.
+    /// Returns `None` if a number is out of range (36 bits for the table, 28 for the page); such a page is not cached.
     #[inline]
     pub(crate) fn new(table: u64, number: usize) -> Option<PageId> {
         let fits = table >> (64 - Self::NUMBER_BITS) == 0 && number as u64 >> Self::NUMBER_BITS == 0;
@@ -89,7 +88,7 @@ impl PageId {
     }
 }
 
-/// Keeps the shards on separate cache lines, and what is hardly ever written apart from the lock.
+/// Keeps the shards on separate cache lines, and rarely written fields apart from the lock.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Aligned {

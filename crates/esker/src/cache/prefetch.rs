@@ -15,7 +15,7 @@ pub(super) fn prefetch_address<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch changes nothing that a program can see, and never faults, whatever the address.
+        // SAFETY: a prefetch changes nothing that a program can see, and never faults, at any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -6,15 +6,15 @@
 //!                 v                                   |
 //!              ghosts (hashes) ----asked for again----'
 //! ```
-//! All three are FIFO queues, so a hit only raises a count, up to 3. Most pages that are read once leave
-//! early, out of `small`. There are as many ghosts as `main` may have pages.
+//! All three are FIFO queues. Therefore a hit only raises a count, up to 3. Most pages that are read once leave early,
+//! out of `small`. There are as many ghosts as `main` may have pages.
 //!
 //! A shard keeps its pages in numbered slots. The policy sees slot numbers, and the hashes of ghosts. Every call takes
-//! constant time: [`S3Fifo::evict`] on average, since each of its steps undoes what a hit or an insertion did.
+//! constant time: [`S3Fifo::evict`] on average, since each of its steps undoes the effect of a hit or an insertion.
 //!
-//! The pool is charged in bytes, while the policy divides a number of pages, its *room*: the number of pages when it was last
-//! asked for a victim, or the number now if that is greater. With pages of one size it is the capacity. It has at most as many
-//! ghosts as pages, so [`PAGE_BYTES`], which is charged with each page, covers them.
+//! The pool is charged in bytes, while the policy divides a number of pages, its *room*: the number of pages when it
+//! last chose a victim, or the number now if that is greater. With pages of one size it is the capacity. It has at most
+//! as many ghosts as pages. Therefore [`PAGE_BYTES`], which is charged with each page, covers them.
 //!
 //! It has the best hit rates on average of those in `bench/` (`docs/cache.md`), and a hit writes one byte.
 
@@ -30,13 +30,13 @@ mod tests;
 pub(super) const PAGE_BYTES: usize = 8 + 1 + GHOST_BYTES;
 
 const COUNT_MAX: u8 = 3;
-/// The bit beside the count of a page in `main`.
+/// The bit next to the count of a page in `main`.
 const IN_MAIN: u8 = 0x80;
 
 #[derive(Debug, Default)]
 pub(super) struct S3Fifo {
-    /// By slot: how often the page was asked for, and [`IN_MAIN`]. This is separate from the links, so that a
-    /// hit reads and writes one byte.
+    /// By slot: the hits of the page, and [`IN_MAIN`]. This is separate from the links, so that a hit reads and writes
+    /// one byte.
     counts: Vec<u8>,
     links: Links,
     small: List,
@@ -57,8 +57,7 @@ impl S3Fifo {
         (self.room / 10).max(1)
     }
 
-    /// Evicts the first page of `small` that was asked for less than twice; moves the pages before it to
-    /// `main`.
+    /// Evicts the first page of `small` that had fewer than two hits; moves the pages before it to `main`.
     fn evict_small(&mut self, hashes: &[u64]) -> Option<u32> {
         while self.small.len() >= self.small_max() || self.main.len() == 0 {
             let slot = self.small.pop_back(&mut self.links)?;
@@ -74,7 +73,7 @@ impl S3Fifo {
         None
     }
 
-    /// Evicts the first page of `main` that was not asked for since it was last at the front.
+    /// Evicts the first page of `main` that had no hit since it was last at the front.
     fn evict_main(&mut self) -> Option<u32> {
         loop {
             let slot = self.main.pop_back(&mut self.links)?;
@@ -91,7 +90,7 @@ impl S3Fifo {
         self.ghosts.trim(self.room.saturating_sub(self.small_max()));
     }
 
-    /// The page that hashes to `hash` missed and will be inserted. Evictions until then make room for it.
+    /// The page that hashes to `hash` missed and will be inserted. Evictions before that make room for it.
     pub(super) fn arriving(&mut self, hash: u64) {
         self.known = self.ghosts.take(hash);
     }
@@ -111,7 +110,7 @@ impl S3Fifo {
         self.room = self.room.max(self.pages());
     }
 
-    /// The page in `slot` was asked for.
+    /// The page in `slot` had a hit.
     #[inline]
     pub(super) fn hit(&mut self, slot: u32) {
         if let Some(count) = self.counts.get_mut(slot as usize)

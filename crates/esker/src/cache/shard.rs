@@ -4,8 +4,8 @@
 //! buckets: [ hash u64, page, slot u32 ]...   32 bytes each, linear probing, at most 3/4 full
 //! slots:   [ hash u64 ]...                   the numbers that the policy knows pages by
 //! ```
-//! A hash identifies its page (see [`PageId`]), so a hit reads one cache line of the table. Freed slot
-//! numbers are reused first.
+//! A hash identifies its page (see [`PageId`]). Therefore a hit reads one cache line of the table. Freed slot numbers
+//! are reused first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -26,8 +26,8 @@ struct Bucket {
     slot: u32,
 }
 
-/// Where a shard's buckets are, for those who do not hold its lock. They may only prefetch: what they read here may be
-/// outdated, or half of it.
+/// The place of a shard's buckets, for threads that do not hold its lock. They may only prefetch: what they read here
+/// may be outdated, or half of it.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Whereabouts {
@@ -111,7 +111,7 @@ impl Shard {
         self.used
     }
 
-    /// What a page counts against the capacity.
+    /// The bytes of a page that count against the capacity.
     pub(super) fn charge(page_len: usize) -> usize {
         page_len + PAGE_OVERHEAD
     }
@@ -137,7 +137,7 @@ impl Shard {
         Some(page)
     }
 
-    /// Prefetches the front of a page that a [`get`](Self::get) will soon ask for.
+    /// Prefetches the front of a page that a [`get`](Self::get) will soon request.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(page) = &self.buckets[self.find(hash)].page {
@@ -179,7 +179,7 @@ impl Shard {
         }
     }
 
-    /// Drops every page, and forgets those that have left.
+    /// Drops every page, and forgets the ghosts.
     pub(super) fn clear(&mut self, removed: &mut Vec<Page>) {
         removed.extend(self.buckets.iter_mut().filter_map(|bucket| bucket.page.take()));
         self.slots.clear();

@@ -1,8 +1,9 @@
 //! Runs background work: on threads of the store's own, one for each kind of job and more for merges, or step by step
 //! in a test.
 //!
-//! A store is a [`Worker`]. It is asked for one step of a kind of job, does the step, and says whether there was work.
-//! The [`Executor`] decides when to ask. It holds the store weakly, so that dropping the last handle ends the threads.
+//! A store is a [`Worker`]. The executor calls it for one step of a kind of job; it does the step, and returns whether
+//! there was work. The [`Executor`] decides when to call. It holds the store weakly, so that dropping the last handle
+//! ends the threads.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -22,7 +23,7 @@ pub enum JobKind {
     Log,
     /// Flushes memtables. Writers may be waiting for it.
     Flush,
-    /// Merges tables and removes files. Nobody waits for it unless it falls far behind.
+    /// Merges tables and removes files. No thread waits for it unless it falls far behind.
     Compact,
     /// Gives back the space of huge values that nothing needs any more.
     Blobs,
@@ -36,7 +37,7 @@ impl JobKind {
 /// Something with background work to do.
 pub trait Worker: Send + Sync {
     /// Does one bounded step of `job`. Returns `false` if there was no work. Several threads may do steps of
-    /// [`JobKind::Compact`] at once, but only one those of each other kind.
+    /// [`JobKind::Compact`] at the same time, but only one those of each other kind.
     fn run_one(&self, job: JobKind) -> bool;
 
     /// After how long to run a step of `job` without a notification.
@@ -54,7 +55,7 @@ pub trait Executor: Send + Sync + Debug {
     fn start(&self, worker: Weak<dyn Worker>) -> Result<()>;
 
     /// Notes that there may be work for `job`. Never blocks and never runs the work itself. Without a notification,
-    /// each job runs as often as [`Worker::ask_again`] says: values expire even if nobody writes.
+    /// each job runs at the intervals of [`Worker::ask_again`]: values expire even without writes.
     fn notify(&self, job: JobKind);
 
     /// Whether a caller that waits for background work must run it itself.
@@ -75,7 +76,7 @@ pub trait Executor: Send + Sync + Debug {
     }
 }
 
-/// Runs nothing by itself: a test, or a caller that has to wait, steps the store.
+/// Runs nothing automatically: a test, or a caller that has to wait, steps the store.
 #[derive(Debug, Default)]
 pub struct StepExecutor;
 
@@ -93,16 +94,16 @@ impl Executor for StepExecutor {
     fn stop(&self) {}
 }
 
-/// Merges have a thread of their own: they may take long, or wait for a user's merge operator.
+/// Merges have their own thread: they may take long, or wait for a user's merge operator.
 const THREADS_MIN: usize = 2;
 
-/// How often a job runs without a notification: values expire even if nobody writes.
+/// How often a job runs without a notification: values expire even without writes.
 pub(crate) const UNASKED: Duration = Duration::from_secs(30);
 
-/// Beyond this, more threads find no more merges that may run at once.
+/// Beyond this, more threads find no more merges that may run at the same time.
 const THREADS_MAX: usize = 8;
 
-/// The jobs of each of `threads` threads, the most urgent first. Those beyond one for each job merge tables.
+/// The jobs of each of `threads` threads, the most urgent first. Threads beyond one for each job merge tables.
 fn jobs_of(threads: usize) -> Vec<&'static [JobKind]> {
     const MERGES: &[JobKind] = &[JobKind::Compact];
     match threads {
@@ -130,8 +131,8 @@ pub(crate) struct ThreadExecutor {
 #[derive(Debug)]
 struct Shift {
     jobs: &'static [JobKind],
-    /// The jobs for which there may be work. A bit is set without the lock of `state`, and then the lock is taken before
-    /// the thread is woken, so that the thread does not go to sleep in between.
+    /// The jobs for which there may be work. A bit is set without the lock of `state`, and then the lock is taken
+    /// before the thread is woken. This keeps the thread from going to sleep in between.
     pending: Jobs,
     state: Mutex<ShiftState>,
     changed: Condvar,
@@ -340,7 +341,7 @@ mod tests {
             assert_eq!(shifts.len(), expected);
             for job in JobKind::ALL {
                 let count = shifts.iter().flat_map(|shift| shift.jobs).filter(|one| **one == job).count();
-                // Those that are left merge tables.
+                // The other threads merge tables.
                 let more = if job == JobKind::Compact { expected.saturating_sub(4) } else { 0 };
                 assert_eq!(count, 1 + more, "{job:?} of {threads}");
             }
@@ -359,7 +360,7 @@ mod tests {
         assert_eq!(asked(), [JobKind::Flush]);
         shift.state.lock().expected[JobKind::Blobs as usize] = true;
         assert_eq!(asked(), [JobKind::Flush, JobKind::Blobs]);
-        // There is no notification, and the time is over.
+        // No notification has come, and the time is over.
         assert!(shift.wait(Duration::ZERO));
         assert_eq!(std::iter::from_fn(|| shift.take()).count(), shift.jobs.len());
     }

@@ -1,9 +1,9 @@
-//! Lets writers into the directory of a store until the store is closed, then none.
+//! Lets writers into the directory of a store until the store is closed. After that it lets no writer in.
 //!
 //! An ingest, an import or a value that is written in pieces has a handle that may outlive the store. By then the
-//! directory may belong to another opening, or to another store. So each piece is written inside the gate, and `close`
-//! waits until every thread has left it. Calls that create, resize or remove files enter the gate too, because another
-//! thread may close the store while they run.
+//! directory may belong to another opening, or to another store. Therefore each piece is written inside the gate, and
+//! `close` waits until every thread has left it. Calls that create, resize or remove files enter the gate too, because
+//! another thread may close the store while they run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Gate {
     }
 
     /// Enters the gate; fails with `Closed` once the store is closing. A thread that is inside may enter again even
-    /// then, so that it can finish what it has begun: `close` waits for it.
+    /// then, to finish its work: `close` waits for it.
     pub(crate) fn enter(&self) -> Result<Inside<'_>> {
         let (mut state, thread) = (self.state.lock(), current().id());
         if state.closed && state.closer != Some(thread) && !state.inside.contains(&thread) {

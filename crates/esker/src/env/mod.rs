@@ -1,5 +1,5 @@
-//! Everything that makes one run differ from the next: clock, randomness, background work, files. A test replaces each,
-//! so a seed reproduces a run.
+//! Everything that makes one run differ from the next: clock, randomness, background work, files. A test replaces each.
+//! Therefore a seed reproduces a run.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub trait Clock: Send + Sync + Debug {
     /// Microseconds since some fixed instant. Never goes back.
     fn monotonic_us(&self) -> u64;
 
-    /// As [`Clock::monotonic_us`], in nanoseconds, for what takes less than a few microseconds.
+    /// As [`Clock::monotonic_us`], in nanoseconds, for durations below a few microseconds.
     fn monotonic_ns(&self) -> u64 {
         self.monotonic_us().saturating_mul(1000)
     }
@@ -39,8 +39,8 @@ pub trait Clock: Send + Sync + Debug {
     fn sleep(&self, duration: Duration);
 
     /// Makes the calling thread wait until it is unparked ([`std::thread::Thread::unpark`]) or `timeout` has passed.
-    /// May return earlier, so the caller looks again at what it waits for and at [`Clock::monotonic_us`]. Without an
-    /// implementation of its own, a clock sleeps a millisecond at most.
+    /// May return earlier. Therefore the caller checks again its condition and [`Clock::monotonic_us`]. A clock that
+    /// does not implement this sleeps a millisecond at most.
     fn park(&self, timeout: Duration) {
         self.sleep(timeout.min(Duration::from_millis(1)));
     }
@@ -55,13 +55,13 @@ pub trait Random: Send + Sync + Debug {
 /// The world a store lives in.
 #[derive(Clone, Debug)]
 pub struct Env {
-    /// Where files are.
+    /// The files.
     pub fs: Arc<dyn FileSystem>,
-    /// What time it is.
+    /// The time.
     pub clock: Arc<dyn Clock>,
-    /// Where epochs and salts come from.
+    /// The source of epochs and salts.
     pub random: Arc<dyn Random>,
-    /// Who flushes and compacts; `None` starts the store's own threads.
+    /// The executor of flushes and merges; `None` starts the store's own threads.
     pub executor: Option<Arc<dyn Executor>>,
 }
 
@@ -81,12 +81,12 @@ impl Env {
         Ok(Env { fs: self.fs.within(dir)?, ..self.clone() })
     }
 
-    /// The same world, in which calls of the file system fail once `cancel` says so.
+    /// The same world, in which calls of the file system fail once `cancel` is set.
     pub(crate) fn until(&self, cancel: &Arc<Cancel>) -> Env {
         Env { fs: UntilCancelled::wrap(Arc::clone(&self.fs), Arc::clone(cancel)), ..self.clone() }
     }
 
-    /// The same world, in which reads go around what the device cannot read.
+    /// The same world, in which reads go around the places that the device cannot read.
     pub(crate) fn around(&self, unreadable: &Arc<Unreadable>) -> Env {
         Env { fs: AroundUnreadable::wrap(Arc::clone(&self.fs), Arc::clone(unreadable)), ..self.clone() }
     }

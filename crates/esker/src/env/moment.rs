@@ -1,8 +1,8 @@
-//! Moments as the standard library has them, beside the microseconds since 1970 in which files and the store count.
+//! Conversions between the standard library's moments and the microseconds since 1970 that files and the store use.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The moment `us` microseconds after the beginning of 1970. `None` if the system has no such moment.
+/// The moment `us` microseconds after the beginning of 1970. `None` if the system cannot represent it.
 pub(crate) fn moment_at(us: u64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_micros(us))
 }

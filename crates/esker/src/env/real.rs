@@ -55,9 +55,9 @@ impl Random for SystemRandom {
     }
 }
 
-/// Makes the calling thread one that does not interrupt others when it begins to run: it waits for its turn. So a
-/// program's thread that wakes it goes on, and finds its processor taken milliseconds later at the earliest. Its share of
-/// the processors stays the same (`SCHED_BATCH`). Best effort.
+/// Keeps the calling thread from interrupting others when it begins to run: it waits for its turn. Therefore a
+/// program's thread that wakes it continues, and finds its processor taken milliseconds later at the earliest. Its
+/// share of the processors stays the same (`SCHED_BATCH`). Best effort.
 #[cfg(target_os = "linux")]
 pub(super) fn give_way() {
     // SAFETY: all zeros is a valid value of this structure of integers.

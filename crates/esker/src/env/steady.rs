@@ -2,17 +2,18 @@
 //!
 //! ```text
 //! wall      ____/ 30 years ahead by mistake \____________ right again
-//! store     ____/                            ------------ goes on from there, as fast as the wall clock
+//! store     ____/                            ------------ continues from there, as fast as the wall clock
 //! ```
 //!
-//! The store's clock never goes back, so what has expired stays expired, whatever happens to the machine's clock. What it is
-//! ahead of the wall clock is its *offset*. The manifest notes the clock together with the offset ([`Reached`]), so that
-//! the time between two openings counts as the wall clock shows it.
+//! The store's clock never goes back. Therefore expired values stay expired, regardless of the machine's clock. The
+//! amount by which it is ahead of the wall clock is its *offset*. The manifest notes the clock together with the offset
+//! ([`Reached`]), so that the time between two openings counts as the wall clock shows it.
 //!
-//! A wall clock that goes on by hours may also have been set: a machine without a clock of its own begins in 1970 with each
-//! start, and is set right some minutes later. Then the time in between must not count, or values expire early. Such a clock
-//! goes back to an offset that the store's clock had before. So the smaller ones are noted too, and each of them that the wall
-//! clock may have gone back to is preferred to the passing of time. In case of doubt nothing expires early:
+//! A wall clock that advances by hours may also have been set: a machine without a battery-backed clock begins in 1970
+//! with each start, and is set right some minutes later. Then the time in between must not count, or values expire
+//! early. Such a clock goes back to an offset that the store's clock had before. Therefore the smaller offsets are
+//! noted too, and each of them that the wall clock may have gone back to is preferred to the passing of time. In case
+//! of doubt nothing expires early:
 //!
 //! ```text
 //! offset     0 ---> 30 years ---> 85 years ---> 30 years
@@ -33,15 +34,15 @@ const NOTED_US: u64 = 1_000_000;
 /// See [`doubt`]: a day, in microseconds.
 const DOUBT_MAX_US: u64 = 86_400_000_000;
 
-/// The latest time that a wall clock is believed to show, some 73,000 years from now. The store's clock has as long to go on
-/// from there.
+/// The latest time that a wall clock is believed to show, some 73,000 years from now. From there the store's clock can
+/// continue for as long again.
 const WALL_MAX_US: u64 = 1 << 61;
 
 /// How many earlier offsets are kept. The smallest are the ones that matter: they keep values from expiring early.
 const EARLIER_MAX: usize = 8;
 
-/// A wall clock that was set back by `by` microseconds and has gone on since by nearly as much counts as set right. This is
-/// the part of `by` that may be missing: half of it, or a day.
+/// A wall clock that was set back by `by` microseconds and has advanced since by nearly as much counts as set right.
+/// This is the part of `by` that may be missing: half of it, or a day.
 fn doubt(by: u64) -> u64 {
     DOUBT_MAX_US.min(by / 2)
 }
@@ -55,8 +56,8 @@ pub(crate) struct Offset {
 }
 
 impl Offset {
-    /// The offset `us`, after the offsets `earlier`. What makes no sense is left out: a store opens whatever its manifest
-    /// says of the clock.
+    /// The offset `us`, after the offsets `earlier`. Invalid offsets are left out: a store opens with any clock in its
+    /// manifest.
     pub(crate) fn new(us: u64, mut earlier: Vec<u64>) -> Offset {
         earlier.retain(|&before| (1..us).contains(&before));
         earlier.sort_unstable();
@@ -74,8 +75,8 @@ impl Offset {
         &self.earlier
     }
 
-    /// The offset that the clock has when the wall clock has gone on by `passed`: the same, or an earlier one that the wall
-    /// clock was set right to.
+    /// The offset that the clock has when the wall clock has advanced by `passed`: the same, or an earlier one that the
+    /// wall clock was set right to.
     fn after(&self, passed: u64) -> u64 {
         let is_back = |earlier: &u64| {
             let set_back = self.us.saturating_sub(*earlier);
@@ -98,7 +99,7 @@ impl Offset {
     }
 }
 
-/// What the store's clock has shown at some moment.
+/// The time that the store's clock has shown at some moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reached {
     /// In microseconds since 1970.
@@ -108,8 +109,8 @@ pub(crate) struct Reached {
 }
 
 impl Reached {
-    /// What the store's clock shows at a later opening, when the wall clock shows `wall_us`, and whether the wall clock was set
-    /// meanwhile.
+    /// The time of the store's clock at a later opening, when the wall clock shows `wall_us`, and whether the wall
+    /// clock was set meanwhile.
     fn later(mut self, wall_us: u64) -> (Reached, bool) {
         let noted_us = self.us.saturating_sub(self.offset.us);
         let offset = self.offset.after(wall_us.saturating_sub(noted_us));
@@ -136,15 +137,15 @@ impl Reached {
     }
 }
 
-/// The clock of an open store: see the head of the file. While the store is open, the monotonic clock counts, and the wall
-/// clock where it has gone on by more, as when the machine was suspended.
+/// The clock of an open store: see the head of the file. While the store is open, the monotonic clock counts, and the
+/// wall clock where it has advanced by more, as when the machine was suspended.
 #[derive(Debug)]
 pub(crate) struct SteadyClock {
     clock: Arc<dyn Clock>,
-    /// What this clock is ahead of the monotonic clock, in microseconds.
+    /// The amount by which this clock is ahead of the monotonic clock, in microseconds.
     ahead: AtomicU64,
     offset: Mutex<Offset>,
-    /// The offset, for those that do not lock it.
+    /// The offset, for callers that do not take its lock.
     offset_us: AtomicU64,
     /// How often the wall clock has leapt.
     leaps: AtomicU64,
@@ -153,7 +154,7 @@ pub(crate) struct SteadyClock {
 }
 
 impl SteadyClock {
-    /// A clock that goes on from `reached`, the latest known time of the store's clock.
+    /// A clock that continues from `reached`, the latest known time of the store's clock.
     pub(crate) fn new(clock: Arc<dyn Clock>, reached: Reached) -> Self {
         let wall = clock.wall_us().min(WALL_MAX_US);
         let monotonic = clock.monotonic_us();
@@ -176,7 +177,7 @@ impl SteadyClock {
     /// Microseconds since 1970.
     ///
     /// The wall clock is read first. If the thread is stopped between the two readings, this call returns the time of
-    /// the first. In the other order, the pause would count for good as time by which the wall clock is ahead.
+    /// the first. In the other order, the pause would permanently count as time by which the wall clock is ahead.
     pub(crate) fn now_us(&self) -> u64 {
         let wall = self.wall_us();
         let monotonic = self.clock.monotonic_us();
@@ -191,8 +192,8 @@ impl SteadyClock {
         now
     }
 
-    /// The wall clock showed `wall` a moment ago, and then this clock showed `now`, which does not fit the offset. Either the
-    /// wall clock has leapt, or the thread was stopped in between. Returns what this clock shows.
+    /// The wall clock showed `wall` a moment ago, and then this clock showed `now`, which does not fit the offset.
+    /// Either the wall clock has leapt, or the thread was stopped in between. Returns the time of this clock.
     #[cold]
     fn notice_leap(&self, wall: u64, now: u64, leaps_ahead: bool) -> u64 {
         let later_wall = self.wall_us();
@@ -208,7 +209,7 @@ impl SteadyClock {
         let wall = now - new;
         let mut shown = now;
         if !leaps_ahead && new < offset.us {
-            // The wall clock has gone on by more than the monotonic one.
+            // The wall clock has advanced by more than the monotonic one.
             shown = now.max(wall.saturating_add(offset.after(offset.us - new)));
             self.ahead.fetch_max(shown.saturating_sub(monotonic), Ordering::AcqRel);
         }
@@ -233,7 +234,7 @@ impl SteadyClock {
         self.leaps.load(Ordering::Relaxed)
     }
 
-    /// What this clock shows now.
+    /// The present time of this clock.
     pub(crate) fn reached(&self) -> Reached {
         let us = self.now_us();
         Reached { us, offset: self.offset.lock().clone() }
@@ -297,10 +298,10 @@ mod tests {
         assert_eq!(clock.now_us(), 1000);
         hands.set(1500, 6);
         assert_eq!(clock.now_us(), 1500);
-        // Set back, it goes on at its pace.
+        // If it is set back, it continues at its pace.
         hands.set(20, 16);
         assert_eq!(clock.now_us(), 1510);
-        // Another opening begins where the last one was.
+        // Another opening begins at the last one's time.
         hands.set(30, 2);
         let later = SteadyClock::new(Arc::<Hands>::clone(&hands), reached(1510, 0));
         assert_eq!(later.now_us(), 1510);
@@ -342,7 +343,7 @@ mod tests {
         for hour in 1..1000 {
             let real = REAL + hour * HOUR;
             since_start = if hour % 7 == 0 { 0 } else { since_start + 1 };
-            // It is set right when it has been on for so many hours.
+            // It is set right when it has been on for this many hours.
             let is_right = since_start >= hour % 3;
             let wall = if is_right { real } else { since_start * HOUR };
             let due = real + 30 * YEAR;
@@ -405,7 +406,7 @@ mod tests {
                     hands.set(wall.saturating_add(HOUR), 7 + HOUR);
                     let gone_on = clock.now_us() - begun;
                     assert!((HOUR..=HOUR + NOTED_US).contains(&gone_on), "{us} {wall}: {gone_on}");
-                    // So does the next opening, an hour later.
+                    // The next opening does the same, an hour later.
                     let noted = clock.reached();
                     let next = noted.at(wall.saturating_add(2 * HOUR)) - noted.us;
                     let known = noted.offset.earlier.iter().chain([&0]);
@@ -449,7 +450,7 @@ mod tests {
         assert_eq!(told(), (2 * YEAR + 2 * HOUR + 2, 2 * YEAR + HOUR + 2, 4));
         hands.set(YEAR + 2 * HOUR + 1, 12);
         assert_eq!(told(), (2 * YEAR + 2 * HOUR + 3, YEAR + 2, 5));
-        // What an import adds is not a leap.
+        // The advance by an import is not a leap.
         clock.raise(2 * YEAR + 5 * HOUR);
         assert_eq!(told(), (2 * YEAR + 5 * HOUR, YEAR + 3 * HOUR - 1, 5));
         assert_eq!(reached(YEAR, HOUR).raised(YEAR + HOUR), reached(YEAR + HOUR, 2 * HOUR));

@@ -1,9 +1,8 @@
-//! Space on disk: what the store may take, the sizes that follow from it, and the error of a put for which there is not
-//! enough.
+//! Space on disk: how much the store may take, the sizes that follow from it, and the error of a put that lacks space.
 //!
-//! *Room* is what the store can take next to its tables and huge values: the free space, the reserve, and the log's
-//! files. The store looks at it whenever it makes a log segment ready: before the log grows, and never in the path of a
-//! put.
+//! *Room* is the space that the store can take next to its tables and huge values: the free space, the reserve, and the
+//! log's files. The store looks at it whenever it makes a log segment ready: before the log grows, and never in the
+//! path of a put.
 //!
 //! ```text
 //! s   longest log segment   room / 64, a power of two, at least 256 KiB, at most what the memory budget allows
@@ -13,27 +12,27 @@
 //! t   longest new table     (room + tables) / 128, at least 1 MiB, at most `Options::table_bytes`
 //! ```
 //!
-//! A merge writes its output before its input goes. On a full disk it has the free space and the reserve for that, which
-//! suffices for one table of the bottom level: none is longer than the mark.
+//! A merge writes its output before its input goes. On a full disk it has the free space and the reserve for that,
+//! which suffices for one table of the bottom level: no such table is longer than the mark.
 //!
-//! Flushes, merges and deletes must go on when puts cannot. So their space is there before a put is taken:
+//! Flushes, merges and deletes must continue when puts cannot. Therefore their space is there before a put is accepted:
 //!
 //! - *Other programs take no space* (D18). Memtables hold at most 3M: one that takes writes and 2M that are immutable;
-//!   then writers wait. A put gets a new log segment only if the low-space mark, and what the reserve lacks, stay free
-//!   beside it. So when puts are refused, the tables of all memtables find room below the mark, an M is left for the
-//!   manifest and the log of deletes, and the reserve is whole. Each flush then gives back the log that it has made
-//!   needless.
+//!   then writers wait. A put gets a new log segment only if the low-space mark, and the missing part of the reserve,
+//!   stay free in addition to it. Therefore, when puts are refused, the tables of all memtables find room below the
+//!   mark, an M is left for the manifest and the log of deletes, and the reserve is whole. Each flush then gives back
+//!   the log that it has made needless.
 //! - *The mark is lent.* A merge that gives back more than it takes may have three quarters of the mark, one merge at a
-//!   time. A put that finds too little room then is not refused before that merge has ended and the room was looked at again. So
-//!   what is said above holds whenever puts are refused.
-//! - *Other programs take every byte* (D20, D21). The reserve alone is left. Its 4s hold the tables of one full
-//!   memtable, since M <= 4s, but for an `Options::memtable_bytes` of more than that. Memtables are then flushed one
-//!   after the other, and each flush gives back log. Deletes have 1s. An opening replays one segment after the other.
-//! - A record longer than s has a segment of its own. The store takes it if the disk has room for it twice, as log and
-//!   as table, beside all that.
+//!   time. A put that finds too little room then is not refused before that merge has ended and the room was checked
+//!   again. Therefore the first point holds whenever puts are refused.
+//! - *Other programs take every byte* (D20, D21). Only the reserve is left. Its 4s hold the tables of one full
+//!   memtable, since M <= 4s, unless `Options::memtable_bytes` is greater. Memtables are then flushed one after the
+//!   other, and each flush gives back log. Deletes have 1s. An opening replays one segment after the other.
+//! - A record longer than s has its own segment. The store takes it if the disk has room for it twice, as log and as
+//!   table, in addition to all that.
 //!
-//! When the room shrinks, s and M shrink at the next look. The reserve of before covers what memtables hold then. It is
-//! shortened only when the log has none of its longer segments any more (`store/flusher/shrink.rs`).
+//! When the room shrinks, s and M shrink at the next look. The earlier, larger reserve covers the memtables of that
+//! time. It is shortened only when the log has none of its longer segments any more (`store/flusher/shrink.rs`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,16 +50,17 @@ pub(crate) use reserve::{RESERVE_FILE, Released, Reserve, give_up, reserve_path,
 const SEGMENTS: u64 = 64;
 /// Full memtables that the room has space for.
 const MEMTABLES: u64 = 16;
-/// Tables of the greatest length for which there is room, with those that there are, if that is more than [`TABLE_MIN`].
+/// Tables of the greatest length that fit into the room together with the existing tables, if that length is more than
+/// [`TABLE_MIN`].
 const TABLES: u64 = 128;
-/// The least that a table is bounded to, in bytes. Shorter ones would only be more.
+/// The least bound of a table's size, in bytes. With shorter tables there would only be more of them.
 const TABLE_MIN: u64 = 1 << 20;
 /// The part of the low-space mark that the store does not lend. A flush that needs more takes the reserve, or waits for the merge.
 const MARK_KEPT: u64 = 4;
-/// Segments of whose length a full memtable is at most.
+/// The greatest size of a full memtable, in segments.
 const SEGMENTS_PER_MEMTABLE: u64 = 4;
 
-/// What the log needs for its next record.
+/// The log's needs for its next record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogNeed {
     /// The length of the segment that has to be made for it; 0 if one stands ready.
@@ -69,19 +69,19 @@ pub(crate) struct LogNeed {
     pub(crate) usual_max: u64,
 }
 
-/// What a background merge may take.
+/// The room of a background merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MergeRoom {
-    /// What is free above the low-space mark.
+    /// The free space above the low-space mark.
     AboveMark,
-    /// That, and most of the mark, which is lent to the merge: it gives back more than it takes. Without this a store just
-    /// above the mark could not give back what is dead.
+    /// That, and most of the mark, which is lent to the merge: it gives back more than it takes. Without this a store
+    /// just above the mark could not give back its dead entries.
     IntoMark,
     /// All that is free, and the reserve, since puts are refused.
     All,
 }
 
-/// See the module's comment. All methods may be called by many threads at once.
+/// See the module's comment. All methods may be called by many threads at the same time.
 #[derive(Debug)]
 pub(crate) struct Space {
     env: Env,
@@ -122,7 +122,7 @@ pub(crate) fn shown(bytes: u64) -> String {
     if bytes < 10 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) }
 }
 
-/// Whether `error` says that the disk has no room.
+/// Whether `error` means that the disk has no room.
 pub(crate) fn is_full(error: &Error) -> bool {
     error.kind() == ErrorKind::OutOfSpace
 }
@@ -168,10 +168,10 @@ impl Space {
         low_mark(self.memtable_limit(), self.longest_table.load(Ordering::Relaxed))
     }
 
-    /// Fits the sizes to the disk, while the log's files take `log` bytes and there are `tables`. `bound` limits the length of new segments
-    /// and returns the limit in force; so does this.
+    /// Fits the sizes to the disk, while the log's files take `log` bytes and the store has `tables`. `bound` limits
+    /// the length of new segments and returns the present limit; so does this.
     pub(crate) fn fit(&self, log: u64, tables: Tables, bound: impl FnOnce(u64) -> u64) -> u64 {
-        // If the file system does not tell, the memory budget alone counts.
+        // If the file system does not report it, only the memory budget counts.
         let free = self.free().unwrap_or(u64::MAX);
         let room = free.saturating_add(log).saturating_add(self.reserve.held());
         let segment = room / SEGMENTS;
@@ -181,7 +181,7 @@ impl Space {
             fitting = fitting.max(room / MEMTABLES);
         }
         let limit = usize::try_from(fitting).unwrap_or(usize::MAX).min(self.memtable_max);
-        // Each write reads it, so it is written only if it changes.
+        // Each write reads it. Therefore it is written only if it changes.
         if self.memtable_limit() != limit {
             self.memtable.store(limit, Ordering::Relaxed);
         }
@@ -203,8 +203,8 @@ impl Space {
         self.env.fs.free_space(&self.dir)
     }
 
-    /// Bytes that must be free for a put: the segment that the log needs, the low-space mark, and what the reserve
-    /// lacks then.
+    /// Bytes that must be free for a put: the segment that the log needs, the low-space mark, and the part that the
+    /// reserve lacks then.
     pub(crate) fn needed(&self, log: LogNeed) -> u64 {
         let usual = log.new.min(log.usual_max);
         // The table of a record that is longer.

@@ -1,10 +1,10 @@
 //! The reserve: space that is set aside for a full disk.
 //!
-//! The file `RESERVE` is allocated and never written. When something that gives space back, or must not
-//! fail, finds no room, the file is cut, and the work is done once more; as soon as there is room, the file
-//! gets its length back, and only then are puts taken again. It is [`PER_SEGMENT`] times as long as the
-//! longest log segment so far, so that a small store stays small, and one that was emptied gets small again
-//! (`store/flusher/shrink.rs`); how long segments get follows the disk ([`Space::fit`](super::Space::fit)):
+//! The file `RESERVE` is allocated and never written. When work that gives space back, or must not fail, finds no room,
+//! the file is cut, and the work is done once more. As soon as there is room, the file gets its length back, and only
+//! then are puts accepted again. It is [`PER_SEGMENT`] times as long as the longest log segment so far. Therefore a
+//! small store stays small, and a store that was emptied gets small again (`store/flusher/shrink.rs`); how long
+//! segments get follows the disk ([`Space::fit`](super::Space::fit)):
 //!
 //! ```text
 //! |  1 x: log segments for deletes  |  4 x: opening (a first segment, a manifest, the tables of one segment)  |
@@ -38,7 +38,7 @@ pub(crate) struct Reserve {
     env: Env,
     dir: PathBuf,
     path: PathBuf,
-    /// The length up to which log segments count; 0: there is no reserve.
+    /// The length up to which log segments count; 0 for no reserve.
     segment_max: u64,
     gate: Arc<Gate>,
     state: Mutex<State>,
@@ -81,7 +81,7 @@ pub(crate) fn size_for(len: u64) -> u64 {
 
 impl Reserve {
     /// The reserve of the store in `dir`, as the last opening left it. `segment_max`: the length up to which log
-    /// segments count; with 0 there is no reserve. Changes happen only inside `gate`.
+    /// segments count; 0 for no reserve. Changes happen only inside `gate`.
     pub(crate) fn find(env: &Env, dir: &Path, segment_max: u64, gate: &Arc<Gate>) -> Result<Reserve> {
         let path = reserve_path(dir);
         let len = if segment_max > 0 && env.fs.exists(&path)? { env.fs.file_len(&path)? } else { 0 };
@@ -109,7 +109,7 @@ impl Reserve {
         self.state.lock().wanted / PER_SEGMENT
     }
 
-    /// Sets aside what a store with a log segment of `len` bytes needs.
+    /// Sets aside the reserve of a store with a log segment of `len` bytes.
     pub(crate) fn cover(&self, len: u64) -> Result<()> {
         let mut state = self.state.lock();
         let wanted = state.wanted.max(size_for(len.min(self.segment_max)));
@@ -123,7 +123,7 @@ impl Reserve {
         Ok(())
     }
 
-    /// Releases for good what a store does not need if its longest log segment has `len` bytes.
+    /// Permanently releases the part that a store does not need if its longest log segment has `len` bytes.
     pub(crate) fn shrink(&self, len: u64) -> Result<()> {
         let mut state = self.state.lock();
         state.wanted = state.wanted.min(size_for(len.min(self.segment_max)));
@@ -136,7 +136,7 @@ impl Reserve {
         if self.state.lock().users > 0 { Ok(()) } else { self.restore() }
     }
 
-    /// Sets aside again what was released, as far as there is room.
+    /// Sets aside the released part again, as far as there is room.
     pub(crate) fn restore(&self) -> Result<()> {
         let mut state = self.state.lock();
         let missing = state.wanted.saturating_sub(state.held);
@@ -174,8 +174,8 @@ impl Reserve {
         Some(Released(self))
     }
 
-    /// Whether no more than the part for deletes was spent, if `free` bytes of the disk go to the reserve again. What a flush or a
-    /// merge writes meanwhile counts as spent: many deletes would leave merges no room otherwise.
+    /// Whether no more than the part for deletes was spent, if `free` bytes of the disk go to the reserve again. Bytes
+    /// that a flush or a merge writes meanwhile count as spent: many deletes would leave merges no room otherwise.
     pub(crate) fn has_share(&self, free: u64) -> bool {
         let state = self.state.lock();
         state.held.saturating_add(free) >= state.wanted / PER_SEGMENT * FOR_OPENING
@@ -187,7 +187,7 @@ impl Reserve {
         state.held.saturating_add(free) >= state.wanted.saturating_add(state.wanted / 2)
     }
 
-    /// Releases `len` bytes for good, unless they belong to the part for opening. Returns whether it has.
+    /// Permanently releases `len` bytes, unless they belong to the part for opening. Returns whether it has.
     pub(crate) fn spend(&self, len: u64) -> bool {
         let mut state = self.state.lock();
         let kept = state.wanted / PER_SEGMENT * FOR_OPENING;
@@ -227,7 +227,7 @@ pub(crate) fn give_up(env: &Env, dir: &Path) -> Result<bool> {
 }
 
 /// If the reserve's file has a second name, removes the first one and returns `true`. A copy of the directory by hard
-/// links causes this, and under the other name the file may belong to somebody else. The reserve then begins again with
+/// links causes this, and under the other name the file may belong to another user. The reserve then begins again with
 /// length 0.
 fn part_with_second_name(env: &Env, path: &Path) -> Result<bool> {
     let shared = env.fs.exists(path)? && env.fs.link_count(path)? >= 2;

@@ -36,7 +36,7 @@ impl Classes {
 #[non_exhaustive]
 pub struct Latency {
     counts: Vec<u64>,
-    /// What all of them took together, in nanoseconds.
+    /// The sum of these latencies, in nanoseconds.
     pub sum_ns: u64,
 }
 

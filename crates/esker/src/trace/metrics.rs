@@ -1,4 +1,4 @@
-//! Counts and latencies of a store's operations, and what slow ones had noted.
+//! Counts and latencies of a store's operations, and the notes of slow ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,18 +10,18 @@ use super::slow::{Slow, SlowOperation, WhySlow};
 use super::{CAUSES, Cause, OPERATIONS, Operation};
 use crate::env::Clock;
 
-/// Of so many operations one is timed, where timing costs something: a power of two.
+/// One operation in this many is timed, where timing costs something: a power of two.
 const TIMED_OF: u64 = 64;
 
-/// From so many nanoseconds on an operation is slow.
+/// From this many nanoseconds on an operation is slow.
 const SLOW_NS: u64 = 1_000_000;
 
-/// Counts that one thread writes, not beside what others write.
+/// Counts that one thread writes, not on a cache line that others write.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Counts([AtomicU64; OPERATIONS]);
 
-/// Sums of what operations have noted.
+/// Sums of the notes of operations.
 #[derive(Debug, Default)]
 struct Waits {
     count: AtomicU64,
@@ -32,16 +32,16 @@ struct Waits {
 #[derive(Debug)]
 pub(crate) struct Metrics {
     pub(crate) clock: Arc<dyn Clock>,
-    /// Those of the threads that have a place, which goes from one thread to the next with all counts.
+    /// The counts of the threads that have a place. A place goes from one thread to the next with all counts.
     own: Box<[Counts]>,
-    /// Those of all other threads.
+    /// The counts of all other threads.
     shared: Counts,
     latency: [Classes; OPERATIONS],
     waits: [Waits; CAUSES],
     slow: Slow,
 }
 
-/// What an operation was about, for its line in the list of slow ones.
+/// The subject of an operation, for its line in the list of slow ones.
 pub(crate) struct Subject {
     pub(crate) tree: Option<String>,
     pub(crate) key: Vec<u8>,
@@ -78,7 +78,7 @@ impl Metrics {
         let place = place_of_thread();
         match self.own.get(place) {
             Some(counts) => {
-                // Nobody else writes it.
+                // No other thread writes it.
                 let count = &counts.0[operation as usize];
                 let before = count.load(Ordering::Relaxed);
                 count.store(before + 1, Ordering::Relaxed);
@@ -121,14 +121,14 @@ impl Metrics {
     pub(crate) fn end(&self, operation: Operation, subject: impl FnOnce() -> Subject) {
         let notes = perf_context::take();
         let took = self.clock.monotonic_ns().saturating_sub(notes.began_ns);
-        // These wait from their beginning on, so the time of their first note is that of their beginning.
+        // These wait from their beginning on. Therefore the time of their first note is that of their beginning.
         if notes.timed || matches!(operation, Operation::Lock | Operation::Sync) {
             self.add_latency(operation, took);
         }
         self.add(operation, took, &notes, subject);
     }
 
-    /// Takes note of what an operation waited for and read, of `took` nanoseconds.
+    /// Takes note of the waits and reads of an operation of `took` nanoseconds.
     pub(crate) fn add(
         &self,
         operation: Operation,
@@ -190,11 +190,11 @@ pub struct OperationStats {
     pub operation: Operation,
     /// How many there were, failed ones too.
     pub count: u64,
-    /// How long those took that were timed.
+    /// The latencies of the timed ones.
     pub latency: Latency,
 }
 
-/// What all operations together waited for, or read, for one cause, since the store was opened.
+/// The waits or reads of all operations together for one cause, since the store was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WaitStats {

@@ -1,15 +1,15 @@
-//! What operations do and why they take long: counts and latencies of all, the causes of slow ones, and on request
-//! every step of some.
+//! The work of operations and the causes of slow ones: counts and latencies of all, the causes of slow ones, and on
+//! request every step of some.
 //!
 //! ```text
 //! each operation   Metrics::measure: one count; of 64 operations of a kind one is timed
-//!   cold places    perf_context::waiting, perf_context::note: what it waits for or reads, kept by the thread until its end
-//!   on request     perf_context::step: everything it asks, in order
+//!   cold places    perf_context::waiting, perf_context::note: its waits and reads, kept by the thread until its end
+//!   on request     perf_context::step: every step, in order
 //! at the end       with notes, or if timed: a slow one goes into the list of its minute
 //! ```
 //! An operation that waits or reads looks at the clock twice: when its first wait or read begins, and at its end. That
-//! is little beside the system call that it makes. Any other operation adds to a counter that no other thread writes,
-//! and looks at memory of its own thread. A caller ends an operation on the thread that began it.
+//! is little compared with its system call. Any other operation adds to a counter that no other thread writes, and
+//! looks at memory of its own thread. A caller ends an operation on the thread that began it.
 
 mod latency;
 mod metrics;
@@ -70,7 +70,7 @@ named! {
     /// Something that an operation waits for, or reads, and that takes time.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
     Cause {
-        /// Writers are slowed because merges are behind.
+        /// Writers are slowed because merges have fallen behind.
         Throttled = "throttled",
         /// Writers wait until memtables that are full are flushed.
         Memtables = "memtables",
@@ -78,7 +78,7 @@ named! {
         Space = "space",
         /// The next log segment was not ready.
         Segment = "segment",
-        /// A sync of the log, and of what is synced with it.
+        /// A sync of the log, and of the files that are synced with it.
         Sync = "sync",
         /// Another transaction's lock.
         Lock = "lock",
@@ -94,7 +94,7 @@ named! {
 }
 
 impl Cause {
-    /// What it means and what helps.
+    /// Its meaning, and what helps.
     pub fn advice(self) -> &'static str {
         match self {
             Cause::Throttled => "merges are behind: write less at once, or use a faster disk",

@@ -1,4 +1,4 @@
-//! What the operation under way on this thread waits for and reads. Written in places that are cold by nature.
+//! The waits and reads of the operation under way on this thread. Written in places that are rarely executed.
 
 use std::cell::{Cell, RefCell};
 
@@ -7,7 +7,7 @@ use super::{CAUSES, Cause};
 use crate::env::Clock;
 use crate::events::event;
 
-/// What one cause took.
+/// The cost of one cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Amount {
     pub(crate) count: u64,
@@ -19,7 +19,8 @@ pub(crate) struct Amount {
 /// The notes of an operation.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Notes {
-    /// When the operation began, if it is timed, or else the first of what is noted; by the monotonic clock.
+    /// When the operation began, if it is timed, or else when the first noted wait or read began; by the monotonic
+    /// clock.
     pub(crate) began_ns: u64,
     pub(crate) timed: bool,
     pub(crate) spent: [Amount; CAUSES],
@@ -42,18 +43,18 @@ thread_local! {
     /// Whether `NOTES` are of the operation under way.
     static KNOWN: Cell<bool> = const { Cell::new(false) };
     static NOTES: RefCell<Notes> = const { RefCell::new(Notes::NONE) };
-    /// Whether somebody wants to know every step.
+    /// Whether a recorder records every step.
     static RECORDED: Cell<bool> = const { Cell::new(false) };
     static RECORDING: RefCell<Option<Box<Trace>>> = const { RefCell::new(None) };
 }
 
-/// An operation begins: what was noted before is not its own.
+/// An operation begins: earlier notes are not its own.
 #[inline]
 pub(crate) fn begin() {
     KNOWN.set(false);
 }
 
-/// Whether there is anything to be told of the operation at its end.
+/// Whether the operation has notes at its end.
 #[inline]
 pub(crate) fn are_there() -> bool {
     KNOWN.get()
@@ -101,7 +102,7 @@ pub(crate) fn waiting<T>(clock: &dyn Clock, cause: Cause, work: impl FnOnce() ->
     done
 }
 
-/// The notes of the operation that ends, which there are.
+/// The notes of the operation that ends. It must have notes.
 #[cold]
 pub(crate) fn take() -> Notes {
     KNOWN.set(false);

@@ -1,17 +1,17 @@
-//! A small number for each thread, as long as it runs: where it counts without asking others.
+//! A small number for each thread, as long as it runs: the place where it counts without coordination with others.
 
 use std::cell::Cell;
 
 use parking_lot::Mutex;
 
-/// So many threads at a time have a number below this.
+/// The number of places: as many threads at a time have a number below this.
 pub(super) const PLACES: usize = 64;
 
-/// The thread has none: it was not asked for yet, there are too many, or the thread is ending.
+/// The thread has no number: it was not requested yet, there are too many threads, or the thread is ending.
 const UNKNOWN: usize = usize::MAX;
 const NONE: usize = PLACES;
 
-/// Numbers that no thread has; first those that one had before.
+/// Unused numbers; returned ones first.
 struct Free {
     left: Vec<usize>,
     next: usize,
@@ -37,7 +37,7 @@ impl Drop for GivesBack {
     }
 }
 
-/// This thread's number; [`PLACES`] where it has none.
+/// This thread's number; [`PLACES`] if it has none.
 #[inline]
 pub(super) fn place_of_thread() -> usize {
     let place = PLACE.get();
@@ -54,7 +54,7 @@ fn take() -> usize {
     });
     drop(free);
     PLACE.set(place);
-    // Where the thread is ending already, nobody would give it back.
+    // If the thread is ending already, its number would never be given back.
     if place < PLACES && GIVES_BACK.try_with(|_| ()).is_err() {
         PLACE.set(NONE);
         FREE.lock().left.push(place);

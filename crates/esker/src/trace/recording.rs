@@ -16,7 +16,7 @@ pub enum Step {
         /// Whether the key was there, deleted ones too.
         found: bool,
     },
-    /// A table's filter was asked.
+    /// A table's filter was checked.
     Filter {
         /// The table.
         table: u64,
@@ -63,7 +63,7 @@ pub enum Step {
     },
     /// It waited.
     Wait {
-        /// For what.
+        /// The cause of the wait.
         cause: Cause,
         /// Microseconds.
         us: u64,
@@ -90,7 +90,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// What some operations of one thread did, from [`Db::trace`](crate::Db::trace).
+/// The steps of some operations of one thread, from [`Db::trace`](crate::Db::trace).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Trace {
@@ -98,7 +98,7 @@ pub struct Trace {
     pub took_us: u64,
     /// The first 1,000 steps, in order.
     pub steps: Vec<Step>,
-    /// Memtables asked.
+    /// Memtables that were searched.
     pub memtables: u64,
     /// Tables that were not read because their filter excludes the key.
     pub filtered: u64,

@@ -1,4 +1,4 @@
-//! The slow operations of the last minutes: how many, what they waited for, and the slowest of them.
+//! The slow operations of the last minutes: how many there were, their waits, and the slowest of them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,7 +35,7 @@ pub struct Spent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SlowOperation {
-    /// What it was.
+    /// The kind of operation.
     pub operation: Operation,
     /// The tree that it read or wrote; the first if there were several.
     pub tree: Option<String>,
@@ -45,7 +45,7 @@ pub struct SlowOperation {
     pub ended_us: u64,
     /// Microseconds that it took, at least from the first wait or read on.
     pub took_us: u64,
-    /// What it waited for or read. If empty, nothing was recorded; it may have waited for a processor, or for its turn.
+    /// Its waits and reads. If empty, nothing was recorded; it may have waited for a processor, or for its turn.
     pub causes: Vec<Spent>,
 }
 
@@ -65,7 +65,7 @@ pub struct WhySlow {
     pub count: u64,
     /// Microseconds that they took together.
     pub took_us: u64,
-    /// What they waited for or read in total; what took most time comes first.
+    /// Their waits and reads in total; the cause that took most time comes first.
     pub causes: Vec<Spent>,
     /// The slowest of them, at most 16 of each minute, slowest first.
     pub slowest: Vec<SlowOperation>,
@@ -161,7 +161,7 @@ impl Slow {
     }
 }
 
-/// Such as `waited 12.0 ms for the log's sync`.
+/// For example: `waited 12.0 ms for the log's sync`.
 impl fmt::Display for Spent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let times = if self.count == 1 { "once".to_owned() } else { format!("{} times", self.count) };
@@ -181,7 +181,7 @@ impl fmt::Display for Spent {
     }
 }
 
-/// Such as `get of "k17" in "default" took 3.1 ms: read blocks of tables once, 4096 bytes`.
+/// For example: `get of "k17" in "default" took 3.1 ms: read blocks of tables once, 4096 bytes`.
 impl fmt::Display for SlowOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.operation.name())?;
@@ -202,7 +202,7 @@ impl fmt::Display for SlowOperation {
     }
 }
 
-/// A line for all, one for each cause with what helps, and one for each of the ten slowest.
+/// A line for all, one for each cause with advice, and one for each of the ten slowest.
 impl fmt::Display for WhySlow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.count == 0 {

@@ -1,4 +1,4 @@
-//! What is stored beside a value: its expiry, and attributes of the caller's.
+//! The expiry of a value, and the caller's attributes.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,7 @@ use crate::cursor::{ATTRIBUTES_LEN_MAX, Beside, Content};
 use crate::env::us_at;
 use crate::error::{Error, Result};
 
-/// What a put stores beside the value: when it expires, and attributes. Both can be read without the value
+/// Options of a put that are stored with the value: its expiry and its attributes. Both can be read without the value
 /// ([`Tree::metadata`](crate::Tree::metadata)) and changed without writing it anew
 /// ([`Tree::set_expiry`](crate::Tree::set_expiry), [`Tree::set_attributes`](crate::Tree::set_attributes)).
 ///
@@ -44,7 +44,7 @@ pub(crate) fn check_attributes(attributes: &[u8]) -> Result<()> {
 
 impl PutOptions {
     /// The value expires when the tree's clock ([`Tree::time_us`](crate::Tree::time_us)) shows `expires_us`, in
-    /// microseconds since 1970; `None`: never, which is the default.
+    /// microseconds since 1970; `None`, the default: it does not expire.
     #[must_use]
     pub fn expires_us(mut self, expires_us: impl Into<Option<u64>>) -> PutOptions {
         self.expires_us = expires_us.into();
@@ -57,7 +57,7 @@ impl PutOptions {
         self.expires_us(us_at(moment))
     }
 
-    /// The value has these attributes. Default: none. The put fails with `InvalidInput` if they are longer than
+    /// The value has these attributes. Default: empty. The put fails with `InvalidInput` if they are longer than
     /// [`ATTRIBUTES_LEN_MAX`] bytes.
     #[must_use]
     pub fn attributes(mut self, attributes: impl AsRef<[u8]>) -> PutOptions {
@@ -69,7 +69,7 @@ impl PutOptions {
         PutOptions::default().expires_us(expires_us)
     }
 
-    /// What they store beside a value.
+    /// The expiry and attributes that are stored with a value.
     pub(crate) fn checked(&self) -> Result<Beside<'_>> {
         check_attributes(&self.attributes)?;
         Ok(self.beside())
@@ -92,17 +92,17 @@ impl PutOptions {
     }
 }
 
-/// A value that [`Tree::get_lent`] lends, with what is stored beside it.
+/// A value that [`Tree::get_lent`] lends, with its expiry and its attributes.
 ///
 /// [`Tree::get_lent`]: crate::Tree::get_lent
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lent<'a> {
-    /// `None` for a huge value: [`Tree::get`](crate::Tree::get) has a handle of it.
+    /// `None` for a huge value: [`Tree::get`](crate::Tree::get) returns a handle of it.
     pub bytes: Option<&'a [u8]>,
-    /// When the value expires, in microseconds since 1970; `None` if it does not.
+    /// When the value expires, in microseconds since 1970; `None` if it does not expire.
     pub expires_us: Option<u64>,
-    /// Empty if there are none.
+    /// Empty if the value has no attributes.
     pub attributes: &'a [u8],
 }
 
@@ -114,17 +114,17 @@ impl<'a> Lent<'a> {
     }
 }
 
-/// What is known of a value without its bytes.
+/// The metadata of a value, without its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metadata {
     /// The length of the value in bytes.
     pub len: u64,
-    /// When the value expires, in microseconds since 1970; `None` if it does not.
+    /// When the value expires, in microseconds since 1970; `None` if it does not expire.
     pub expires_us: Option<u64>,
     /// When a huge value was stored, in microseconds since 1970. `None` for a small one, whose time is not kept.
     pub stored_us: Option<u64>,
-    /// Empty if there are none.
+    /// Empty if the value has no attributes.
     pub attributes: Vec<u8>,
 }
 

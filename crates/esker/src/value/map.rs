@@ -10,11 +10,12 @@ use super::{Place, Value};
 use crate::blob::PinnedMap;
 use crate::error::Result;
 
-/// The bytes of a [`Value`] in memory, from [`Value::map`]. They stay the same while the map lives, whatever is written
-/// or deleted, even when the store is closed. Until then the directory cannot be opened for writing again.
+/// The bytes of a [`Value`] in memory, from [`Value::map`]. They stay the same while the map lives, regardless of later
+/// writes and deletes, even when the store is closed. While the map lives, the directory cannot be opened for writing
+/// again.
 ///
 /// The bytes of a huge value are those of the page cache. The kernel reads them from the disk when they are accessed
-/// and can reclaim their memory. Once they are there, they cost neither a copy nor a system call.
+/// and can reclaim their memory. Once they are in memory, accessing them costs neither a copy nor a system call.
 ///
 /// A load from memory cannot return an error. **If the disk fails to deliver a page, or if another program cuts the
 /// file short, the process is killed by a signal (SIGBUS).** A program that cannot accept that must read instead.
@@ -52,8 +53,8 @@ impl Value {
         self.shown(true)
     }
 
-    /// Like [`Value::map`], but verifies nothing, and so reads nothing in advance. Damage of the file appears as wrong
-    /// bytes. [`Value::read_at`] verifies exactly what it reads.
+    /// Like [`Value::map`], but verifies nothing, and therefore reads nothing in advance. Damage of the file appears as
+    /// wrong bytes. [`Value::read_at`] verifies exactly the bytes that it reads.
     ///
     /// # Errors
     /// `Corruption` when the file is too short; `Io` when it cannot be mapped.

@@ -13,9 +13,10 @@ use crate::table::BlockSlice;
 /// time, sent to other threads, and cloned without a copy.
 ///
 /// A value in a table is not copied: the handle keeps its block in memory
-/// ([`Options::block_bytes`](crate::Options::block_bytes)), also when the buffer pool has let it go. Then the block
-/// counts no longer against the memory budget, so copy what is kept for long. A value that was not flushed yet is copied
-/// once, because a memtable is too large to be kept for one value. So is a huge one, which is read whole.
+/// ([`Options::block_bytes`](crate::Options::block_bytes)), even when the buffer pool has evicted it. Then the block no
+/// longer counts against the memory budget. Therefore copy values that are kept for long. A value that was not flushed
+/// yet is copied once, because a memtable is too large to be kept for one value. A huge value is copied too: it is read
+/// whole.
 ///
 /// # Example
 /// ```
@@ -36,7 +37,7 @@ pub struct PinnedValue {
 }
 
 impl PinnedValue {
-    /// The value of `entry`, which ends the slice `block` if there is one.
+    /// The value of `entry`. If `block` is given, it ends with the value.
     #[inline]
     pub(crate) fn of_entry(entry: &Content<'_>, block: Option<&BlockSlice>) -> PinnedValue {
         let bytes = match block {

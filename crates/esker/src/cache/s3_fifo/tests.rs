@@ -21,7 +21,7 @@ impl Pair {
         self.pages.iter().copied().find(|&slot| self.hashes[slot as usize] == hash)
     }
 
-    /// Asks for a page; inserts it if it is not there.
+    /// Requests a page; inserts it if it is not there.
     fn access(&mut self, hash: u64, capacity: usize) {
         if let Some(slot) = self.slot_of(hash) {
             self.policy.hit(slot);
@@ -102,7 +102,7 @@ fn victims_and_ghosts_are_those_of_the_model() {
     }
 }
 
-/// Uniform draws cannot be predicted, so only the room counts. A page that is asked for between any two others stays.
+/// Uniform draws cannot be predicted, so only the room counts. A page that is requested between any two others stays.
 #[test]
 fn the_room_is_used_and_what_is_asked_for_often_stays() {
     let mut rng = Rng::new(6);
