@@ -1,11 +1,11 @@
 //! The process's file descriptors: how many the stores keep, and which ones are closed when they run out.
 //!
 //! Stores keep tables and blob files open that they could open again. They stay within a part of the limit
-//! (`RLIMIT_NOFILE`) minus what the rest of the process has open. Both numbers change, so they are read whenever a
-//! table or a blob file is opened. An opening may still fail, for example because of the system-wide limit. Then every
-//! store of the process closes the files that it is not reading, and the opening is tried again. It fails with
-//! `OutOfResources` when there was nothing left to close. A simulated disk has descriptors of its own, so that no other
-//! store disturbs what a seed repeats.
+//! (`RLIMIT_NOFILE`) minus the files that the rest of the process has open. Both numbers change, so they are read
+//! whenever a table or a blob file is opened. An opening may still fail, for example because of the system-wide limit.
+//! Then every store of the process closes the files that it is not reading, and the opening is tried again. It fails
+//! with `OutOfResources` when nothing was left to close. A simulated disk has its own descriptors, so that no other
+//! store disturbs the run that a seed repeats.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,19 +26,19 @@ const TRIES: u32 = 32;
 /// How often unused files were closed because an opening found no descriptor.
 static CLOSED: AtomicU64 = AtomicU64::new(0);
 
-/// What an attempt to close files has freed.
+/// The result of an attempt to close files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Freed {
     Nothing,
-    /// Nothing yet: threads were reading what could be closed, for the length of one lookup.
+    /// Nothing yet: threads were reading the files that could be closed, for the length of one lookup.
     Soon,
     Now,
 }
 
 /// An owner of open files that it can open again.
 pub(crate) trait Keeper: Send + Sync + Debug {
-    /// Closes what is not being read. The caller may hold any lock of a store except the one that guards the list of
-    /// open files.
+    /// Closes files that are not being read. The caller may hold any lock of a store except the one that guards the
+    /// list of open files.
     fn close_unused(&self) -> Freed;
 }
 
@@ -54,9 +54,10 @@ pub(crate) fn enter(fs: &dyn FileSystem, keeper: Weak<dyn Keeper>) {
 
 /// Opens a file of `fs` by `open`. If there is no descriptor for it, other files are closed and `open` is tried again.
 ///
-/// Several threads may reach the limit at once. One of them may close what all of them need, so that the others find
-/// nothing left to close; or other threads may take the descriptors that it freed. So an opening fails only if no
-/// thread has closed anything since it began, and none could soon, or after [`TRIES`] tries.
+/// Several threads may reach the limit at the same time. One of them may close the files that all of them could have
+/// closed, so that the others find nothing left to close; or other threads may take the descriptors that it freed.
+/// Therefore an opening fails only if no thread has closed anything since it began, and none could soon, or after
+/// [`TRIES`] tries.
 pub(crate) fn opened<T>(fs: &dyn FileSystem, open: impl Fn() -> Result<T>) -> Result<T> {
     let mut tries = 1;
     loop {
@@ -76,7 +77,7 @@ pub(crate) fn opened<T>(fs: &dyn FileSystem, open: impl Fn() -> Result<T>) -> Re
     }
 }
 
-/// Has every keeper of `descriptors` close what it can.
+/// Makes every keeper of `descriptors` close what it can.
 #[cold]
 fn close_unused(descriptors: usize) -> Freed {
     let keepers: Vec<Arc<dyn Keeper>> = {
@@ -123,7 +124,7 @@ mod tests {
         }
     }
 
-    /// Finds no descriptor as long as `keeper` has its file open; `meanwhile` is what other threads do during the first
+    /// Finds no descriptor while `keeper` has its file open; `meanwhile` is the work of other threads during the first
     /// try.
     fn open_beside(disk: &SimFs, keeper: &OneFile, meanwhile: impl Fn()) -> Result<u32> {
         let tries = Cell::new(0);

@@ -1,11 +1,11 @@
 //! Removes files, and tolerates files that are already gone.
 //!
-//! Another thread or process may remove some files at any moment; a missing file is then no error.
+//! Another thread or process may remove some files at any moment; then a missing file is not an error.
 //!
 //! A power loss brings back a name whose removal was not durable. By then the file may hold another file's bytes: a
 //! file system whose journal does not order data (ext4 with `data=writeback`) gives the blocks of a removed file to the
-//! next one at once. So a file that recovery would read under its name is first renamed to a name that recovery does
-//! not read.
+//! next one immediately. Therefore a file that recovery would read under its name is first renamed to a name that
+//! recovery does not read.
 //!
 //! ```text
 //! wal-000007.log  ->  wal-000007.log.old     renamed
@@ -54,7 +54,7 @@ pub(crate) fn remove_each<T>(files: &mut Vec<T>, remove: impl Fn(&T) -> Result<(
     removed
 }
 
-/// The bytes that the regular file at `path` takes on the disk; 0 if there is none.
+/// The bytes that the regular file at `path` takes on the disk; 0 if it does not exist.
 pub(crate) fn allocated_bytes(fs: &dyn FileSystem, path: &Path) -> Result<u64> {
     let allocated = || if fs.is_regular(path)? { fs.allocated_bytes(path) } else { Ok(0) };
     or_gone(allocated(), 0)
@@ -104,8 +104,8 @@ pub(crate) fn remove_for_good<T>(
     all_renamed.and(removed)
 }
 
-/// Removes the new file `path`, which could not be prepared. What has failed for the file may fail for the directory: so
-/// it may be left under one of its names, for the next opening.
+/// Removes the new file `path`, which could not be prepared. The cause of the failure may affect the directory too:
+/// then the file may be left under one of its names, for the next opening.
 pub(in crate::fs) fn give_up(fs: &dyn FileSystem, path: &Path) {
     if let Some(dir) = path.parent()
         && remove_for_good(fs, dir, &mut vec![path], |path| path).is_err()

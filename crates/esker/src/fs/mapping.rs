@@ -9,7 +9,7 @@ use super::real::os::View;
 use super::{ReadFile, too_short};
 use crate::error::Result;
 
-/// A part of a file, from [`ReadFile::map`]: a view of the page cache, or a copy where there is none.
+/// A part of a file, from [`ReadFile::map`]: a view of the page cache, or a copy if the file system has no page cache.
 pub struct Mapping(Bytes);
 
 enum Bytes {

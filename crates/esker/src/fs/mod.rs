@@ -1,7 +1,7 @@
 //! The file system as a trait: the only door to the disk.
 //!
-//! Nothing outside this room touches `std::fs` (a lint forbids it). So every test can run on `SimFs`, which tells
-//! synced from unsynced data and can "crash". Every error names the file and the operation.
+//! Nothing outside this room touches `std::fs` (a lint forbids it). Therefore every test can run on `SimFs`, which
+//! distinguishes synced from unsynced data and can "crash". Every error names the file and the operation.
 //!
 //! Durability contract, the same for the real and the simulated file system (in memory nothing is durable):
 //! - bytes and length of a file are durable after *that file's* `sync`;
@@ -45,8 +45,8 @@ pub(crate) use until::{Cancel, UntilCancelled};
 pub(crate) use user_file::OpenFile;
 pub use user_file::UserFile;
 
-/// The memory that this process may have, in bytes, if the operating system tells: the machine's, or less if a control
-/// group limits it.
+/// The memory that this process may have, in bytes, if the operating system reports it: the machine's, or less if a
+/// control group limits it.
 pub(crate) fn available_memory() -> Option<u64> {
     let limits = [real::os::physical_memory(), real::os::memory_limit()];
     limits.into_iter().flatten().min()
@@ -55,14 +55,14 @@ pub(crate) fn available_memory() -> Option<u64> {
 /// The unit of punched holes and of shared blocks, in bytes.
 pub(crate) const BLOCK: u64 = 4096;
 
-/// The free space assumed for a file system that does not tell, in bytes. A write then finds out that space has run
+/// The free space assumed for a file system that does not report it, in bytes. A write then finds that space has run
 /// out.
 pub(crate) const PLENTY: u64 = 1 << 50;
 
 /// How a directory lock is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockMode {
-    /// One holder, and no shared holder beside it: a writer.
+    /// One holder, and no shared holder at the same time: a writer.
     Exclusive,
     /// Any number of holders: read-only openers.
     Shared,
@@ -70,13 +70,13 @@ pub enum LockMode {
 
 /// Held until dropped.
 pub trait DirLock: Send + Sync + Debug {
-    /// To be called before the holder removes the lock file. Where the system has a call for it (on Windows), the lock file
-    /// and its directory cannot be removed, renamed or replaced while the lock is held, not even by the holder. After this
-    /// call they can. The lock stays.
+    /// Call this before the holder removes the lock file. Where the system has a call for it (on Windows), the lock
+    /// file and its directory cannot be removed, renamed or replaced while the lock is held, not even by the holder.
+    /// After this call they can. The lock stays.
     fn release_name(&mut self) {}
 }
 
-/// What a name in a directory refers to.
+/// The kind of file that a name in a directory refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameKind {
     /// A regular file.
@@ -100,7 +100,7 @@ impl NameKind {
     }
 }
 
-/// What tells one file from another that has its name later.
+/// Distinguishes a file from another that has its name later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMark {
     /// The file system and the file's number there; zeros if that is unknown.
@@ -112,9 +112,9 @@ pub struct FileMark {
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The name. Bytes that are not UTF-8 are replaced; the store writes no such name.
+    /// The name. Bytes that are not UTF-8 are replaced; the store never writes a name with such bytes.
     pub name: String,
-    /// What the name refers to. A link is not followed.
+    /// The kind of the file. A link is not followed.
     pub kind: NameKind,
 }
 
@@ -168,11 +168,11 @@ pub trait ReadFile: Send + Sync + Debug {
     /// Where the file is, for messages.
     fn path(&self) -> &Path;
 
-    /// Tells the kernel that `len` bytes from `offset` will be read soon. A hint, which a wrapper passes on.
+    /// Informs the kernel that `len` bytes from `offset` will be read soon. A hint, which a wrapper passes on.
     fn prefetch(&self, _offset: u64, _len: u64) {}
 
-    /// Asks the kernel to drop `len` bytes from `offset` from its cache, so that the next read of them reaches the device. A
-    /// hint, which a wrapper passes on.
+    /// Requests the kernel to drop `len` bytes from `offset` from its cache. Then the next read of them reaches the
+    /// device. A hint, which a wrapper passes on.
     fn evict(&self, _offset: u64, _len: u64) {}
 
     /// Whether the byte at `offset` can be read without waiting for a disk, as far as is known.
@@ -180,13 +180,13 @@ pub trait ReadFile: Send + Sync + Debug {
         true
     }
 
-    /// Fills `buf` from `offset` on, if that needs no wait for a disk. Otherwise, or if the file cannot tell, returns
-    /// `false` and leaves `buf` undefined; so a wrapper may leave it out.
+    /// Fills `buf` from `offset` on, if that needs no wait for a disk. Otherwise, or if this is unknown, returns
+    /// `false` and leaves `buf` undefined; therefore a wrapper may leave it out.
     fn read_resident_at(&self, _buf: &mut [u8], _offset: u64) -> bool {
         false
     }
 
-    /// The first place from `offset` on that may be outside a hole; the file's length if there is none.
+    /// The first place from `offset` on that may be outside a hole; the file's length if everything is in holes.
     fn next_data(&self, offset: u64) -> u64 {
         offset.min(self.len())
     }
@@ -212,7 +212,7 @@ pub trait WriteFile: Send + Debug {
     /// Appends all of `bytes`.
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// Bytes appended so far.
+    /// The bytes appended so far.
     fn len(&self) -> u64;
 
     /// Whether nothing was appended yet.
@@ -281,8 +281,8 @@ pub trait MappedFile: Send + Sync + Debug {
     fn store_u64(&self, offset: u64, value: u64) -> Result<()>;
 
     /// Takes the page faults of `len` bytes from `offset` now (2.4 us a page), so that the first store into each page
-    /// does not. The pages then count as dirty and the next `sync` writes them whole, so use this for segments that are
-    /// filled before they are synced. A hint, which a wrapper passes on; it changes no byte.
+    /// does not. The pages then count as dirty and the next `sync` writes them whole. Therefore use this for segments
+    /// that are filled before they are synced. A hint, which a wrapper passes on; it changes no byte.
     fn warm(&self, _offset: u64, _len: u64) {}
 
     /// Makes every store that happened before the call durable.
@@ -325,7 +325,8 @@ pub trait FileSystem: Send + Sync + Debug {
         Ok(without_steps_up(path).starts_with(without_steps_up(dir)))
     }
 
-    /// Whose descriptors open files take: 0 for those of the process, else a number of the file system's own.
+    /// Identifies the owner of the descriptors that open files take: 0 for the process, else a number of the file
+    /// system's own.
     fn descriptors(&self) -> usize {
         0
     }
@@ -391,7 +392,7 @@ pub trait FileSystem: Send + Sync + Debug {
     fn allocated_bytes(&self, path: &Path) -> Result<u64>;
 
     /// Like `create_mapped`, but for stores of many pages each. These use `pwrite`, which then costs less than a
-    /// mapping's page faults, and only the blocks are prepared.
+    /// mapping's page faults. Therefore only the blocks are prepared.
     fn create_bulk(&self, path: &Path, len: u64) -> Result<Arc<dyn MappedFile>> {
         self.create_mapped(path, len)
     }
@@ -402,8 +403,8 @@ pub trait FileSystem: Send + Sync + Debug {
         self.open_mapped(path)
     }
 
-    /// Makes `path` a file of `len` bytes that have disk space allocated, whatever they hold: creates, extends or cuts
-    /// it. If it fails, the length is unchanged. A created name is durable only after `sync_dir`.
+    /// Makes `path` a file of `len` bytes with allocated disk space and any content: creates, extends or cuts it. If it
+    /// fails, the length is unchanged. A created name is durable only after `sync_dir`.
     fn set_allocated(&self, path: &Path, len: u64) -> Result<()>;
 
     /// The entries of a directory, in no order.
@@ -414,8 +415,8 @@ pub trait FileSystem: Send + Sync + Debug {
         Ok(self.entries(dir)?.into_iter().map(|entry| entry.name).collect())
     }
 
-    /// Whether the name exists, whatever it refers to. Below a directory that is held open, a link exists wherever it
-    /// leads.
+    /// Whether the name exists, for files of any kind. Below a directory that is held open, a link exists regardless of
+    /// its target.
     fn exists(&self, path: &Path) -> Result<bool>;
 
     /// The length of a file in bytes.
@@ -427,7 +428,7 @@ pub trait FileSystem: Send + Sync + Debug {
     }
 
     /// Creates a directory and its missing parents, and makes the created ones durable (callers cannot know which were
-    /// missing). An existing directory is no error.
+    /// missing). It is not an error if the directory exists.
     fn create_dir_all(&self, dir: &Path) -> Result<()>;
 
     /// Creates a directory and makes it durable; `AlreadyExists` if the name is taken, by any process.
@@ -436,10 +437,10 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Whether this is a regular file itself and not a link to one.
     fn is_regular(&self, path: &Path) -> Result<bool>;
 
-    /// Removes a file's name, or a link itself; `NotFound` if there is none.
+    /// Removes a file's name, or a link itself; `NotFound` if the name does not exist.
     fn remove_file(&self, path: &Path) -> Result<()>;
 
-    /// Removes an empty directory; `NotFound` if there is none.
+    /// Removes an empty directory; `NotFound` if it does not exist.
     fn remove_dir(&self, dir: &Path) -> Result<()>;
 
     /// Renames, replacing the target.
@@ -458,7 +459,7 @@ pub trait FileSystem: Send + Sync + Debug {
     fn sync_dir(&self, dir: &Path) -> Result<()>;
 
     /// Takes the lock file `path` and, if the file system can lock a directory, the directory that it is in: then the
-    /// lock holds whatever happens to the file's name. `Exclusive` mode creates a missing file; in `Shared` mode a missing
+    /// lock holds regardless of the file's name. `Exclusive` mode creates a missing file; in `Shared` mode a missing
     /// file locks nothing, so that read-only media work. `Locked` if another holder has one of the two.
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn DirLock>>;
 
@@ -504,8 +505,7 @@ pub(crate) fn read_part(file: &dyn ReadFile, offset: u64, len: u64) -> Result<Ve
     Ok(bytes)
 }
 
-/// The error for something at `path` that is not a file, where the store expects one of its own. Nothing was done to
-/// it.
+/// The error if `path` is not a file, where the store expects one of its own. Nothing was done to it.
 pub(crate) fn not_a_file(path: &Path, found: NameKind) -> Error {
     let message = format!(
         "this is {}, and the store keeps a file of its own under this name: the store has neither followed \
@@ -556,7 +556,7 @@ fn too_short(path: &Path, offset: u64, len: usize) -> Error {
 }
 
 /// Refuses a path outside `root`, and one that leads there by `..`, for a file system that is
-/// [`within`](FileSystem::within) it. Without a root every path will do.
+/// [`within`](FileSystem::within) it. Without a root every path is accepted.
 fn check_below(root: Option<&Path>, path: &Path) -> Result<()> {
     let Some(root) = root else { return Ok(()) };
     let Ok(below) = path.strip_prefix(root) else {

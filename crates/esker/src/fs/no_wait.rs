@@ -1,7 +1,7 @@
 //! Reads that must not wait for the disk.
 //!
-//! Below [`without_io`], a thread waits for no disk: what would read a file calls [`check`] first, or reads only what the
-//! page cache has. These are few places, all off the path of reads that memory can answer.
+//! Below [`without_io`], a thread never waits for a disk: code that would read a file calls [`check`] first, or reads
+//! only bytes in the page cache. These are few places, all off the path of reads that memory can answer.
 
 use std::cell::Cell;
 

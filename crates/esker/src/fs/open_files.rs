@@ -1,8 +1,8 @@
 //! Files that are opened when they are read, and closed when too many are open.
 //!
 //! An [`OpenFiles`] lists the open files of one kind: tables, or sealed blob files. It limits how many are open and the
-//! memory that they take. Beyond a limit it closes files that were not read lately. When the process has no descriptor
-//! left, it closes those that nobody reads ([`descriptors`]).
+//! memory that they take. Beyond a limit it closes files that were not read recently. When the process has no
+//! descriptor left, it closes the files that no thread reads ([`descriptors`]).
 //!
 //! ```text
 //! Slot::load --- open ----> read
@@ -28,7 +28,7 @@ use crate::error::Result;
 
 /// A file that can be opened again.
 pub(crate) trait Reopenable: Send + Sync + Debug + 'static {
-    /// What is open: a descriptor, and what was read along with the opening.
+    /// The open state: a descriptor, and the data that were read along with the opening.
     type Open: Send + Sync + Debug;
 
     fn slot(&self) -> &Slot<Self::Open>;
@@ -37,12 +37,12 @@ pub(crate) trait Reopenable: Send + Sync + Debug + 'static {
     fn memory(open: &Self::Open) -> usize;
 }
 
-/// The place in a file for what is open of it. Only an [`OpenFiles`] fills and empties it.
+/// The place in a file for its open state. Only an [`OpenFiles`] fills and empties it.
 #[derive(Debug)]
 pub(crate) struct Slot<T> {
     /// Changed under [`OpenFiles::list`], and when the file is dropped.
     open: ArcSwapOption<T>,
-    /// Whether the file was read since this was last asked.
+    /// Whether the file was read since the last call of [`Slot::take_used`].
     used: AtomicBool,
     /// Whether the file stays open once it is. Set under [`OpenFiles::list`].
     kept: AtomicBool,
@@ -69,7 +69,7 @@ impl<T> Slot<T> {
         Slot { open: ArcSwapOption::empty(), used, kept }
     }
 
-    /// What is open, if anything is, for a read.
+    /// The open state, if the file is open, for a read.
     #[inline]
     pub(crate) fn load(&self) -> Guard<Option<Arc<T>>> {
         let open = self.open.load();
@@ -79,7 +79,7 @@ impl<T> Slot<T> {
         open
     }
 
-    /// What is open, if anything is. This does not count as a read.
+    /// The open state, if the file is open. This does not count as a read.
     pub(crate) fn peek(&self) -> Option<Arc<T>> {
         self.open.load_full()
     }
@@ -89,14 +89,14 @@ impl<T> Slot<T> {
         self.used.swap(false, Ordering::Relaxed)
     }
 
-    /// Empties the slot unless a thread reads the file. `None` without a value: a thread has only borrowed what is
-    /// open, so the next call may succeed.
+    /// Empties the slot unless a thread reads the file. If it returns [`Freed::Soon`], a thread has only borrowed the
+    /// open state, and the next call may succeed.
     fn take_unread(&self) -> (Option<Arc<T>>, Freed) {
         if self.open.load().as_ref().is_none_or(|open| Arc::strong_count(open) > 1) {
             return (None, Freed::Nothing);
         }
         let Some(open) = self.open.swap(None) else { return (None, Freed::Nothing) };
-        // A thread with a guard only borrows what is open. It counts since the swap.
+        // A thread with a guard only borrows the open state. It counts since the swap.
         if Arc::strong_count(&open) > 1 {
             self.open.store(Some(open));
             return (None, Freed::Soon);
@@ -107,7 +107,7 @@ impl<T> Slot<T> {
 
 impl<F: Reopenable> OpenFiles<F> {
     /// At most `count_max` files of `fs`, and at most one part in `part` of the descriptors that the process may keep,
-    /// are open at once. They take at most `memory_max` bytes.
+    /// are open at the same time. They take at most `memory_max` bytes.
     pub(crate) fn new(
         fs: &dyn FileSystem,
         count_max: usize,
@@ -146,7 +146,7 @@ impl<F: Reopenable> OpenFiles<F> {
         list.into_iter().filter_map(|file| file.upgrade())
     }
 
-    /// What is open of `file`. If nothing is, `open` opens it, and others are closed beyond the limits.
+    /// The open state of `file`. If it is not open, `open` opens it, and others are closed beyond the limits.
     pub(crate) fn open(&self, file: &Arc<F>, open: impl FnOnce() -> Result<F::Open>) -> Result<Arc<F::Open>> {
         // For a moment, `close_unused` also empties the slot of a file that is being read: hence the lock.
         let listed = || {
@@ -162,7 +162,7 @@ impl<F: Reopenable> OpenFiles<F> {
         }
     }
 
-    /// Lists `file`, of which `open` is open, unless another thread was faster. Returns what is open.
+    /// Lists `file`, whose open state is `open`, unless another thread was faster. Returns the listed open state.
     fn enter(&self, file: &Arc<F>, open: Arc<F::Open>) -> Arc<F::Open> {
         let count_max = self.count_max.min(descriptors::kept_max(self.count()) / self.part);
         let (slot, mut passed) = (file.slot(), Passed::<F>::default());
@@ -189,8 +189,8 @@ impl<F: Reopenable> OpenFiles<F> {
         open
     }
 
-    /// Closes files that were not read lately until the limits hold. Never closes the newest. `passed` gets what has to
-    /// be dropped without the lock.
+    /// Closes files that were not read recently until the limits hold. Never closes the newest. `passed` gets the
+    /// values that must be dropped without the lock.
     fn close_some(&self, count_max: usize, list: &mut VecDeque<Weak<F>>, passed: &mut Passed<F>) {
         let mut passes = list.len() * 2;
         while passes > 0 && list.len() > 1 && (list.len() > count_max || self.memory() > self.memory_max) {
@@ -231,7 +231,7 @@ impl<F: Reopenable> OpenFiles<F> {
         drop(self.empty(file.slot()));
     }
 
-    /// Closes all files that are not kept, and keeps none open from now on.
+    /// Closes all files that are not kept, and keeps no file open from now on.
     pub(crate) fn shut(&self) {
         let mut list = self.list.lock();
         self.shut.store(true, Ordering::Release);
@@ -248,7 +248,7 @@ impl<F: Reopenable> OpenFiles<F> {
         self.shut.load(Ordering::Acquire)
     }
 
-    /// Empties `slot`. Returns what was open, to drop it without the lock.
+    /// Empties `slot`. Returns its open state, to drop it without the lock.
     fn empty(&self, slot: &Slot<F::Open>) -> Option<Arc<F::Open>> {
         let open = slot.open.swap(None)?;
         self.note_closed(&open);
@@ -260,7 +260,7 @@ impl<F: Reopenable> OpenFiles<F> {
     }
 }
 
-/// What was taken out under the lock of the list, to be dropped without it: files, and what was open of them.
+/// Values that were taken out under the lock of the list, to be dropped without it: files, and their open states.
 type Passed<F> = Vec<(Arc<F>, Option<Arc<<F as Reopenable>::Open>>)>;
 
 impl<F: Reopenable> Keeper for OpenFiles<F> {
@@ -286,7 +286,7 @@ impl<F: Reopenable> Keeper for OpenFiles<F> {
 mod tests {
     use super::*;
 
-    /// What is open of it is its number, which takes as many bytes of memory.
+    /// Its open state is its number, which takes as many bytes of memory.
     #[derive(Debug)]
     struct Numbered(usize, Slot<usize>);
 

@@ -1,8 +1,8 @@
 //! The operating system's files: `std::fs`, and `os` where `std` lacks the call or systems differ.
 //!
 //! Guarantees the contract of [`FileSystem`] on any local POSIX file system. Relies on the kernel for two things:
-//! `fsync` of a directory makes its names durable, and `fdatasync` of a file covers its length. `os` says what other
-//! systems lack.
+//! `fsync` of a directory makes its names durable, and `fdatasync` of a file covers its length. `os` describes what
+//! other systems lack.
 //!
 //! In a directory that is held open ([`FileSystem::within`]) every name is looked up relative to its descriptor, and no
 //! link is followed (durability rule 26). The type of an opened file is checked before it is used: a FIFO or a device

@@ -1,4 +1,4 @@
-//! A disk in memory that forgets what was not synced, for crash tests. A seed reproduces a run.
+//! A disk in memory that forgets unsynced data, for crash tests. A seed reproduces a run.
 //!
 //! ```text
 //! SimFs ---- clone: another handle of the same disk
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! The simulation relies on this: changes of one name reach the disk in order, a sector is written whole, and synced
-//! data is never lost. Everything else may happen, even what a given kernel would not do. Between calls the "kernel"
-//! writes back a sector now and then, so that a crash can leave a version between the first and the last
+//! data is never lost. Everything else may happen, even events that a given kernel would not cause. Between calls the
+//! "kernel" sometimes writes back a sector. Therefore a crash can leave a version between the first and the last
 //! ([`SimFs::set_writeback`]).
 //!
 //! A crash test runs the workload once and reads [`SimFs::operations`]. Then, for any `n` below that, it runs the
@@ -135,7 +135,7 @@ impl SimFs {
     }
 
     /// Makes the power fail after `n` changing calls since the disk was made. All later ones do nothing and fail,
-    /// except stores into mapped files, which do nothing and succeed. `None`: the power never fails.
+    /// except stores into mapped files, which do nothing and succeed. With `None`, the power never fails.
     pub fn set_crash_after(&self, n: Option<u64>) {
         let mut world = self.world.lock();
         (world.crash_after, world.dead) = (n, false);
@@ -177,7 +177,7 @@ impl SimFs {
     }
 
     /// Sets whether the operating system keeps the pages that were read, until a power loss. A read that finds all its
-    /// pages there does not reach the device: it succeeds whatever happens to that ([`Op::DeviceRead`],
+    /// pages there does not reach the device: it succeeds regardless of the device's faults ([`Op::DeviceRead`],
     /// [`SimFs::make_unreadable`]). By default nothing is kept.
     pub fn set_page_cache(&self, keeps: bool) {
         self.world.lock().page_cache = keeps;

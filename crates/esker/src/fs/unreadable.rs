@@ -3,17 +3,17 @@
 //! ```text
 //! read of 64 KiB fails     again, block by block: 15 blocks as they are, one filled with 0xb5 and noted
 //! ```
-//! A disk reports a sector that it can no longer read as an error of the call, and the call returns nothing. For a check
-//! and a repair such a sector is damage like any other: the checksums of what it held do not match the filling, which has
-//! no zeros that could be taken for the end of something. The notes say that the device is why.
+//! A disk reports a sector that it can no longer read as an error of the call, and the call returns nothing. For a
+//! check and a repair such a sector is damage like any other: the checksums of its content do not match the filling.
+//! The filling has no zeros that could be taken for an end marker. The notes name the device as the cause.
 //!
-//! A device that is gone refuses all reads, and that says nothing about its sectors. So after a refused read, a few places
-//! that could be read before are read again, past the page cache, which would answer for the device. If all of them fail,
-//! the error is passed on. One place is not enough: its sector may have failed since the cache has it. Where the system
-//! cannot read past its cache, it is asked to drop the page first.
+//! A device that is gone refuses all reads, and that shows nothing about its sectors. Therefore, after a refused read,
+//! a few places that could be read before are read again, past the page cache, which would answer for the device. If
+//! all of them fail, the error is passed on. One place is not enough: its sector may have failed since the cache has
+//! it. Where the system cannot read past its cache, it is requested to drop the page first.
 //!
-//! A device may also be gone for a moment. So before a caller replaces what was noted, it has the noted blocks read once
-//! more ([`Unreadable::confirm`]).
+//! A device may also be gone for a moment. Therefore, before a caller replaces noted blocks, they are read once more
+//! ([`Unreadable::confirm`]).
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a block that cannot be read is filled with.
+/// The filling of a block that cannot be read.
 const FILLING: u8 = 0xb5;
 
 /// How many places that could be read are kept, each in another file.
@@ -46,7 +46,7 @@ pub(crate) struct Unreadable {
     was_gone: AtomicBool,
 }
 
-/// A file's unreadable blocks, and what the system says about one of them.
+/// A file's unreadable blocks, and the system's error for one of them.
 #[derive(Debug)]
 struct Blocks {
     fs: Arc<dyn FileSystem>,
@@ -101,7 +101,7 @@ impl Unreadable {
         places.push(place);
     }
 
-    /// Whether the device refuses all that it could read before.
+    /// Whether the device refuses all places that it could read before.
     fn is_device_gone(&self) -> bool {
         let places = self.readable.lock().clone();
         let mut is_refused = false;
@@ -115,7 +115,7 @@ impl Unreadable {
         is_refused
     }
 
-    /// To be called before anything is replaced because of what was noted. Reads the noted blocks of `path`, or of all files,
+    /// Call this before anything is replaced because of the notes. Reads the noted blocks of `path`, or of all files,
     /// once more, past the page cache. Fails if the device is or was gone, or if it can read one of the blocks now.
     pub(crate) fn confirm(&self, dir: &Path, path: Option<&Path>) -> Result<()> {
         let mut found = self.found.lock();
@@ -168,7 +168,7 @@ impl Unreadable {
         places
     }
 
-    /// Forgets what was noted so far.
+    /// Forgets all notes.
     pub(crate) fn clear(&self) {
         self.found.lock().clear();
         self.was_gone.store(false, Ordering::Relaxed);

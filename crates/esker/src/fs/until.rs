@@ -1,7 +1,7 @@
 //! A file system whose calls fail with `Cancelled` as soon as the caller no longer wants the result.
 //!
-//! This cancels long work that consists of file-system calls, such as a check or a repair, at any point and within one
-//! read. Once one call has failed, all later calls fail: no later step uses a result that a failed call made wrong.
+//! This cancels long work that consists of file-system calls, for example a check or a repair, at any point and within
+//! one read. Once one call has failed, all later calls fail: no later step uses a result that a failed call made wrong.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -80,7 +80,7 @@ impl UntilCancelled {
     }
 }
 
-/// Methods that ask first, with their first path, and then pass the call on.
+/// Methods that first check for cancellation, with their first path, and then pass the call on.
 macro_rules! ask_and_pass {
     ($(fn $name:ident($path:ident: &Path $(, $more:ident: $of:ty)*) -> $result:ty;)*) => {
         $(fn $name(&self, $path: &Path $(, $more: $of)*) -> Result<$result> {

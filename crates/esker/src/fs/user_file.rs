@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use super::real::os::{self, FileExt};
 
-/// How many bytes one call asks the kernel to copy.
+/// Size of one request to the kernel to copy.
 const COPY_MAX: u64 = 1 << 30;
 
 /// A file as the user opened it.
@@ -23,13 +23,13 @@ impl UserFile {
         file.try_clone().map(UserFile)
     }
 
-    /// Whether it may share blocks with another file of its file system (XFS, btrfs), so that a copy costs next to
+    /// Whether it may share blocks with another file of its file system (XFS, btrfs). Then a copy costs next to
     /// nothing.
     pub(crate) fn shares_blocks(&self) -> bool {
         os::shares_blocks(&self.0)
     }
 
-    /// Has the kernel copy `len` bytes from `offset` on to `to` in `target`, as far as it can; returns how many bytes
+    /// Makes the kernel copy `len` bytes from `offset` on to `to` in `target`, as far as it can; returns how many bytes
     /// it copied.
     pub(super) fn give(&self, offset: u64, len: u64, target: &File, mut to: u64) -> u64 {
         let mut from = offset;
@@ -43,7 +43,7 @@ impl UserFile {
         self.0.read_at(buf, offset)
     }
 
-    /// Has the kernel copy `len` bytes of `source` from `offset` on, as far as it can; returns how many bytes it
+    /// Makes the kernel copy `len` bytes of `source` from `offset` on, as far as it can; returns how many bytes it
     /// copied.
     pub(super) fn take(&self, source: &File, offset: u64, len: u64) -> u64 {
         let mut from = offset;

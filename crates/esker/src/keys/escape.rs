@@ -1,10 +1,10 @@
-//! Bytes of any length within a key, in an order that does not depend on what follows them.
+//! Bytes of any length within a key, in an order that does not depend on the bytes after them.
 //!
 //! ```text
 //! 61 00 62   ->  61 00 ff 62 00 00
 //! ```
 //! Each zero byte is written as `00 ff`, and `00 00` ends the bytes. Therefore bytes that are the start of others sort
-//! first, whatever follows them in the key: `00 00` is below `00 ff` and below every other byte.
+//! first, regardless of the bytes after them in the key: `00 00` is below `00 ff` and below every other byte.
 
 /// Appends `bytes`, escaped, and their end.
 ///
@@ -26,8 +26,8 @@ pub fn push_escaped(key: &mut Vec<u8>, bytes: &[u8]) {
     key.extend_from_slice(&[0, 0]);
 }
 
-/// The length of the escaped bytes at the start of `key`, their end included, and whether they are the same as the bytes that
-/// they stand for. `None`: they have no end, or a zero byte that is not escaped.
+/// The length of the escaped bytes at the start of `key`, their end included, and whether they are the same as the
+/// bytes that they represent. `None` if they have no end, or a zero byte that is not escaped.
 #[inline]
 pub fn escaped_len(key: &[u8]) -> Option<(usize, bool)> {
     let mut at = 0;
@@ -42,7 +42,7 @@ pub fn escaped_len(key: &[u8]) -> Option<(usize, bool)> {
     }
 }
 
-/// Replaces `bytes` by those that `escaped` stands for; it has [`escaped_len`] bytes of a key.
+/// Replaces `bytes` by the bytes that `escaped` represents; it has [`escaped_len`] bytes of a key.
 #[inline]
 pub fn unescape(escaped: &[u8], bytes: &mut Vec<u8>) {
     bytes.clear();
@@ -62,7 +62,7 @@ fn first_zero(bytes: &[u8]) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<8>();
     for (place, word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*word);
-        // The lowest bit that is left belongs to the first zero byte; those above it may deceive.
+        // The lowest remaining bit belongs to the first zero byte; the bits above it may be false.
         let zeros = word.wrapping_sub(LOW) & !word & HIGH;
         if zeros != 0 {
             return Some(place * 8 + zeros.trailing_zeros() as usize / 8);

@@ -9,7 +9,7 @@
 //! bytes may have any length: [`push_escaped`] writes them. The key of the first elements is a prefix of exactly those keys
 //! that begin with these elements.
 //!
-//! The key does not record types: reader and writer must agree on them, as they agree on what a tree holds.
+//! The key does not record types: reader and writer must agree on them, as they agree on the contents of a tree.
 
 use super::escape::{escaped_len, push_escaped, unescape};
 use crate::error::{Error, Result};

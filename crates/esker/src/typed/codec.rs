@@ -10,7 +10,7 @@ pub(super) const NAMES: [&str; 13] =
     ["u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "u128", "i128", "f64", "text", "hex"];
 
 /// How the keys of a [`TypedTree`](crate::TypedTree) become bytes. Numbers, `String`, `Vec<u8>`, `[u8; N]` and tuples of
-/// one to eight of these are codecs of themselves; [`keys`](crate::keys) says how their bytes look.
+/// one to eight of these are codecs of themselves; [`keys`](crate::keys) describes their bytes.
 ///
 /// # Example
 /// ```
@@ -54,24 +54,25 @@ pub trait KeyCodec {
     /// The key whose bytes are `bytes`.
     ///
     /// # Errors
-    /// Says why there is no such key.
+    /// The reason why the bytes are not a key.
     fn decode(bytes: &[u8]) -> Result<Self::Key>;
 
     /// The name of the type in a tree's tag ([`Tree::tag`](crate::Tree::tag)), by which the command line shows keys.
-    /// `None`, the default: there is none, and the tree gets no tag.
+    /// With `None`, the default, the tree gets no tag.
     fn type_name() -> Option<String> {
         None
     }
 }
 
 /// How the values of a [`TypedTree`](crate::TypedTree) become bytes. Numbers, `bool`, `String`, `Vec<u8>`, `[u8; N]`
-/// and `()` are codecs of themselves; for all else there is `Serde` (feature `serde`), or an own codec. A number has the bytes that [`keys`](crate::keys) gives it, so that an `i64` is a counter for
-/// [`Tree::add`](crate::Tree::add). Of a `String` and a `Vec<u8>` the bytes are stored as they are.
+/// and `()` are codecs of themselves; for all other types use `Serde` (feature `serde`), or an own codec. A number has
+/// the bytes that [`keys`](crate::keys) gives it, so that an `i64` is a counter for [`Tree::add`](crate::Tree::add).
+/// The bytes of a `String` and a `Vec<u8>` are stored unchanged.
 pub trait ValueCodec {
     /// A value as reads return it.
     type Value: Borrow<Self::Ref>;
 
-    /// What writes take a reference to.
+    /// The type to which writes take a reference.
     type Ref: ?Sized;
 
     /// The name of the type in a tree's tag: see [`KeyCodec::type_name`]. By default `hex`, for any bytes.
@@ -80,17 +81,17 @@ pub trait ValueCodec {
     /// Calls `use_bytes` with the bytes of `value`.
     ///
     /// # Errors
-    /// Says why the value has no bytes.
+    /// The reason why the value cannot be encoded.
     fn encoded<T>(value: &Self::Ref, use_bytes: impl FnOnce(&[u8]) -> T) -> Result<T>;
 
     /// The value whose bytes are `bytes`.
     ///
     /// # Errors
-    /// Says why there is no such value.
+    /// The reason why the bytes are not a value.
     fn decode(bytes: &[u8]) -> Result<Self::Value>;
 }
 
-/// What may be an element of a tuple that is a key: numbers, `String`, `Vec<u8>`, `[u8; N]`.
+/// The types that may be elements of a tuple that is a key: numbers, `String`, `Vec<u8>`, `[u8; N]`.
 pub trait KeyElement: ReadElement {
     /// The element as calls take it.
     type Ref<'a>: WriteElement + Copy;
@@ -99,8 +100,8 @@ pub trait KeyElement: ReadElement {
     const TYPE_NAME: &'static str;
 }
 
-/// What [`TypedTree::prefix`](crate::TypedTree::prefix) takes for keys of the codec `K`: fewer elements of a tuple (of one
-/// element: `("fr",)`), or the beginning of a text or of bytes.
+/// The prefixes that [`TypedTree::prefix`](crate::TypedTree::prefix) takes for keys of the codec `K`: fewer elements of
+/// a tuple (of one element: `("fr",)`), or the beginning of a text or of bytes.
 pub trait KeyPrefix<K> {
     /// The bytes with which exactly the keys begin that have this prefix.
     fn to_bytes(self) -> Vec<u8>;
@@ -215,7 +216,7 @@ impl ValueCodec for bool {
     }
 }
 
-/// Types whose bytes are stored as they are.
+/// Types whose bytes are stored unchanged.
 macro_rules! strings {
     ($($owned:ty, $borrowed:ty, $name:literal, $decode:expr;)*) => {$(
         impl KeyCodec for $owned {

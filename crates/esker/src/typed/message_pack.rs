@@ -1,8 +1,8 @@
 //! Values by serde, as `MessagePack`.
 //!
-//! Structures are stored with the names of their fields, so that a later version of the program can read what an earlier
-//! one has written, and programs in other languages can read it too. A format without names would be shorter, but would
-//! read a field that was added or moved as another one without noticing.
+//! Structures are stored with the names of their fields. Therefore a later version of the program can read the values
+//! of an earlier one, and programs in other languages can read them too. A format without names would be shorter, but
+//! would read a field that was added or moved as another one without noticing.
 
 use std::marker::PhantomData;
 

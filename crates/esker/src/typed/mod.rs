@@ -1,4 +1,4 @@
-//! Trees whose keys and values have types: a thin layer that encodes and decodes, and has no state of its own.
+//! Trees whose keys and values have types: a thin layer that encodes and decodes, and has no state.
 //!
 //! ```text
 //! TypedTree<K, V>   put(K::Ref, &V::Ref)     get(K::Ref) -> V::Value     range -> (K::Key, V::Value)
@@ -6,8 +6,8 @@
 //! Tree              bytes -> bytes
 //! ```
 //!
-//! The bytes of keys are those of [`keys`](crate::keys). So a program that uses [`Tree`] directly, the command line and
-//! merge operators all read a typed tree.
+//! The bytes of keys are those of [`keys`](crate::keys). Therefore a program that uses [`Tree`] directly, the command
+//! line and merge operators can all read a typed tree.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -44,12 +44,13 @@ pub type Pair<K, V> = (<K as KeyCodec>::Key, <V as ValueCodec>::Value);
 /// `T` that serde can serialize.
 ///
 /// Keys are passed as numbers, `&str`, `&[u8]`, or tuples of these, and sort as they do in Rust. Values are passed by
-/// reference. [`TypedTree::tree`] is the tree itself, for what needs no types.
+/// reference. [`TypedTree::tree`] is the tree itself, for calls that need no types.
 ///
 /// # Errors
-/// Calls that read fail with the error of the codec (`InvalidInput` for those that are built in) when bytes in the tree
-/// cannot be those of its types. (Any 8 bytes are a `u64`, and also an `i64`: against such a mistake there is the tag,
-/// which [`Db::open_typed`](crate::Db::open_typed) compares.) The message names the tree and the key. Otherwise they fail as those of [`Tree`] do.
+/// Calls that read fail with the error of the codec (`InvalidInput` for the built-in codecs) when bytes in the tree
+/// cannot be of its types. (Any 8 bytes are a `u64`, and also an `i64`: the tag, which
+/// [`Db::open_typed`](crate::Db::open_typed) compares, protects against this mistake.) The message names the tree and
+/// the key. Otherwise they fail as the calls of [`Tree`] do.
 ///
 /// # Example
 /// ```
@@ -93,7 +94,8 @@ fn types_in(tag: &str) -> Option<(&str, &str)> {
     elements.chain([values]).all(|name| codec::NAMES.contains(&name)).then_some((keys, values))
 }
 
-/// The tag of a tree of these types, as the command line writes and reads it; `None` if it has no name for the keys.
+/// The tag of a tree of these types, as the command line writes and reads it; `None` if the type of the keys has no
+/// name.
 pub(crate) fn tag_of<K: KeyCodec, V: ValueCodec>() -> Option<String> {
     let keys = K::type_name()?;
     Some(match V::TYPE_NAME {
@@ -103,12 +105,12 @@ pub(crate) fn tag_of<K: KeyCodec, V: ValueCodec>() -> Option<String> {
 }
 
 impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
-    /// `tree` with types. Nothing is written. This is for trees that were created with options of their own, or that
-    /// have no types yet.
+    /// `tree` with types. Nothing is written. This is for trees that were created with their own options, or that have
+    /// no types yet.
     ///
     /// # Errors
-    /// `InvalidInput` when the tree's tag says that its keys or its values have another type. `Vec<u8>` fits all types,
-    /// and so do codecs that name no type.
+    /// `InvalidInput` when the tree's tag names another type for its keys or its values. `Vec<u8>` fits all types, and
+    /// so do codecs that name no type.
     ///
     /// # Example
     /// ```
@@ -153,7 +155,7 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
     /// Gives `key` the value `value`: [`Tree::put`].
     ///
     /// # Errors
-    /// As [`Tree::put`], and those of the codec when it cannot encode the value.
+    /// As [`Tree::put`], and the error of the codec when it cannot encode the value.
     pub fn put(&self, key: K::Ref<'_>, value: &V::Ref) -> Result<()> {
         self.encoded(key, value, |key, value| self.tree.put(key, value))
     }
@@ -182,7 +184,7 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
         self.encoded(key, value, |key, value| self.tree.put_until(key, value, moment))
     }
 
-    /// Deletes `key`. An absent key is no error.
+    /// Deletes `key`. It is not an error if the key is absent.
     ///
     /// # Errors
     /// As [`Tree::put`].
@@ -206,8 +208,8 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
         self.tree.delete_range(scan_range::<K>(&range))
     }
 
-    /// Gives `key` the value `value`, and returns the value that it had: [`Tree::insert`]. If that does not decode, the
-    /// key has the new value all the same.
+    /// Gives `key` the value `value`, and returns its earlier value: [`Tree::insert`]. If the earlier value does not
+    /// decode, the key has the new value even so.
     ///
     /// # Errors
     /// As [`TypedTree::put`] and [`TypedTree::get`].
@@ -215,8 +217,8 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
         self.encoded(key, value, |key, value| self.found(key, self.tree.insert(key, value)?))
     }
 
-    /// Deletes `key`, and returns the value that it had: [`Tree::remove`]. If that does not decode, the key is deleted
-    /// all the same.
+    /// Deletes `key`, and returns its earlier value: [`Tree::remove`]. If that value does not decode, the key is
+    /// deleted even so.
     ///
     /// # Errors
     /// As [`TypedTree::delete`] and [`TypedTree::get`].
@@ -224,7 +226,7 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
         K::encoded(key, |key| self.found(key, self.tree.remove(key)?))
     }
 
-    /// Gives `key` the value `value` if the key is absent. Otherwise returns the value that it has.
+    /// Gives `key` the value `value` if the key is absent. Otherwise returns its present value.
     ///
     /// # Errors
     /// As [`TypedTree::put`] and [`TypedTree::get`].
@@ -310,10 +312,10 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
 
     // ---- reading -------------------------------------------------------------------------------------
 
-    /// The value of `key`. It is decoded where it lies, without a copy before.
+    /// The value of `key`. It is decoded in place, without a copy.
     ///
     /// # Errors
-    /// As [`Tree::get_with`], and those of the codec.
+    /// As [`Tree::get_with`], and the errors of the codec.
     pub fn get(&self, key: K::Ref<'_>) -> Result<Option<V::Value>> {
         K::encoded(key, |key| self.tree.get_with(key, |bytes| self.value_of(key, bytes))?.transpose())
     }
@@ -360,7 +362,7 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
         Ok(TypedRange::new(self, self.tree.prefix(prefix.to_bytes())?))
     }
 
-    /// A cursor at the current moment. It is at no pair yet.
+    /// A cursor at the current moment. It is not at a pair yet.
     ///
     /// # Errors
     /// As [`Tree::get`].
@@ -400,8 +402,8 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
         self.pair(self.tree.last()?)
     }
 
-    /// Deletes the pair with the least key, and returns it: [`Tree::pop_first`], which says what that costs. If it does
-    /// not decode, it is deleted all the same.
+    /// Deletes the pair with the least key, and returns it: [`Tree::pop_first`], which describes the cost. If the pair
+    /// does not decode, it is deleted even so.
     ///
     /// # Errors
     /// As [`TypedTree::put`] and [`TypedTree::get`].
@@ -424,9 +426,9 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
         TypedSnapshot::new(self.clone(), snapshot.clone())
     }
 
-    /// The tree as a part of the transaction `txn`. What is written through the [`TypedTree`] itself is no part of any
-    /// transaction: it is written at once, a rollback does not undo it, and `txn` conflicts with it as with the writes of
-    /// another thread. So it is best to let the view shadow the tree, as here.
+    /// The tree as a part of the transaction `txn`. A write through the [`TypedTree`] itself does not belong to any
+    /// transaction: it takes effect immediately, a rollback does not undo it, and `txn` conflicts with it as with the
+    /// writes of another thread. Therefore it is best to let the view shadow the tree, as here.
     ///
     /// # Example
     /// ```
@@ -483,8 +485,8 @@ impl<K: KeyCodec, V: ValueCodec> TypedTree<K, V> {
         })
     }
 
-    /// The bytes of `key`, for what [`TypedTree::tree`] can do and this layer does not offer, such as
-    /// [`Tree::put_opts`] and [`Tree::merge`]. [`KeyCodec::decode`] is the way back.
+    /// The bytes of `key`, for calls of [`TypedTree::tree`] that this layer does not offer: [`Tree::put_opts`],
+    /// [`Tree::merge`] and others. [`KeyCodec::decode`] does the reverse.
     pub fn key_bytes(key: K::Ref<'_>) -> Vec<u8> {
         K::encoded(key, <[u8]>::to_vec)
     }

@@ -1,4 +1,4 @@
-//! The pairs of a typed tree: ranges and cursors that decode what the tree's own lend.
+//! The pairs of a typed tree: ranges and cursors that decode the bytes that the tree's own ranges and cursors lend.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -10,8 +10,8 @@ use crate::read::lent::ValueRef;
 use crate::tree::Cursor;
 use crate::txn::TxnRange;
 
-/// The pairs of a range of a [`TypedTree`] in the order of their keys, from either end or from both. After an error
-/// there are no more.
+/// The pairs of a range of a [`TypedTree`] in the order of their keys, from either end or from both. An error ends the
+/// iteration.
 pub struct TypedRange<K, V> {
     tree: TypedTree<K, V>,
     range: Range,
@@ -73,7 +73,7 @@ impl<K: KeyCodec, V: ValueCodec> DoubleEndedIterator for TypedRange<K, V> {
 impl<K: KeyCodec, V: ValueCodec> FusedIterator for TypedRange<K, V> {}
 
 /// The pairs of a range of a [`TypedTree`] as a transaction sees them, in the order of their keys, from either end or
-/// from both ([`TxnRange`]). After an error there are no more.
+/// from both ([`TxnRange`]). An error ends the iteration.
 pub struct TypedTxnRange<'v, K, V> {
     tree: &'v TypedTree<K, V>,
     range: TxnRange<'v>,
@@ -119,7 +119,7 @@ impl<K: KeyCodec, V: ValueCodec> DoubleEndedIterator for TypedTxnRange<'_, K, V>
 
 impl<K: KeyCodec, V: ValueCodec> FusedIterator for TypedTxnRange<'_, K, V> {}
 
-/// A [`Cursor`] over a [`TypedTree`]. Keys and values are decoded when they are asked for.
+/// A [`Cursor`] over a [`TypedTree`]. Keys and values are decoded when they are requested.
 ///
 /// # Example
 /// ```
@@ -210,23 +210,23 @@ impl<K: KeyCodec, V: ValueCodec> TypedCursor<K, V> {
         K::encoded(key, |key| self.cursor.seek_for_prev(key))
     }
 
-    /// The key of the pair; `None` if the cursor is at none.
+    /// The key of the pair; `None` if the cursor is not at a pair.
     ///
     /// # Errors
-    /// Those of the codec.
+    /// The errors of the codec.
     pub fn key(&self) -> Result<Option<K::Key>> {
         self.bytes().map(|key| self.tree.key_of(key)).transpose()
     }
 
-    /// The value of the pair; `None` if the cursor is at none.
+    /// The value of the pair; `None` if the cursor is not at a pair.
     ///
     /// # Errors
-    /// As [`ValueRef::bytes`], and those of the codec.
+    /// As [`ValueRef::bytes`], and the errors of the codec.
     pub fn value(&self) -> Result<Option<V::Value>> {
         self.bytes().map(|key| self.tree.value_of(key, &self.cursor.value().bytes()?)).transpose()
     }
 
-    /// The bytes of the key, of which there is at least one.
+    /// The bytes of the key: at least one.
     fn bytes(&self) -> Option<&[u8]> {
         Some(self.cursor.key()).filter(|key| !key.is_empty())
     }

@@ -1,4 +1,4 @@
-//! A typed tree as a part of what has several trees: a snapshot, a transaction, a batch.
+//! A typed tree as a part of an object that spans several trees: a snapshot, a transaction, a batch.
 
 use std::ops::RangeBounds;
 use std::time::{Duration, SystemTime};
@@ -34,7 +34,7 @@ impl<K: KeyCodec, V: ValueCodec> TypedSnapshot<K, V> {
     /// The value of `key` at this moment.
     ///
     /// # Errors
-    /// As [`Snapshot::get`], and those of the codec.
+    /// As [`Snapshot::get`], and the errors of the codec.
     pub fn get(&self, key: K::Ref<'_>) -> Result<Option<V::Value>> {
         let TypedSnapshot { tree, snapshot } = self;
         let decode = |key: &[u8]| snapshot.get_with(&tree.tree, key, |bytes| tree.value_of(key, bytes));
@@ -81,7 +81,7 @@ impl<K: KeyCodec, V: ValueCodec> TypedSnapshot<K, V> {
         Ok(TypedRange::new(&self.tree, self.snapshot.prefix(&self.tree.tree, prefix.to_bytes())?))
     }
 
-    /// A cursor at this moment. It is at no pair yet.
+    /// A cursor at this moment. It is not at a pair yet.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -137,7 +137,7 @@ impl<'v, K: KeyCodec, V: ValueCodec> TypedTxn<'v, K, V> {
     /// The value of `key`: [`Txn::get`].
     ///
     /// # Errors
-    /// As [`Txn::get`], and those of the codec.
+    /// As [`Txn::get`], and the errors of the codec.
     pub fn get(&self, key: K::Ref<'_>) -> Result<Option<V::Value>> {
         K::encoded(key, |key| self.tree.found(key, self.txn.get(&self.tree.tree, key)?))
     }
@@ -145,7 +145,7 @@ impl<'v, K: KeyCodec, V: ValueCodec> TypedTxn<'v, K, V> {
     /// The value of `key`, protected as if the transaction wrote the key: [`Txn::get_for_update`].
     ///
     /// # Errors
-    /// As [`Txn::get_for_update`], and those of the codec.
+    /// As [`Txn::get_for_update`], and the errors of the codec.
     pub fn get_for_update(&self, key: K::Ref<'_>) -> Result<Option<V::Value>> {
         K::encoded(key, |key| self.tree.found(key, self.txn.get_for_update(&self.tree.tree, key)?))
     }
@@ -169,7 +169,7 @@ impl<'v, K: KeyCodec, V: ValueCodec> TypedTxn<'v, K, V> {
     /// The pairs in `range`, from either end or from both: [`Txn::range`].
     ///
     /// # Errors
-    /// As [`Txn::get`], and for each pair those of the codec.
+    /// As [`Txn::get`], and for each pair the errors of the codec.
     pub fn range<'k>(&self, range: impl RangeBounds<K::Ref<'k>>) -> Result<TypedTxnRange<'v, K, V>> {
         let range = self.txn.range(&self.tree.tree, scan_range::<K>(&range))?;
         Ok(TypedTxnRange::new(self.tree, range))
@@ -178,7 +178,7 @@ impl<'v, K: KeyCodec, V: ValueCodec> TypedTxn<'v, K, V> {
     /// The pairs in `range`, protected as by [`TypedTxn::get_for_update`]: [`Txn::range_for_update`].
     ///
     /// # Errors
-    /// As [`Txn::get_for_update`], and for each pair those of the codec.
+    /// As [`Txn::get_for_update`], and for each pair the errors of the codec.
     pub fn range_for_update<'k>(
         &self,
         range: impl RangeBounds<K::Ref<'k>>,
@@ -235,8 +235,8 @@ impl<'v, K: KeyCodec, V: ValueCodec> TypedTxn<'v, K, V> {
         self.tree.pair(self.txn.last(&self.tree.tree)?)
     }
 
-    /// Deletes the pair with the least key, and returns it: [`Txn::pop_first`]. If it does not decode, it is deleted all
-    /// the same.
+    /// Deletes the pair with the least key, and returns it: [`Txn::pop_first`]. If the pair does not decode, it is
+    /// deleted even so.
     ///
     /// # Errors
     /// As [`TypedTxn::put`] and [`TypedTxn::get_for_update`].
@@ -255,7 +255,7 @@ impl<'v, K: KeyCodec, V: ValueCodec> TypedTxn<'v, K, V> {
     /// Gives `key` the value `value`: [`Txn::put`].
     ///
     /// # Errors
-    /// As [`Txn::put`], and those of the codec.
+    /// As [`Txn::put`], and the errors of the codec.
     pub fn put(&self, key: K::Ref<'_>, value: &V::Ref) -> Result<()> {
         self.tree.encoded(key, value, |key, value| self.txn.put(&self.tree.tree, key, value))
     }
@@ -276,7 +276,7 @@ impl<'v, K: KeyCodec, V: ValueCodec> TypedTxn<'v, K, V> {
         self.tree.encoded(key, value, |key, value| self.txn.put_until(&self.tree.tree, key, value, moment))
     }
 
-    /// Gives `key` the value `value`, and returns the value that it had: [`Txn::insert`].
+    /// Gives `key` the value `value`, and returns its earlier value: [`Txn::insert`].
     ///
     /// # Errors
     /// As [`TypedTxn::put`] and [`TypedTxn::get_for_update`].
@@ -285,7 +285,7 @@ impl<'v, K: KeyCodec, V: ValueCodec> TypedTxn<'v, K, V> {
         self.tree.encoded(key, value, |key, value| self.tree.found(key, insert(key, value)?))
     }
 
-    /// Deletes `key`, and returns the value that it had: [`Txn::remove`].
+    /// Deletes `key`, and returns its earlier value: [`Txn::remove`].
     ///
     /// # Errors
     /// As [`TypedTxn::insert`].
@@ -293,8 +293,7 @@ impl<'v, K: KeyCodec, V: ValueCodec> TypedTxn<'v, K, V> {
         K::encoded(key, |key| self.tree.found(key, self.txn.remove(&self.tree.tree, key)?))
     }
 
-    /// Gives `key` the value `value` if the key is absent. Otherwise returns the value that it has:
-    /// [`Txn::put_if_absent`].
+    /// Gives `key` the value `value` if the key is absent. Otherwise returns its present value: [`Txn::put_if_absent`].
     ///
     /// # Errors
     /// As [`TypedTxn::insert`].
@@ -366,7 +365,7 @@ impl<'v, K: KeyCodec, V: ValueCodec> TypedBatch<'v, K, V> {
     /// Adds: `key` gets `value`.
     ///
     /// # Errors
-    /// As [`Batch::put`], and those of the codec.
+    /// As [`Batch::put`], and the errors of the codec.
     pub fn put(&mut self, key: K::Ref<'_>, value: &V::Ref) -> Result<()> {
         let TypedBatch { tree, batch } = self;
         tree.encoded(key, value, |key, value| batch.put(&tree.tree, key, value))

@@ -1,5 +1,5 @@
-//! The bytes of a file in memory, by pages. Pages of zeros that were never written, or that a hole has freed, take
-//! none.
+//! The bytes of a file in memory, by pages. Pages of zeros that were never written, or that a hole has freed, take no
+//! memory.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,8 @@ impl Content {
         }
     }
 
-    /// Makes the file `len` bytes long, at most [`LEN_MAX`]. What is cut off reads as zeros if the file grows again.
+    /// Makes the file `len` bytes long, at most [`LEN_MAX`]. A part that is cut off reads as zeros if the file grows
+    /// again.
     pub(super) fn set_len(&mut self, len: u64) {
         if len < self.len {
             let (page, within) = place(len);

@@ -11,7 +11,7 @@ use super::content::{Content, LEN_MAX};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::{DirLock, LockMode, MappedFile, RandomFile, ReadFile, SyncFile, WriteFile, too_short};
 
-/// A file, whatever its names.
+/// A file, independent of its names.
 #[derive(Debug, Default)]
 pub(super) struct File {
     pub(super) content: RwLock<Content>,
@@ -173,7 +173,7 @@ impl Mapped {
     }
 }
 
-/// A sync of what is only in memory.
+/// A sync of data that is only in memory.
 #[derive(Debug)]
 struct NoSync;
 
@@ -220,7 +220,7 @@ impl MemoryLock {
         MemoryLock(None)
     }
 
-    /// `None` if others hold it.
+    /// Returns `None` if others hold it.
     pub(super) fn take(file: &Arc<File>, mode: LockMode) -> Option<Self> {
         let mut holders = file.holders.lock();
         *holders = match (mode, *holders) {

@@ -1,7 +1,7 @@
 //! A file system in memory: for stores in memory, and for the log of stores that are opened for reading.
 //!
-//! Nothing is durable, so a sync does nothing. There are no links but hard ones, no permissions and no working
-//! directory. A relative path begins at the root. Files live as long as a name or a handle of theirs.
+//! Nothing is durable, so a sync does nothing. It has hard links only, no permissions and no working directory. A
+//! relative path begins at the root. Files live as long as a name or a handle of theirs.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind as IoKind};
@@ -32,7 +32,7 @@ pub(crate) struct MemoryFs {
     root: Option<PathBuf>,
 }
 
-/// What a name refers to.
+/// The file or directory that a name refers to.
 #[derive(Debug, Clone)]
 enum Node {
     Directory,
@@ -71,7 +71,7 @@ impl Names {
         }
     }
 
-    /// A name that nothing has, in a directory that exists.
+    /// A free name in an existing directory.
     fn free(&self, path: &Path) -> io::Result<PathBuf> {
         let path = plain(path);
         if self.find(&path).is_some() {
@@ -167,7 +167,7 @@ impl MemoryFs {
         check_below(self.root.as_deref(), path)
     }
 
-    /// Does `call` with the names. `doing` says what fails.
+    /// Does `call` with the names. `doing` names the operation in an error.
     fn call<T>(&self, doing: &str, path: &Path, call: impl FnOnce(&mut Names) -> io::Result<T>) -> Result<T> {
         self.check_place(path)?;
         call(&mut self.names.lock()).map_err(|error| Error::io(doing, path, error))
@@ -361,7 +361,7 @@ impl FileSystem for MemoryFs {
         taken.map_or_else(|| Err(held()), |lock| Ok(Box::new(lock) as Box<dyn DirLock>))
     }
 
-    /// Memory is what the process can have, and no call tells how much that is.
+    /// Memory is limited by what the process can have, and no call reports how much that is.
     fn free_space(&self, dir: &Path) -> Result<u64> {
         self.check_place(dir).map(|()| PLENTY)
     }

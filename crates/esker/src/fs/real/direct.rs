@@ -1,18 +1,18 @@
 //! Files that bypass the operating system's cache: reads come from the disk, writes go to it.
 //!
-//! The kernel accepts only whole disk units, in memory aligned to a page. So a read fetches the units around the wanted
-//! bytes into a buffer of the thread and copies. An append gathers bytes in the file's own buffer until there are
-//! enough for a long write. Only a sync writes a last unit that is not full, and cuts off what lies after the end.
+//! The kernel accepts only whole disk units, in memory aligned to a page. Therefore a read fetches the units around the
+//! wanted bytes into a buffer of the thread and copies. An append gathers bytes in the file's own buffer until there
+//! are enough for a long write. Only a sync writes a last unit that is not full, and cuts off the bytes after the end.
 
 use std::cell::RefCell;
 
 use super::*;
 use crate::fs::{BLOCK, too_short};
 
-/// The most that one read asks the disk for, in bytes, and the size of a reading thread's buffer.
+/// The most bytes that one read requests from the disk, and the size of a reading thread's buffer.
 const READ_MAX: usize = 512 << 10;
 
-/// How many bytes are gathered for one write. A unit of the disk is no larger.
+/// How many bytes are gathered for one write. The unit of a disk is at most this long.
 const WRITE: usize = 512 << 10;
 
 thread_local! {
@@ -114,7 +114,7 @@ pub(super) struct DirectWrite {
     /// unit.
     filled: usize,
     written: u64,
-    /// A write has failed, so the file's content is unknown.
+    /// Whether a write has failed. Then the file's content is unknown.
     failed: bool,
     path: PathBuf,
 }

@@ -1,9 +1,9 @@
 //! Files that are read and written at offsets, files that are written from front to back, and holes in files.
 //!
-//! Nothing is buffered: a read is one `pread`. On Linux a write is normally one `pwritev`. One that comes back short (a
-//! signal, more parts than the kernel takes at once, a disk that fills up) continues where it stopped. A write that
-//! fails half-way is cut off again. So once a full disk has space again, the file still ends where its owner believes
-//! it does. The length is stored beside the file, so reading it needs no system call.
+//! Nothing is buffered: a read is one `pread`. On Linux a write is normally one `pwritev`. A short write (a signal,
+//! more parts than the kernel takes in one call, a disk that fills up) continues where it stopped. A write that fails
+//! half-way is cut off again. Therefore, once a full disk has space again, the file still ends where its owner believes
+//! it does. The length is stored with the handle, so reading it needs no system call.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -18,11 +18,11 @@ use crate::fs::{filled, too_short};
 #[derive(Debug)]
 pub(super) struct RealFile {
     file: File,
-    /// Raised (release) after the bytes below it were written, so a thread that sees it (acquire) can read them.
+    /// Raised (release) after the bytes below it were written. A thread that sees it (acquire) can therefore read them.
     len: AtomicU64,
     path: PathBuf,
     resident: Resident,
-    /// Writeback of what was appended was started up to this offset.
+    /// Writeback of the appended bytes was started up to this offset.
     started: u64,
 }
 
@@ -32,7 +32,7 @@ impl RealFile {
         RealFile { file, len: AtomicU64::new(len), path, resident, started: 0 }
     }
 
-    /// Writes all parts from `offset` on. `doing` says what fails.
+    /// Writes all parts from `offset` on. `doing` names the operation in an error.
     fn write(&self, doing: &str, parts: &[IoSlice<'_>], offset: u64) -> Result<()> {
         match write_all(&self.file, parts, offset) {
             Ok(0) => {}
@@ -115,7 +115,7 @@ impl ReadFile for RealFile {
         target.take(&self.file, offset, len)
     }
 
-    /// Windows does not let anybody cut or replace a mapped file, so files are read there.
+    /// Windows does not allow a mapped file to be cut or replaced. Therefore files are read there.
     #[cfg(unix)]
     fn map(&self, offset: u64, len: u64) -> Result<Mapping> {
         let failed = |error| Error::io("map the file", &self.path, error).at_offset(offset);
@@ -193,7 +193,7 @@ impl RandomFile for RealFile {
 fn write_all(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<u64> {
     let (mut parts, mut at) = (parts.to_vec(), offset);
     let mut rest = parts.as_mut_slice();
-    // Skips empty parts, so that no call writes nothing.
+    // Skips empty parts. Then no call writes nothing.
     IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
         match os::write_parts_at(file, rest, at) {

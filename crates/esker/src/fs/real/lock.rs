@@ -1,14 +1,14 @@
 //! The lock that keeps a second writer out of a directory: `File::try_lock` on a file in it,
 //! which is `flock` on POSIX systems.
 //!
-//! The lock belongs to the open file, so two opens conflict even inside one process, and the kernel releases it when
-//! the process dies. A holder may remove the lock file (`destroy`). Another process could then lock the nameless file
-//! while a third creates a new one, and both would hold the directory. So the name is checked again once the lock is
-//! held. `owner` describes the note that a writer leaves in the file.
+//! The lock belongs to the open file. Therefore two opens conflict even inside one process, and the kernel releases it
+//! when the process dies. A holder may remove the lock file (`destroy`). Another process could then lock the nameless
+//! file while a third creates a new one, and both would hold the directory. Therefore the name is checked again once
+//! the lock is held. `owner` describes the note that a writer leaves in the file.
 //!
 //! A lock file may have a second name, for example in a copy of the directory by hard links. The two directories would
-//! exclude each other, and the note would appear in both. So a writer that gets such a lock gives its directory a lock
-//! file of its own:
+//! exclude each other, and the note would appear in both. Therefore a writer that gets such a lock gives its directory
+//! its own lock file:
 //!
 //! ```text
 //! lock LOCK; it is still named LOCK, and has a second name
@@ -27,7 +27,7 @@
 //! of the lock that is named `LOCK` renames, and at each moment that file is locked by the same holder, before the
 //! rename and after it. A process that has opened the old file and locks it later finds that it is not named `LOCK` any
 //! more, and tries again. If a step fails, the holder keeps the old file and writes no note into it. A rename that
-//! fails may have taken effect all the same, so the name decides; if it cannot be read, the holder keeps both files.
+//! fails may have taken effect even so. Therefore the name decides; if it cannot be read, the holder keeps both files.
 //! This relies on a local file system: on a network's, a rename may leave a moment without the name.
 
 use std::fs::TryLockError;
@@ -41,14 +41,15 @@ const ATTEMPTS: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct RealLock {
-    /// The locked file. None for a reader of a read-only medium. Two if one may have taken the other's place, and it is
-    /// unknown which of them has the name.
+    /// The locked file. Empty for a reader of a read-only medium. Two if one may have taken the other's place, and it
+    /// is unknown which of them has the name.
     files: Vec<File>,
     /// Whether this holder has left its note in the file.
     noted: bool,
     /// The locked directory, on file systems that lock directories.
     dir: Option<os::Directory>,
-    /// What keeps the names of the directory and of the lock file from being taken away, where the system has a call for it.
+    /// The handles that keep the names of the directory and of the lock file from being taken away, where the system
+    /// has a call for it.
     names: Vec<File>,
 }
 
@@ -105,7 +106,7 @@ impl RealLock {
         let files = match replaced {
             Replaced::No => vec![file],
             Replaced::Yes(own) => {
-                // A forked child may share the old file, so closing alone might not unlock it.
+                // A forked child may share the old file. Therefore closing alone might not unlock it.
                 let _ignored = file.unlock();
                 vec![own]
             }
@@ -115,8 +116,8 @@ impl RealLock {
         RealLock { files, noted, dir, names: Vec::new() }
     }
 
-    /// Sees to it that the lock file keeps its name, `path`, and the directory its own, where the system has a call for it.
-    /// Returns `false` if the lock file has lost its name before.
+    /// Ensures that the lock file keeps its name, `path`, and the directory its own, where the system has a call for
+    /// it. Returns `false` if the lock file has lost its name before.
     fn hold_names(&mut self, fs: &RealFs, path: &Path) -> Result<bool> {
         for name in [parent(path), path] {
             match fs.place(name)?.hold_name() {
@@ -135,14 +136,14 @@ impl RealLock {
 
 impl Drop for RealLock {
     fn drop(&mut self) {
-        // First the directory: who holds it then always holds the file too.
+        // First the directory: a process that holds it then always holds the file too.
         self.dir.iter().for_each(os::Directory::unlock);
         for file in &self.files {
             if self.noted {
                 owner::forget(file);
             }
-            // A child that was forked (and never executed a program) shares the open file, so closing alone might not
-            // release the lock. If unlocking fails, closing still follows.
+            // A child that was forked (and never executed a program) shares the open file. Therefore closing alone
+            // might not release the lock. If unlocking fails, closing still follows.
             let _ignored = file.unlock();
         }
     }
@@ -181,7 +182,7 @@ fn open(fs: &RealFs, path: &Path, mode: LockMode) -> Result<Option<File>> {
     }
 }
 
-/// Whether no other name leads to the file, as far as the file system tells.
+/// Whether no other name leads to the file, as far as the file system reports it.
 fn has_one_name(file: &File) -> bool {
     os::links(file).is_ok_and(|links| links <= 1)
 }
@@ -193,7 +194,7 @@ fn own_file(fs: &RealFs, path: &Path, old: &File) -> Replaced {
     // Without a directory that is held open, the path might lead to another directory meanwhile.
     let places = fs.root.as_ref().and_then(|_| Some((fs.place(&temporary).ok()?, fs.place(path).ok()?)));
     let Some((from, to)) = places else { return Replaced::No };
-    // One that a killed process has left. What is no file is not ours.
+    // A file that a killed process has left. Anything that is not a file is not ours.
     if from.look_itself().is_ok_and(|look| look.kind == NameKind::File) {
         drop(from.remove_file());
     }

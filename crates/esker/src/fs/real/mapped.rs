@@ -4,13 +4,14 @@
 //! survives the process, and it cannot fail, because every block is allocated and was written once. Elsewhere
 //! (copy-on-write, network, unknown) a store is a `pwrite`, which can fail and reports it.
 //!
-//! How the file gets into the page cache decides what a small synced write costs. Large writes and readahead make large
-//! folios, and one dirty byte writes back a whole folio (1 MiB measured, against 4 KiB). So creation fills the file in
-//! 4 KiB writes, and opening reads it with readahead off: by way of the mapping, which copies nothing.
+//! The way in which the file gets into the page cache decides the cost of a small synced write. Large writes and
+//! readahead make large folios, and one dirty byte writes back a whole folio (1 MiB measured, against 4 KiB). Therefore
+//! creation fills the file in 4 KiB writes, and opening reads it with readahead off: by way of the mapping, which
+//! copies nothing.
 //!
 //! Stores of many pages each need the opposite. A mapped page is filled, faulted in, written and made read-only again
-//! for its sync, which costs 5 us of CPU or more; a page of a large `pwrite` costs 0.3 us. So a file for bulk is only
-//! allocated, and not mapped.
+//! for its sync, which costs 5 us of CPU or more; a page of a large `pwrite` costs 0.3 us. Therefore a file for bulk is
+//! only allocated, and not mapped.
 
 use std::ops::Range;
 
@@ -22,7 +23,7 @@ use crate::fs::{BLOCK, SyncFile, outside_segment};
 /// How many bytes one read of a reused segment brings into memory, and one write of zeros into a reserve takes.
 const PIECE: usize = 256 << 10;
 
-/// What a segment is prepared for.
+/// The stores that a segment is prepared for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stores {
     /// Records smaller than a page: through a mapping, if possible.
@@ -35,7 +36,7 @@ pub(super) enum Stores {
 pub(super) struct RealMapped {
     descriptor: Arc<Descriptor>,
     len: u64,
-    /// `None`: stores are `pwrite`.
+    /// `None` if stores are `pwrite`.
     map: Option<Map>,
 }
 
@@ -153,7 +154,7 @@ fn prepare(file: &File, len: u64, stores: Stores) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Allocates `len` bytes of disk space for the file, whatever they hold.
+/// Allocates `len` bytes of disk space for the file, with any content.
 pub(super) fn set_allocated(file: &File, len: u64) -> io::Result<()> {
     let before = file.metadata()?.len();
     if len <= before {
@@ -177,7 +178,7 @@ fn write_zeros(file: &File, range: Range<u64>, piece: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Brings every page into the page cache, each as a folio of its own: for where [`Map::read_in`] cannot.
+/// Brings every page into the page cache, each as a separate folio: for systems where [`Map::read_in`] cannot.
 fn prefault(file: &File, len: u64) -> io::Result<()> {
     os::read_singly(file);
     let mut buf = vec![0; PIECE];

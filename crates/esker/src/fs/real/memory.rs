@@ -1,7 +1,7 @@
 //! The only request to the system's allocator.
 
 /// Returns free memory that the allocator keeps between live blocks to the system. After thousands of small blocks were
-/// freed at once, that is most of it. The time grows with the number of free blocks: milliseconds for tens of
+/// freed together, that is most of it. The time grows with the number of free blocks: milliseconds for tens of
 /// megabytes. Other threads may wait for memory meanwhile.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn give_back_free_memory() {
@@ -9,6 +9,6 @@ pub fn give_back_free_memory() {
     let _ = unsafe { libc::malloc_trim(0) };
 }
 
-/// Other allocators return freed memory by themselves.
+/// Other allocators return freed memory automatically.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn give_back_free_memory() {}

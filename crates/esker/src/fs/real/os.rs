@@ -58,16 +58,16 @@ pub(in crate::fs) use view::View;
 #[cfg(windows)]
 pub(in crate::fs) use windows::*;
 
-/// What an opening asks for.
+/// The access that an opening requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::fs) enum Access {
-    /// To read a file that is there.
+    /// To read an existing file.
     Read,
-    /// To read and write a file that is there.
+    /// To read and write an existing file.
     Write,
-    /// To read and write a file that is not there yet.
+    /// To read and write a file that does not exist yet.
     New,
-    /// To read and write a file, whether or not it is there yet.
+    /// To read and write a file, whether or not it exists yet.
     Any,
 }
 

@@ -1,10 +1,11 @@
 //! Names the process that holds a lock file, for the error message to a process that is refused.
 //!
 //! Once a writer has the lock, it notes its process id and its start time in the lock file, `1234 5678901\n`. It
-//! empties the file before it releases the lock. The note is for people and decides nothing: only the lock does. So it
-//! is not synced and no failure is reported. What is read counts as hostile: it is believed only if a process of that
-//! id runs here and started at that time. A killed writer leaves its note behind; the next writer replaces it. A file
-//! with any other content is not a store's lock file, and is left as it is. So is a file that has a second name.
+//! empties the file before it releases the lock. The note is for people and decides nothing: only the lock does.
+//! Therefore it is not synced and no failure is reported. Its content counts as hostile: it is believed only if a
+//! process of that id runs here and started at that time. A killed writer leaves its note in the file; the next writer
+//! replaces it. A file with any other content is not a store's lock file, and is left as it is. So is a file that has a
+//! second name.
 //!
 //! Readers write nothing. Linux lists them in `/proc/locks`, by the file's device and number.
 
@@ -20,7 +21,7 @@ const COMMAND_MAX: usize = 60;
 /// How many holders are named.
 const NAMED_MAX: usize = 3;
 
-/// A process and its start time, in ticks since the machine started; 0 if the system does not tell.
+/// A process and its start time, in ticks since the machine started; 0 if the system does not report it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Process {
     id: u32,
@@ -94,7 +95,8 @@ fn parse(note: &[u8]) -> Option<Process> {
     Some(Process { id: id.parse().ok().filter(|id| *id > 0)?, started: started.parse().ok()? })
 }
 
-/// Whether exactly this process runs here. If the system does not tell start times, whether a process of that id runs.
+/// Whether exactly this process runs here. If the system does not report start times, whether a process of that id
+/// runs.
 fn is_running(process: Process) -> bool {
     match started(std::process::id()) {
         Some(_) => started(process.id) == Some(process.started),
@@ -169,8 +171,8 @@ fn name(id: u32) -> String {
     }
 }
 
-/// The beginning of the command line, without the directory of the program. The process chose these characters, so
-/// those that could affect a terminal are not shown.
+/// The beginning of the command line, without the directory of the program. The process chose these characters.
+/// Therefore those that could affect a terminal are not shown.
 fn command(id: u32) -> Option<String> {
     let mut line = Vec::new();
     File::open(format!("/proc/{id}/cmdline")).ok()?.take(4096).read_to_end(&mut line).ok()?;
@@ -227,7 +229,7 @@ mod tests {
         assert!(exists(std::process::id()) && exists(1));
     }
 
-    /// What another program has put under the lock file's name, for example by a link, stays as it is.
+    /// Anything that another program has put under the lock file's name, for example by a link, stays as it is.
     #[test]
     fn what_is_no_note_is_left_as_it_is() {
         let dir = tempfile::tempdir().unwrap();

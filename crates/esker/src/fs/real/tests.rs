@@ -1,4 +1,5 @@
-//! Tests of what only the operating system's files have: the two ways to store, sparse copies, the cost of a store.
+//! Tests of properties that only the operating system's files have: the two ways to store, sparse copies, the cost of a
+//! store.
 
 #![cfg(target_os = "linux")]
 
@@ -19,13 +20,14 @@ fn open(path: &Path, stores: Stores) -> Result<RealMapped> {
     RealMapped::of(file, path, len, stores)
 }
 
-/// There `statvfs` reports zeros, as on some network file systems. A write then finds out that there is no room.
+/// There `statvfs` reports zeros, as on some network file systems. A write then finds that the disk has no room.
 #[test]
 fn a_file_system_that_tells_no_free_space_has_plenty() {
     assert_eq!(RealFs::default().free_space(Path::new("/proc")).unwrap(), PLENTY);
 }
 
-/// The kernel asks the holder of a lease to give it up, and tells a caller that may not wait to try again later.
+/// The kernel requests the holder of a lease to release it, and returns to a caller that may not wait that it may try
+/// again later.
 #[test]
 fn a_file_that_somebody_has_a_lease_on_can_be_opened_later() {
     let dir = tempfile::tempdir().unwrap();
@@ -77,7 +79,7 @@ fn a_failed_creation_leaves_nothing() {
     assert!(!path.exists());
 }
 
-/// The kernel writes what fits below the maximum length of a file, and refuses the rest.
+/// The kernel writes the part that fits below the maximum length of a file, and refuses the rest.
 #[test]
 fn a_write_that_stops_half_way_is_cut_off_again() {
     const EXT4_LEN_MAX: u64 = 0xFFF_FFFF_F000;
@@ -106,7 +108,7 @@ fn a_synced_store_dirties_one_page() {
         file.sync().unwrap();
         let before = bytes_dirtied();
         for record in 0..50 {
-            // The stores are far apart, so each is the first into its page since a sync.
+            // The stores are far apart. Therefore each is the first into its page since a sync.
             file.store(record * 160_000, &[3; 150]).unwrap();
             file.sync().unwrap();
         }
@@ -124,7 +126,8 @@ fn a_synced_store_dirties_one_page() {
     check("recycled", &open(&path, Stores::Small).unwrap());
 }
 
-/// What the kernel counts as written by this thread: whole folios, when they become dirty. 0 if it does not count.
+/// The bytes that the kernel counts as written by this thread: whole folios, when they become dirty. 0 if it does not
+/// count.
 #[expect(clippy::disallowed_methods, reason = "tests look at files as anybody may")]
 fn bytes_dirtied() -> u64 {
     let counts = fs::read_to_string("/proc/thread-self/io").unwrap_or_default();

@@ -1,10 +1,10 @@
-//! The [`FileSystem`] calls: what a store sees of a simulated disk.
+//! The [`FileSystem`] calls: a store's view of a simulated disk.
 
 use super::*;
 use crate::fs::gone::give_up;
 
 impl FileSystem for SimFs {
-    /// There is no working directory here, and no other process.
+    /// A simulated disk has no working directory and no other process.
     fn within(&self, dir: &Path) -> Result<Arc<dyn FileSystem>> {
         self.check_place(dir)?;
         let world = self.world.lock();
@@ -118,7 +118,7 @@ impl FileSystem for SimFs {
         size.map_err(|error| Error::io("read the size of the file", path, error))
     }
 
-    /// The length is durable at once: the content of such a file does not matter.
+    /// The length is durable immediately: the content of such a file does not matter.
     fn set_allocated(&self, path: &Path, len: u64) -> Result<()> {
         self.check_place(path)?;
         let failed = |error| Error::io("allocate", path, error);

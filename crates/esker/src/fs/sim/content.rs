@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A page's durable version is kept when the page is first written after a sync, by counting a reference. Only the
-//! written page is copied, so a crash of a large, mostly idle file costs little.
+//! written page is copied. Therefore a crash of a large, mostly idle file costs little.
 //!
 //! Invariants: bytes after `len` in the last page are zero; a sector that is neither dirty nor lost is the same in
 //! `pages` and in the durable page.
@@ -44,7 +44,7 @@ struct Unsynced {
     /// One bit per sector: the next sync writes it.
     dirty: u8,
     /// One bit per sector: a sync of it failed, and no later sync will write it. The kernel marks pages clean after a
-    /// failed writeback, so a second fsync succeeds without them.
+    /// failed writeback. Therefore a second fsync succeeds without them.
     lost: u8,
 }
 
@@ -149,7 +149,7 @@ impl Content {
         pages_of(offset, len as u64).all(|page| self.resident.contains(&page))
     }
 
-    /// Has the cache keep the pages of these bytes, which are in the file.
+    /// Makes the cache keep the pages of these bytes, which are in the file.
     pub(super) fn keep_resident(&mut self, offset: u64, len: usize) {
         let end = self.len.div_ceil(PAGE as u64);
         self.resident.extend(pages_of(offset, len as u64).take_while(|page| *page < end));
@@ -173,7 +173,7 @@ impl Content {
         (self.least_len, self.most_len) = (self.least_len.min(len), self.most_len.max(len));
     }
 
-    /// Makes everything durable except what an earlier failed sync lost.
+    /// Makes everything durable except the data that an earlier failed sync lost.
     pub(super) fn sync(&mut self) {
         let pages = &self.pages;
         self.unsynced.retain(|&page, unsynced| {
@@ -194,7 +194,7 @@ impl Content {
         }
     }
 
-    /// Lets the kernel write back some sectors of one page by itself.
+    /// Lets the kernel write back some sectors of one page on its own.
     pub(super) fn write_back_some(&mut self, rng: &mut Rng) {
         let from = rng.below(self.pages.len() as u64);
         let Some((&page, unsynced)) = self.unsynced.range_mut(from..).next() else { return };
@@ -232,7 +232,7 @@ impl Content {
 
     fn len_after_crash(&self, kept: f64, rng: &mut Rng) -> u64 {
         let (old, new) = (self.durable_len, self.len);
-        // At the extremes nothing or everything is kept, so that a test can ask for either.
+        // At the extremes nothing or everything is kept. A test can request either.
         if kept <= 0.0 || self.least_len == self.most_len {
             return old;
         }
@@ -292,7 +292,7 @@ impl Content {
         self.settle_len();
     }
 
-    /// Cuts or extends the file at rest. All of it takes space, whatever it holds.
+    /// Cuts or extends the file at rest. All of it takes space, with any content.
     pub(super) fn set_allocated(&mut self, len: u64) {
         self.truncate(len);
         for page in self.pages.iter_mut().filter(|page| page.is_none()) {

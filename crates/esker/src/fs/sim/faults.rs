@@ -1,4 +1,4 @@
-//! Failures that a test asks for: which call, on which file, when, and with what error.
+//! Failures that a test requests: which call, on which file, when, and with what error.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::rng::Rng;
 /// The kinds of calls that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Opening an existing file, reading, listing, asking for a length, a size or a number of names.
+    /// Opening an existing file, reading, listing, querying a length, a size or a number of names.
     Read,
     /// A read of a file's bytes that reaches the device: see [`SimFs::set_page_cache`](super::SimFs::set_page_cache).
     DeviceRead,
@@ -62,7 +62,7 @@ pub enum When {
 /// The error of a failing call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultError {
-    /// An error that does not say why.
+    /// An error without a cause.
     Io,
     /// `EIO`, or another error of the device.
     Device,
@@ -70,7 +70,7 @@ pub enum FaultError {
     NoSpace,
     /// `EXDEV`.
     OtherDevice,
-    /// `EMFILE`, or another error that says that the process has too many files.
+    /// `EMFILE`, or another error that means that the process has too many files.
     OutOfResources,
 }
 

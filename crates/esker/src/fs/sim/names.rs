@@ -1,7 +1,7 @@
 //! Directories: the names that a program sees, and the names on the disk.
 //!
 //! Every change of names is *pending* until a `sync_dir` of a directory that it touches. A rename is one change of two
-//! names, so it is applied whole or not at all.
+//! names. Therefore it is applied whole or not at all.
 //!
 //! ```text
 //! current    what lookups see
@@ -17,14 +17,14 @@ use std::path::{Component, Path, PathBuf};
 use crate::fs::{Entry, NameKind};
 use crate::rng::Rng;
 
-/// What a name refers to. Two names of one file hold the same id.
+/// The file or directory that a name refers to. Two names of one file hold the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     File(u64),
     Dir(u64),
 }
 
-/// A name in a directory, which is given by its id so that the name survives a rename of the directory.
+/// A name in a directory. The directory is given by its id, so that the name survives a rename of the directory.
 pub(super) type Name = (u64, String);
 
 const ROOT: u64 = 0;
@@ -58,7 +58,7 @@ impl Names {
         Names { dirs: BTreeMap::from([(ROOT, Dir::default())]), pending: Vec::new() }
     }
 
-    /// What `path` refers to now.
+    /// The file or directory that `path` refers to now.
     pub(super) fn find(&self, path: &Path) -> Option<Node> {
         let mut node = Node::Dir(ROOT);
         for part in parts(path) {
@@ -113,7 +113,7 @@ impl Names {
         self.change(Change { removed: None, put: Some((name, node)) });
     }
 
-    /// Creates a directory; it is durable at once, as `create_dir_all` promises.
+    /// Creates a directory; it is durable immediately, as `create_dir_all` promises.
     pub(super) fn make_dir(&mut self, name: &Name, id: u64) {
         self.dirs.insert(id, Dir::default());
         self.put(name.clone(), Node::Dir(id));

@@ -13,7 +13,7 @@ use crate::fs::{RandomFile, ReadFile, UserFile};
 /// The maximum length of a file, in bytes: its pages are listed in memory.
 const LEN_MAX: u64 = 1 << 40;
 
-/// How many bytes of a user's file are copied at a time.
+/// Size of one copy from a user's file.
 const SHARED_AT_ONCE: usize = 256 << 10;
 
 #[derive(Debug)]

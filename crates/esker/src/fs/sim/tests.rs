@@ -1,4 +1,4 @@
-//! Tests what a crash may take and must leave, and that faults, full disks and damage behave as described.
+//! Tests what a crash may lose and what must survive it, and that faults, full disks and damage behave as described.
 
 use super::*;
 
@@ -170,7 +170,7 @@ fn canary_a_file_that_is_gone_comes_back_with_bytes_of_another() {
     let has_changed = |disk: &SimFs| {
         (0..50).any(|seed| disk.crash_keeping(0.0, seed).read_all(at("old")).unwrap() != b"old")
     };
-    // A second name keeps the file; so does a handle, as long as the process lives.
+    // A second name keeps the file; a handle does so while the process lives.
     let named = disk.fork();
     named.hard_link(&at("old"), &second).unwrap();
     named.remove_file(&at("old")).unwrap();

@@ -1,7 +1,7 @@
-//! The state of one simulated disk, behind one mutex: files, names, locks, faults, and the point of its crash.
+//! The state of one simulated disk, under one mutex: files, names, locks, faults, and the point of its crash.
 //!
 //! Every changing call passes [`World::begin`], in this order: a dead disk refuses it, an injected fault fails it, the
-//! kernel may write back something by itself, and the call is counted.
+//! kernel may write back something on its own, and the call is counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// Bytes left of the capacity, if there is one.
+    /// Bytes left of the capacity, if it is limited.
     pub(super) fn free_space(&self) -> Option<u64> {
         Some(self.capacity?.saturating_sub(self.used()))
     }

@@ -36,7 +36,7 @@ enum Base<'a> {
     Below(OwnedFd),
 }
 
-/// The metadata of what a name refers to.
+/// The metadata of the file that a name refers to.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::fs) struct Look {
     pub(in crate::fs) kind: NameKind,
@@ -113,7 +113,7 @@ impl<'a> Place<'a> {
         self.look_with(if self.follows() { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW })
     }
 
-    /// The metadata of what is there; of a link, that of the link itself.
+    /// The metadata of the file there; of a link, that of the link itself.
     pub(in crate::fs) fn look_itself(&self) -> io::Result<Look> {
         self.look_with(AtFlags::SYMLINK_NOFOLLOW)
     }
@@ -194,7 +194,7 @@ impl Directory {
     }
 
     pub(in crate::fs) fn unlock(&self) {
-        // A forked child may share the open directory, so closing alone might not release the lock.
+        // A forked child may share the open directory. Therefore closing alone might not release the lock.
         let _ignored = self.0.unlock();
     }
 
@@ -203,10 +203,10 @@ impl Directory {
         Some(&self.0)
     }
 
-    /// Bytes free for this process; `None` if the file system does not tell.
+    /// Bytes free for this process; `None` if the file system does not report it.
     pub(in crate::fs) fn free_space(&self) -> io::Result<Option<u64>> {
         match rustix::fs::fstatvfs(&self.0) {
-            // Some FUSE and 9P file systems have no answer and report only zeros.
+            // Some FUSE and 9P file systems do not know it and report only zeros.
             Ok(stat) if stat.f_blocks == 0 && stat.f_bavail == 0 => Ok(None),
             Ok(stat) => Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize))),
             Err(rustix::io::Errno::NOSYS) => Ok(None),
@@ -214,7 +214,7 @@ impl Directory {
         }
     }
 
-    /// The directory's entries without `.` and `..`, and what they refer to.
+    /// The directory's entries without `.` and `..`, and their kinds.
     pub(in crate::fs) fn entries(&self) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in Dir::read_from(&self.0)? {
@@ -224,7 +224,7 @@ impl Directory {
                 continue;
             }
             let kind = match entry.file_type() {
-                // Not every file system tells the type.
+                // Not every file system reports the type.
                 FileType::Unknown => match Place::below(self, Path::new(name))?.look() {
                     Ok(look) => look.kind,
                     Err(error) if error.kind() == io::ErrorKind::NotFound => continue,

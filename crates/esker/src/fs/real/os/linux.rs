@@ -39,8 +39,8 @@ pub(in crate::fs) fn prefetch(file: &File, offset: u64, len: u64) {
     }
 }
 
-/// Asks the kernel to drop the pages that hold `len` bytes from `offset` from its cache. It keeps a page that is dirty or
-/// mapped, and one of which the range covers only a part, so the range is widened.
+/// Requests the kernel to drop the pages that hold `len` bytes from `offset` from its cache. It keeps a page that is
+/// dirty or mapped, and one of which the range covers only a part. Therefore the range is widened.
 pub(in crate::fs) fn evict(file: &File, offset: u64, len: u64) {
     let begin = offset / EVICTED * EVICTED;
     if let Some(len) = NonZeroU64::new(offset.saturating_add(len).div_ceil(EVICTED) * EVICTED - begin) {
@@ -58,19 +58,19 @@ pub(in crate::fs) fn open_direct(place: &Place<'_>, access: Access) -> io::Resul
     Ok(direct_unit(&file).map(|unit| (file, unit)))
 }
 
-/// Some file systems accept the flag and use the page cache all the same; the kernel reports that.
+/// Some file systems accept the flag and use the page cache even so; the kernel reports that.
 fn direct_unit(file: &File) -> Option<u64> {
     let found = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
     match found.ok().filter(|found| found.stx_mask & StatxFlags::DIOALIGN.bits() != 0) {
         Some(found) if found.stx_dio_mem_align == 0 || u64::from(found.stx_dio_mem_align) > BLOCK => None,
         Some(found) => Some(found.stx_dio_offset_align.into()),
-        // Kernels before 6.1, and file systems that do not tell.
+        // Kernels before 6.1, and file systems that do not report it.
         None => Some(BLOCK),
     }
 }
 
-/// The first byte from `offset` on that is not in a hole; `u64::MAX` if there is none. This moves the file's position,
-/// which nothing here uses.
+/// The first byte from `offset` on that is not in a hole; `u64::MAX` if all are in holes. This moves the file's
+/// position, which nothing here uses.
 pub(in crate::fs) fn next_data(file: &File, offset: u64) -> u64 {
     match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset)) {
         Ok(at) => at,
@@ -79,7 +79,7 @@ pub(in crate::fs) fn next_data(file: &File, offset: u64) -> u64 {
     }
 }
 
-/// Turns readahead off, so that the kernel reads only what is asked for.
+/// Turns readahead off. The kernel then reads only the requested bytes.
 pub(in crate::fs) fn read_singly(file: &File) {
     let _hint = rustix::fs::fadvise(file, 0, None, Advice::Random);
 }
@@ -98,7 +98,7 @@ pub(in crate::fs) fn read_resident(file: &File, buf: &mut [u8], offset: u64) -> 
     read == Ok(len)
 }
 
-/// Asks the kernel to start writing `len` bytes from `offset`. A hint: errors appear at the sync.
+/// Requests the kernel to start writing `len` bytes from `offset`. A hint: errors appear at the sync.
 pub(in crate::fs) fn start_writeback(file: &File, offset: u64, len: u64) {
     let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len)) else { return };
     // SAFETY: the descriptor is open as long as `file` is borrowed, and the call reads and writes no memory
@@ -130,7 +130,7 @@ pub(in crate::fs) fn shares_blocks(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|found| SHARING.contains(&(found.f_type as u32)))
 }
 
-/// Has the kernel copy `len` bytes from `from` on, to `to` or to the target's position. Returns how many bytes it
+/// Makes the kernel copy `len` bytes from `from` on, to `to` or to the target's position. Returns how many bytes it
 /// copied, perhaps fewer, and moves `from` and `to` by as many.
 pub(in crate::fs) fn copy_range(
     (source, from): (&File, &mut u64),
@@ -146,8 +146,8 @@ pub(super) fn stores_cannot_fail(file: &File) -> bool {
     overwrites_in_place(file) && is_allocated(file)
 }
 
-/// XFS is not included: a file there may share blocks with a reflink copy, and writing to a shared block moves it.
-/// There is no cheap way to tell.
+/// XFS is not included: a file there may share blocks with a reflink copy, and writing to a shared block moves it. No
+/// cheap call detects that.
 fn overwrites_in_place(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|stat| matches!(stat.f_type as u32, EXT_MAGIC | TMPFS_MAGIC))
 }
@@ -186,7 +186,7 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     u128::from_str_radix(&digits, 16).ok().filter(|_| is_whole).map(u128::to_be_bytes)
 }
 
-/// Tells the kernel that all of `buf`, which is large and new, will be written, so that it backs the memory with pages
+/// Informs the kernel that all of `buf`, which is large and new, will be written. It then backs the memory with pages
 /// of 2 MiB if possible: a page fault for 4 KiB costs more than reading them.
 pub(crate) fn expect_use(buf: &mut [MaybeUninit<u8>]) {
     const PAGE: usize = 4096;
@@ -232,7 +232,7 @@ pub(in crate::fs) fn physical_memory() -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// What is in the page cache is the system's business; what is given is right and whole.
+    /// The system decides which pages the page cache has; the returned bytes are right and whole.
     #[test]
     fn what_is_resident_is_read_as_it_is_or_not_at_all() {
         let dir = tempfile::tempdir().unwrap();
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Kernels from 6.8 on tell; the ids of older ones are not relied on.
+    /// Kernels from 6.8 on report unique ids; the ids of older ones are not relied on.
     #[test]
     fn a_copy_of_a_directory_is_another_place_in_the_mount() {
         let dir = tempfile::tempdir().unwrap();

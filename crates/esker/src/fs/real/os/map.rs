@@ -18,8 +18,8 @@ use super::pages::Pages;
 /// A multiple of every page size in use.
 const WARM_UNIT: u64 = 64 << 10;
 
-/// Several threads store into it at once: each into its own range (the contract of `MappedFile::store`), or by atomic
-/// words.
+/// Several threads store into it at the same time: each into its own range (the contract of `MappedFile::store`), or by
+/// atomic words.
 #[derive(Debug)]
 pub(in crate::fs) struct Map(Pages);
 
@@ -31,7 +31,7 @@ impl Map {
         Pages::map(file, 0, len, protection, MapFlags::SHARED).map(Map).map(Some)
     }
 
-    /// Brings every page into the page cache, each as a folio of its own (no readahead), and maps it for reading, which
+    /// Brings every page into the page cache, each as a separate folio (no readahead), and maps it for reading, which
     /// saves 0.4 us of the 2.4 us of its first store. Returns `false` if that did not happen: the kernel is older than
     /// 5.14, memory is short, or a page cannot be read.
     pub(in crate::fs) fn read_in(&self) -> bool {
@@ -40,7 +40,7 @@ impl Map {
             unsafe { rustix::mm::madvise(self.0.base().cast(), self.0.len(), advice) }
         };
         let read = advise(Advice::Random).and_then(|()| advise(Advice::LinuxPopulateRead));
-        // What is marked as random is the first to leave the page cache when memory is short.
+        // Pages that are marked as random are the first to leave the page cache when memory is short.
         advise(Advice::Normal).and(read).is_ok()
     }
 

@@ -28,7 +28,7 @@ impl Pages {
         protection: ProtFlags,
         flags: MapFlags,
     ) -> io::Result<Self> {
-        // SAFETY: a null hint lets the kernel choose the place, so no existing mapping is replaced.
+        // SAFETY: a null hint lets the kernel choose the place. Therefore no existing mapping is replaced.
         let base = unsafe { rustix::mm::mmap(ptr::null_mut(), len, protection, flags, file, offset)? };
         match NonNull::new(base.cast()) {
             Some(base) => Ok(Pages { base, len }),

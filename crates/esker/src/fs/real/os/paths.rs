@@ -36,7 +36,7 @@ pub(in crate::fs) struct Place<'a> {
     of: std::marker::PhantomData<&'a Directory>,
 }
 
-/// The metadata of what a name refers to.
+/// The metadata of the file that a name refers to.
 #[derive(Debug, Clone)]
 pub(in crate::fs) struct Look {
     pub(in crate::fs) kind: NameKind,
@@ -86,7 +86,7 @@ impl<'a> Place<'a> {
         self.look_with(self.follows)
     }
 
-    /// The metadata of what is there; of a link, that of the link itself.
+    /// The metadata of the file there; of a link, that of the link itself.
     pub(in crate::fs) fn look_itself(&self) -> io::Result<Look> {
         self.look_with(false)
     }
@@ -110,7 +110,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// While what is returned is open, the file or the directory here cannot be removed, renamed or replaced.
+    /// While the result is open, the file or the directory here cannot be removed, renamed or replaced.
     pub(in crate::fs) fn hold_name(&self) -> io::Result<Option<File>> {
         // Directories are opened with this flag alone.
         let links = if self.follows { 0 } else { FILE_FLAG_OPEN_REPARSE_POINT };
@@ -142,7 +142,7 @@ impl<'a> Place<'a> {
 }
 
 impl Look {
-    /// What tells the file from one that has taken its name.
+    /// Distinguishes the file from one that has taken its name.
     pub(in crate::fs) fn mark(&self) -> FileMark {
         FileMark { identity: self.identity, len: self.len }
     }
@@ -161,7 +161,7 @@ impl Directory {
     }
 
     /// Windows has no call for this that works without rights over the whole volume. The file system's journal records
-    /// changes of names in the order in which they happen, so nothing is done here.
+    /// changes of names in the order in which they happen. Therefore nothing is done here.
     #[expect(
         clippy::unused_self,
         clippy::unnecessary_wraps,
@@ -189,7 +189,7 @@ impl Directory {
         None
     }
 
-    /// Bytes free for this process; `None` if the file system does not tell.
+    /// Bytes free for this process; `None` if the file system does not report it.
     pub(in crate::fs) fn free_space(&self) -> io::Result<Option<u64>> {
         let dir: Vec<u16> = self.0.as_os_str().encode_wide().chain([0]).collect();
         let (mut free, mut total) = (0, 0);
@@ -202,7 +202,7 @@ impl Directory {
         }
     }
 
-    /// The directory's entries, and what they refer to.
+    /// The directory's entries, and their kinds.
     pub(in crate::fs) fn entries(&self) -> io::Result<Vec<Entry>> {
         let entry = |entry: io::Result<fs::DirEntry>| {
             let entry = entry?;

@@ -1,4 +1,4 @@
-//! Replaces what only Linux has: `linux.rs` describes each function.
+//! Replaces the calls that only Linux has: `linux.rs` describes each function.
 
 use std::fs::File;
 use std::io::{self, IoSlice};

@@ -1,4 +1,4 @@
-//! What all POSIX systems share.
+//! The common part of all POSIX systems.
 //!
 //! On macOS, `File::sync_data` and `File::sync_all` of the standard library are `F_FULLFSYNC`. A plain `fsync` there
 //! leaves the bytes in the disk's own memory.

@@ -1,4 +1,4 @@
-//! Tests what a crash may take from files written at offsets, and from their holes.
+//! Tests which parts of files written at offsets, and of their holes, a crash may lose.
 
 use std::collections::BTreeSet;
 use std::io::IoSlice;
