@@ -1,4 +1,4 @@
-//! A copy of the store in another directory, made while writers go on.
+//! A copy of the store in another directory, made while writers continue.
 //!
 //! The version lock is held, so that no table or segment is removed. Every table of the current version is linked.
 //! Every blob file is linked: nothing is appended to it any more, and no hole is punched while it has two names
@@ -42,7 +42,7 @@ pub(crate) fn checkpoint(store: &Store, dir: &Path) -> Result<()> {
     fill(store, &target).map(drop).inspect_err(|_| target.discard())
 }
 
-/// Seals and syncs most of the files that a copy needs, while writers go on.
+/// Seals and syncs most of the files that a copy needs, while writers continue.
 pub(super) fn prepare(store: &Store) -> Result<()> {
     store.flusher().flush()?;
     store.log().seal_blobs(true).map(drop)

@@ -1,10 +1,10 @@
 //! S3-FIFO: J. Yang et al., *FIFO Queues Are All You Need for Cache Eviction*, SOSP 2023.
 //!
 //! ```text
-//! new page --> small (a tenth) --asked for twice--> main --not asked for--> forgotten
-//!                 | otherwise                         ^  '--asked for: to the front again
+//! new page --> small (a tenth) --two hits---------> main --no hit---------> forgotten
+//!                 | otherwise                         ^  '--hit: to the front again
 //!                 v                                   |
-//!              ghosts (hashes) ----asked for again----'
+//!              ghosts (hashes) ----requested again----'
 //! ```
 //! All three are FIFO queues. Therefore a hit only raises a count, up to 3. Most pages that are read once leave early,
 //! out of `small`. There are as many ghosts as `main` may have pages.

@@ -9,7 +9,7 @@
 //!               a length not synced               old, new, or a sector boundary between the shortest
 //!                                                 and the longest since
 //!               a file without a name that        where an old name of it comes back: its own bytes, or
-//!               nobody has open                   another file's
+//!               is not open                       another file's
 //! ```
 //!
 //! The simulation relies on this: changes of one name reach the disk in order, a sector is written whole, and synced

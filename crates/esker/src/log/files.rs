@@ -113,7 +113,7 @@ impl Files {
         len
     }
 
-    /// Bytes in all files but the current segment's.
+    /// Bytes in all files except the current segment's.
     pub(super) fn bytes(&self) -> u64 {
         let sealed: u64 = self.sealed.iter().map(|sealed| sealed.file.len).sum();
         let retired: u64 = self.retired.iter().chain(&self.going).map(|file| file.len).sum();

@@ -47,7 +47,7 @@ impl Path {
     }
 }
 
-/// A path behind a flag.
+/// A path guarded by a flag.
 pub(super) struct Splice {
     taken: AtomicBool,
     path: UnsafeCell<Path>,

@@ -395,7 +395,7 @@ fn a_memtable_learns_only_what_helps() {
     // Their heads differ already.
     assert!(!learns(&mut (0..100).map(|_| format!("u{:08}", rng.next() % 100_000_000))));
     if !cfg!(miri) {
-        // To copy so many would hold up writers.
+        // Copying this many would delay writers.
         assert!(!learns(&mut (0..=8 * LEARN_AT).map(|_| format!("user/0000/{:04}", rng.next() % 1000))));
     }
 }

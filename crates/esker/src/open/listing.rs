@@ -190,7 +190,7 @@ impl Listing {
         Ok(listing)
     }
 
-    /// The number of the current manifest, 0 if there is none.
+    /// The number of the current manifest, 0 if the directory has no manifest.
     pub(crate) fn manifest(&self) -> u64 {
         self.manifests.last().copied().unwrap_or(0)
     }

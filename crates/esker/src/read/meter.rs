@@ -43,7 +43,7 @@ struct Passed {
     all: u64,
     /// How many of them were in memtables since the last report to the tree.
     in_memory: u64,
-    /// The same of tables.
+    /// How many of them were in tables, since the same report.
     in_tables: u64,
     /// The range of keys of the latter, if there were several.
     keys: Option<Box<PassedKeys>>,

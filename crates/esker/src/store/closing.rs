@@ -106,7 +106,7 @@ impl Store {
         self.scrub.stop();
         let last = self.core.blobs.gate.close();
         if !self.core.health.is_read_only() {
-            // The next opening has less to read. A file that cannot be sealed is read all the same.
+            // The next opening has less to read. A file that cannot be sealed is read even so.
             drop(self.log.seal_blobs(true));
         }
         self.core.blobs.close();

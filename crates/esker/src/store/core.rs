@@ -59,7 +59,7 @@ fn next_store_id() -> u64 {
 }
 
 impl Core {
-    /// The core of a store in `dir`. The next file gets the number `next_file`. The clock goes on from
+    /// The core of a store in `dir`. The next file gets the number `next_file`. The clock continues from
     /// `reached`.
     pub(crate) fn new(
         dir: &Path,

@@ -2,8 +2,8 @@
 //!
 //! A pass reads every block of every table, and every chunk of every huge value that counts when its turn comes. It
 //! reads the files and bypasses the buffer pool. In the background the compaction job reads between merges, at a
-//! bounded rate; `Db::scrub` reads as fast as it can. Damage is noted, and both the pass and the store go on. When the
-//! store is closed, the progress of a pass is lost.
+//! bounded rate; `Db::scrub` reads as fast as it can. Damage is noted, and both the pass and the store continue. When
+//! the store is closed, the progress of a pass is lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use crate::version::table_info::LookAgain;
 pub(super) trait Sink {
     fn write(&mut self, key: &[u8], seq: SeqNo, kind: Kind, stored: &[u8]) -> Result<()>;
 
-    /// Whether the table that was begun ends before `key`. Asked only for a tree with a compaction rule.
+    /// Whether the table that was begun ends before `key`. Called only for a tree with a compaction rule.
     fn ends_before(&mut self, key: &[u8]) -> bool;
 
     /// Ends the table, which should be looked at again at `look_again`.

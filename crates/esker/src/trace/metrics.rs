@@ -202,7 +202,7 @@ pub struct WaitStats {
     pub cause: Cause,
     /// How often.
     pub count: u64,
-    /// Microseconds; of reads from files 0: these are not timed by themselves.
+    /// Microseconds; of reads from files 0: these are not timed separately.
     pub us: u64,
     /// Bytes that were read.
     pub bytes: u64,

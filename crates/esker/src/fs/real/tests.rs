@@ -26,8 +26,8 @@ fn a_file_system_that_tells_no_free_space_has_plenty() {
     assert_eq!(RealFs::default().free_space(Path::new("/proc")).unwrap(), PLENTY);
 }
 
-/// The kernel requests the holder of a lease to release it, and returns to a caller that may not wait that it may try
-/// again later.
+/// The kernel requests the holder of a lease to release it. A caller that may not wait gets an error, and may try again
+/// later.
 #[test]
 fn a_file_that_somebody_has_a_lease_on_can_be_opened_later() {
     let dir = tempfile::tempdir().unwrap();

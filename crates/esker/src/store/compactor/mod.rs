@@ -103,7 +103,7 @@ struct Begun {
 }
 
 impl Begun {
-    /// Drops all but the merge itself.
+    /// Drops everything except the merge itself.
     fn release(self) -> RunningMerge {
         self.running
     }
@@ -610,7 +610,7 @@ impl Compactor {
         self.disk.space().for_merges(room).saturating_sub(self.compactions.unwritten())
     }
 
-    /// Fails if a background merge, which may be one that `has_mark`, may not go on writing.
+    /// Fails if a background merge, which may be one that `has_mark`, must stop writing.
     fn check_room(&self, has_mark: bool) -> Result<()> {
         let room = if has_mark { MergeRoom::IntoMark } else { MergeRoom::AboveMark };
         if !self.core.health.has_failed() && self.disk.space().for_merges(room) == 0 {

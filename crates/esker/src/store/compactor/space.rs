@@ -494,7 +494,7 @@ fn wants_flush(
 }
 
 /// A merge of a part of the tree, or a cut for one, that is worth it and fits into `room` bytes. Measures the parts from
-/// number `at` on, and raises `at` to the one from which to go on.
+/// number `at` on, and raises `at` to the one from which to continue.
 fn step_of_part(
     state: &TreeState,
     pressure: Pressure,

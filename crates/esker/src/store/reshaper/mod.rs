@@ -1,5 +1,5 @@
 //! Changes trees as a whole, or groups of trees: creates, ingests, splits, drops, exports, imports. All but imports and
-//! most drops pause the writers to the trees. Other writers go on.
+//! most drops pause the writers to the trees. Other writers continue.
 
 use std::sync::Arc;
 

@@ -343,7 +343,7 @@ impl WritePath {
         Ok(Some(Placed { end, unlogged: if header.is_some() { None } else { unlogged() } }))
     }
 
-    /// Refuses a batch that cannot be written. On a full disk deletes go on, since they free space.
+    /// Refuses a batch that cannot be written. On a full disk deletes continue, since they free space.
     fn check_admits(&self, batch: &Batch, waits: Waits) -> Result<()> {
         if self.core.health.has_failed() && self.gives_back(batch) {
             return self.log.check_changeable();

@@ -7,7 +7,7 @@
 //!                         <mount>/a/memory.max ...
 //! ```
 //!
-//! Nothing outside the mount is read, whatever these files hold. Invalid content counts as no limit.
+//! Nothing outside the mount is read, regardless of the contents of these files. Invalid content counts as no limit.
 
 use std::fs::File;
 use std::io::Read;
@@ -19,7 +19,7 @@ const FILE_LEN_MAX: u64 = 1 << 20;
 /// Groups are nested at most this deep.
 const DEPTH_MAX: usize = 64;
 
-/// The limit in bytes; `None` if there is none.
+/// The limit in bytes; `None` if there is no limit.
 pub(in crate::fs) fn memory_limit() -> Option<u64> {
     let read = |path: &Path| {
         let mut text = String::new();

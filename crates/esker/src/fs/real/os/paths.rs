@@ -241,7 +241,7 @@ pub(in crate::fs) fn names(place: &Place<'_>, file: &File) -> io::Result<bool> {
 /// The volume and the file's number on it: together they identify an open file.
 fn identity(file: &File) -> io::Result<(u64, u64)> {
     let mut info = BY_HANDLE_FILE_INFORMATION::default();
-    // SAFETY: the handle is open as long as `file` is borrowed, and there is room for what is asked for.
+    // SAFETY: the handle is open as long as `file` is borrowed, and `info` has room for the result.
     match unsafe { GetFileInformationByHandle(file.as_raw_handle(), &raw mut info) } {
         0 => Err(io::Error::last_os_error()),
         _ => {
