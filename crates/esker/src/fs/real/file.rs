@@ -193,7 +193,7 @@ impl RandomFile for RealFile {
 fn write_all(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<u64> {
     let (mut parts, mut at) = (parts.to_vec(), offset);
     let mut rest = parts.as_mut_slice();
-    // Skips empty parts. Then no call writes nothing.
+    // Skips empty parts: a call without bytes would return 0, which is an error below.
     IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
         match os::write_parts_at(file, rest, at) {
