@@ -1,5 +1,6 @@
 //! One bad snippet per rule, and its good neighbour: a rule that stops biting fails here.
 
+use crate::graph;
 use crate::judge;
 use crate::lex::{imports, mask};
 use crate::rules::{Source, machine_paths};
@@ -184,6 +185,91 @@ fn files_that_call_each_other_in_a_circle() {
     let of_one_module = ["store/a.rs", "store/a/b.rs", "store/a/c.rs"];
     assert_eq!(judge(of_one_module, "self.first();"), Vec::<String>::new());
     assert!(!judge(["store/mod.rs", "store/b.rs", "store/c.rs"], "self.first();").is_empty());
+}
+
+/// What is found of circles in a crate that has `lib.rs`, `a.rs`, `b.rs`, `a/part.rs`, and `tests.rs` of `a`.
+fn circles_of(root: &str, a: &str, b: &str, part: &str, known: &[(&str, &[&[&str]])]) -> Vec<String> {
+    let file = |path: &str, text: &str| Source::new(&format!("crates/shop/src/{path}"), text);
+    let mut files = vec![
+        file("lib.rs", &format!("//! Doc.\nmod a;\nmod b;\n{root}\n")),
+        file("a.rs", &format!("//! Doc.\nmod part;\n#[cfg(test)]\nmod tests;\n{a}\n")),
+        file("b.rs", &format!("//! Doc.\n{b}\n")),
+        file("a/part.rs", &format!("//! Doc.\n{part}\n")),
+        file("a/tests.rs", "use super::*;\nuse crate::b::B;\n"),
+    ];
+    judge(&mut files);
+    graph::circles(&files, known)
+}
+
+#[test]
+fn files_that_import_each_other_in_a_circle() {
+    let a = "pub(crate) struct A;\nuse crate::b::B;";
+    for b in [
+        "pub(crate) struct B;\nuse crate::a::A;",
+        "pub(crate) struct B;\nfn b() -> crate::a::A {\n    f()\n}",
+        "pub(crate) struct B;\nfn b() -> super::a::A {\n    f()\n}",
+        "pub(crate) struct B;\nuse super::{a::{A as Other}, x};",
+        "pub(crate) struct B;\nuse crate::a;\nfn b() -> a::A {\n    f()\n}",
+        "pub(crate) struct B;\nuse crate::a::*;\nfn b() -> A {\n    f()\n}",
+        "pub(crate) struct B;\nfn b() {\n    use crate::a::A;\n}",
+        "pub(crate) struct B;\nmod inner {\n    use super::super::a::A;\n}",
+        "pub(crate) struct B;\nuse crate::A;",
+        "pub(crate) struct B;\nuse crate::a::of_a_macro;",
+        "pub(crate) struct B;\n#[cfg(unix)]\nuse crate::a::A;",
+    ] {
+        let found = circles_of("pub use a::A;", a, b, "", &[]);
+        assert_eq!(found.len(), 2, "{found:?} in {b}");
+        assert!(found[0].starts_with("crates/shop/src/a.rs:6: a circle of files: crate::b::B"), "{found:?}");
+        assert!(found[1].starts_with("crates/shop/src/b.rs:"), "{found:?}");
+    }
+    for b in [
+        "pub(crate) struct B;\n// crate::a::A",
+        "pub(crate) struct B;\nuse crate::a;",
+        "pub(crate) struct B;\nuse crate::a::*;",
+        "pub(crate) struct B;\nuse a::A;",
+        "pub(crate) struct B;\nuse crate::a::Foreign;",
+        "pub(crate) struct B;\nfn b(a: &T) {\n    a.f();\n}",
+        "pub(crate) struct B;\n#[cfg(test)]\nuse crate::a::A;",
+        "pub(crate) struct B;\n#[cfg(all(test, unix))]\nuse crate::{a::A, x};",
+        "pub(crate) struct B;\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}",
+        "pub(crate) struct B;\nmod inner {\n    use super::a::A;\n    mod a {}\n}",
+    ] {
+        let a = format!("{a}\nuse other::Foreign;");
+        assert_eq!(circles_of("pub use a::A;", &a, b, "", &[]), Vec::<String>::new(), "{b}");
+    }
+}
+
+#[test]
+fn a_parent_and_its_child_in_a_circle() {
+    let a = "pub(crate) struct A;\npub(crate) use crate::b::B;";
+    let part = "use super::{A, B};\npub(crate) struct Part;";
+    for own in ["pub(crate) use part::Part;", "use part::{self};", "pub use part::*;"] {
+        assert_eq!(circles_of("", &format!("{a}\n{own}"), "", part, &[]), Vec::<String>::new(), "{own}");
+    }
+    for own in ["use part::Part;", "pub use part::Part;\nfn f() -> Part {}", "fn f() -> part::Part {}"] {
+        let found = circles_of("", &format!("{a}\n{own}"), "", part, &[]);
+        assert_eq!(found.len(), 2, "{found:?} in {own}");
+        // What the child takes from its parent may be of a third file.
+        let part = "use super::B;\npub(crate) struct Part;";
+        let found = circles_of("", &format!("{a}\n{own}"), "pub(crate) struct B;", part, &[]);
+        assert_eq!(found, Vec::<String>::new(), "{own}");
+    }
+}
+
+#[test]
+fn a_circle_that_is_known_is_listed_as_it_is() {
+    let found = |b: &str, part: &str, known: &[&str]| {
+        let a = "pub(crate) struct A;\nuse crate::b::B;\nuse part::Part;";
+        circles_of("", a, b, part, &[("crates/shop/src", &[known])])
+    };
+    let b = "pub(crate) struct B;\nuse crate::a::A;";
+    assert_eq!(found(b, "", &["a.rs", "b.rs"]), Vec::<String>::new());
+    for (b, part) in [("", ""), (b, "use super::A;"), ("", "use super::A;")] {
+        let found = found(b, part, &["a.rs", "b.rs"]);
+        let gone = found.last().is_some_and(|finding| finding.contains("no circle of exactly these files"));
+        assert!(gone, "{found:?}");
+    }
+    assert_eq!(found(b, "use super::A;", &["a.rs", "b.rs", "a/part.rs"]), Vec::<String>::new());
 }
 
 #[test]

@@ -201,8 +201,33 @@ pub(crate) fn test_regions(code: &str) -> Vec<Region> {
     ["#[cfg(test)]", "#[cfg(all(test", "#[test]"]
         .iter()
         .flat_map(|attribute| code.match_indices(attribute))
-        .filter_map(|(at, attribute)| body(code, at + attribute.len()).map(|found| at..found.end))
+        .filter_map(|(at, _)| {
+            let item = skip_attributes(code, at);
+            let is_use = words(head(&code[item..]), "use").next().is_some();
+            let block = if is_use { None } else { body(code, item).map(|found| found.end) };
+            Some(at..block.or_else(|| Some(item + code[item..].find(';')? + 1))?)
+        })
         .collect()
+}
+
+/// Where the item begins whose attributes begin at `at`.
+fn skip_attributes(code: &str, at: usize) -> usize {
+    let rest = code[at..].trim_start();
+    let at = code.len() - rest.len();
+    if !rest.starts_with("#[") {
+        return at;
+    }
+    let mut depth = 0i32;
+    let close = rest.find(|c| {
+        depth += i32::from(c == '[') - i32::from(c == ']');
+        c == ']' && depth == 0
+    });
+    close.map_or(at, |close| skip_attributes(code, at + close + 1))
+}
+
+/// An item up to what names it: `pub(crate) use a::`, `fn f`.
+fn head(item: &str) -> &str {
+    &item[..item.find([':', '{', ';', '=', '<']).unwrap_or(item.len())]
 }
 
 /// The bodies of modules written inside another module's file.
@@ -210,25 +235,50 @@ pub(crate) fn inline_modules(code: &str) -> Vec<Region> {
     words(code, "mod").filter_map(|at| body(code, at)).collect()
 }
 
+/// A name that a `use` item brings into its module.
+pub(crate) struct Use {
+    /// The whole item, from `use` to `;`.
+    pub(crate) item: Region,
+    /// What is named, with `*` or `self` as the last part of some.
+    pub(crate) path: String,
+    /// The name in this module: the last part of the path, or what follows `as`.
+    pub(crate) name: String,
+    /// Whether the item begins with `pub`, so that other modules find the name here.
+    pub(crate) is_export: bool,
+}
+
 /// Every path that a file's `use` items name, with the offset of the item: `use a::{b, c::d}` gives
 /// `a::b` and `a::c::d`.
 pub(crate) fn imports(code: &str) -> Vec<(usize, String)> {
+    uses(code).into_iter().map(|found| (found.item.start, found.path)).collect()
+}
+
+/// The names that a file's `use` items bring in, in their order.
+pub(crate) fn uses(code: &str) -> Vec<Use> {
     let mut found = vec![];
-    for at in words(code, "use") {
+    // `use<'a>` captures lifetimes.
+    for at in words(code, "use").filter(|at| !code[at + 3..].starts_with('<')) {
         let Some(end) = code[at..].find(';') else { continue };
         let tree = code[at + 3..at + end].split_whitespace().collect::<Vec<_>>().join(" ");
+        let line = code[..at].rsplit('\n').next().unwrap_or("");
+        let is_export = leading_word(line) == "pub";
         let mut paths = vec![];
         expand("", &tree, &mut paths);
-        found.extend(paths.into_iter().map(|path| (at, path)));
+        let item = at..at + end + 1;
+        found.extend(paths.into_iter().map(|(path, name)| Use { item: item.clone(), path, name, is_export }));
     }
     found
 }
 
-fn expand(prefix: &str, tree: &str, out: &mut Vec<String>) {
+/// The paths of a tree, each with the name that it brings in.
+fn expand(prefix: &str, tree: &str, out: &mut Vec<(String, String)>) {
     let Some(open) = tree.find('{') else {
-        let path = tree.split(" as ").next().unwrap_or(tree).trim();
-        if !path.is_empty() {
-            out.push(format!("{prefix}{path}"));
+        let (path, alias) = tree.split_once(" as ").unwrap_or((tree, ""));
+        let path = format!("{prefix}{}", path.trim());
+        let last = path.strip_suffix("::self").unwrap_or(&path).rsplit("::").next().unwrap_or(&path);
+        let name = if alias.is_empty() { last } else { alias.trim() }.to_owned();
+        if !tree.trim().is_empty() {
+            out.push((path, name));
         }
         return;
     };

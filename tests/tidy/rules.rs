@@ -35,11 +35,11 @@ impl Source {
         }
     }
 
-    fn finding(&self, line: usize, what: impl std::fmt::Display) -> Finding {
+    pub(crate) fn finding(&self, line: usize, what: impl std::fmt::Display) -> Finding {
         format!("{}:{}: {what}", self.path, line + 1)
     }
 
-    fn in_test(&self, offset: usize) -> bool {
+    pub(crate) fn in_test(&self, offset: usize) -> bool {
         self.is_test || self.test_regions.iter().any(|region| region.contains(&offset))
     }
 
@@ -148,8 +148,17 @@ pub(crate) fn machine_paths(path: &str, text: &str) -> Vec<Finding> {
     found
 }
 
-/// The files that a `mod` line of `file` names: path of each candidate, and whether tests alone see it.
-fn named_files(file: &Source) -> Vec<(String, bool)> {
+/// A file that a `mod` line may name.
+pub(crate) struct NamedFile {
+    /// The module's name.
+    pub(crate) name: String,
+    pub(crate) path: String,
+    /// Whether tests alone see it.
+    pub(crate) is_test: bool,
+}
+
+/// The files that the `mod` lines of `file` may name.
+pub(crate) fn named_files(file: &Source) -> Vec<NamedFile> {
     let (folder, stem) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
     let is_root = is_crate_root(&file.path) || stem == "mod.rs";
     let home =
@@ -172,11 +181,11 @@ fn named_files(file: &Source) -> Vec<(String, bool)> {
             moved =
                 raw_lines[line].split("path = \"").nth(1).and_then(|rest| rest.split('"').next()).or(moved);
         }
-        match moved {
-            Some(path) => found.push((resolved(&format!("{folder}/{path}")), test)),
-            None => found
-                .extend([format!("{home}/{name}.rs"), format!("{home}/{name}/mod.rs")].map(|p| (p, test))),
-        }
+        let paths = match moved {
+            Some(path) => vec![resolved(&format!("{folder}/{path}"))],
+            None => vec![format!("{home}/{name}.rs"), format!("{home}/{name}/mod.rs")],
+        };
+        found.extend(paths.into_iter().map(|path| NamedFile { name: name.to_owned(), path, is_test: test }));
     }
     found
 }
@@ -194,7 +203,7 @@ fn resolved(path: &str) -> String {
 }
 
 /// Cargo finds these by itself.
-fn is_crate_root(path: &str) -> bool {
+pub(crate) fn is_crate_root(path: &str) -> bool {
     let parts: Vec<&str> = path.rsplit('/').collect();
     match parts[..] {
         ["lib.rs" | "main.rs", "src", ..] | ["build.rs", ..] => true,
@@ -213,11 +222,11 @@ pub(crate) fn dead_files(files: &mut [Source]) -> Vec<Finding> {
     let mut queue: Vec<usize> = (0..files.len()).filter(|&i| is_crate_root(&files[i].path)).collect();
     queue.iter().for_each(|&i| reached[i] = Some(files[i].is_test));
     while let Some(i) = queue.pop() {
-        for (path, test) in named_files(&files[i]) {
-            let Some(j) = files.iter().position(|f| f.path == path) else { continue };
+        for named in named_files(&files[i]) {
+            let Some(j) = files.iter().position(|f| f.path == named.path) else { continue };
             if reached[j].is_none() {
-                files[j].is_test |= test;
-                reached[j] = Some(test);
+                files[j].is_test |= named.is_test;
+                reached[j] = Some(named.is_test);
                 queue.push(j);
             }
         }
