@@ -19,13 +19,13 @@
 #[cfg(feature = "testing")]
 pub mod late;
 mod local;
+mod outcome;
 mod pending;
 
-use std::fmt;
-
-use esker::{Batch, Db, Error, Tree, TreeOptions, ValueWriter, WriteToken};
+use esker::{Batch, Db, Tree, TreeOptions, ValueWriter, WriteToken};
 
 pub use local::Local;
+pub use outcome::{Outcome, Undone};
 pub use pending::{Decider, Pending, Proposed};
 
 /// The time by which commands are evaluated, and by which entries expire.
@@ -40,48 +40,6 @@ pub struct Moment {
 /// On what commands are evaluated: the store, and the entries that were proposed on this ground and are undecided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ground(pub u64);
-
-/// What a proposal has come to.
-pub type Outcome = Result<(), Undone>;
-
-/// Why an entry has not taken effect, as far as is known.
-#[derive(Debug)]
-pub enum Undone {
-    /// It certainly has no effect.
-    Refused(Error),
-    /// It may have taken effect, or may do so later.
-    Unknown(Error),
-}
-
-impl Undone {
-    /// What has happened.
-    #[must_use]
-    pub fn error(&self) -> &Error {
-        match self {
-            Undone::Refused(error) | Undone::Unknown(error) => error,
-        }
-    }
-}
-
-impl fmt::Display for Undone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Undone::Refused(error) => write!(f, "{error}"),
-            Undone::Unknown(error) => {
-                write!(f, "it is not known whether the write has taken effect: {error}")
-            }
-        }
-    }
-}
-
-impl From<Undone> for Error {
-    fn from(undone: Undone) -> Error {
-        match undone {
-            Undone::Refused(error) => error,
-            Undone::Unknown(ref error) => Error::new(error.kind(), undone.to_string()),
-        }
-    }
-}
 
 /// Through which front ends change data. See the page's beginning.
 pub trait Journal: Send + Sync {

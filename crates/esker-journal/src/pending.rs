@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use esker::{Error, ErrorKind};
 
-use crate::{Outcome, Undone};
+use crate::outcome::{Outcome, Undone};
 
 /// What [`crate::Journal::propose`] returns.
 #[derive(Debug)]
