@@ -111,15 +111,6 @@ pub(crate) const KNOWN: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
-        "crates/esker-thrift/src",
-        &[
-            &["client.rs", "client/link.rs", "client/rows.rs"],
-            &["connection.rs", "gateway.rs", "server.rs"],
-            &["idl.rs", "idl/own.rs"],
-            &["rows.rs", "scanners.rs"],
-        ],
-    ),
-    (
         "crates/esker/src",
         &[
             &["admin/backup.rs", "admin/catalog.rs"],

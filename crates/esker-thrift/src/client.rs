@@ -4,7 +4,6 @@
 //! It speaks the binary protocol without frames, as both understand. A reply takes memory as its bytes arrive, up to
 //! [`REPLY_LEN_MAX`]. A connection on which something else than the awaited reply arrives is of no use any more.
 
-use std::fmt;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -12,85 +11,29 @@ use std::time::{Duration, Instant};
 use esker_table::DeleteKind;
 
 pub use crate::fail::Thrown;
-use crate::fail::UNKNOWN_METHOD;
 use crate::memory::ELEMENT_LEN;
-use crate::wire::{Fault, Kind, Measure, Protocol, Purpose, Sink, Source};
+use crate::wire::{Fault, Kind, Measure, Protocol, Sink, Source};
 
+mod error;
 mod link;
 mod own;
+mod reply;
 mod rows;
 
+use error::no_result;
+pub use error::{CallError, CallResult};
 use link::Link;
 pub use own::{Asked, Condition, Mutation, OwnScan, RowMutations};
+pub use reply::REPLY_LEN_MAX;
+use reply::{answer, cell};
+pub use rows::CellRef;
 use rows::Rows;
-
-/// The longest reply.
-pub const REPLY_LEN_MAX: usize = 256 << 20;
 
 /// How long a connection may take to be made, for each address of the host.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// After a silence of this length, the kernel asks whether the server still exists.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-
-/// Why a call has failed.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum CallError {
-    /// The connection has failed.
-    Io(io::Error),
-    /// The server is silent: within a call, no bytes came or went for this long ([`Client::set_patience`]).
-    Silent {
-        /// The method that was called.
-        method: &'static str,
-        /// How long the client has waited.
-        waited: Duration,
-    },
-    /// What has arrived is no reply to the call.
-    Broken(String),
-    /// What the server throws: an `IOError`, an `IllegalArgument`, an `AlreadyExists`, an `EskerError`, or something undeclared.
-    Thrown {
-        /// Which one.
-        kind: Thrown,
-        /// What it says.
-        message: String,
-    },
-}
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CallError::Io(error) => write!(f, "the connection has failed: {error}"),
-            CallError::Silent { method, waited } => {
-                let seconds = waited.as_secs_f64();
-                write!(f, "{method}: the server is silent for {seconds} s; it may still do the call")
-            }
-            CallError::Broken(message) => write!(f, "no reply to the call: {message}"),
-            // HBase sends a stack trace; its first line says what is wrong.
-            CallError::Thrown { message, .. } => f.write_str(message.lines().next().unwrap_or("no message")),
-        }
-    }
-}
-
-impl std::error::Error for CallError {}
-
-impl From<io::Error> for CallError {
-    fn from(error: io::Error) -> CallError {
-        CallError::Io(error)
-    }
-}
-
-impl From<Fault> for CallError {
-    fn from(fault: Fault) -> CallError {
-        CallError::Broken(match fault {
-            Fault::Missing(bytes) => format!("{bytes} bytes are missing"),
-            Fault::Bad(what) => what.to_owned(),
-        })
-    }
-}
-
-/// The result of a call.
-pub type CallResult<T> = Result<T, CallError>;
 
 /// A column family, as the interface describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,21 +104,6 @@ pub struct RowCells {
     pub row: Vec<u8>,
     /// Its cells, in the order in which the server has sent them.
     pub cells: Vec<RowCell>,
-}
-
-/// A cell of a reply that is being read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CellRef<'a> {
-    /// The key of its row.
-    pub row: &'a [u8],
-    /// `family:qualifier`.
-    pub column: &'a [u8],
-    /// In milliseconds since 1970.
-    pub timestamp: i64,
-    /// Its bytes.
-    pub value: &'a [u8],
-    /// What kind of delete it is; `None`: it is a cell. Only [`Client::open_own_scanner`] asks for deletes.
-    pub delete: Option<DeleteKind>,
 }
 
 /// A call that is under way.
@@ -635,68 +563,6 @@ impl Client {
     }
 }
 
-fn no_result(name: &str) -> CallError {
-    CallError::Broken(format!("{name} has no result"))
-}
-
-/// What a reply says.
-fn answer<T>(
-    reply: &[u8],
-    name: &str,
-    sequence: i32,
-    mut read: impl FnMut(&mut Source<'_>) -> Result<T, Fault>,
-) -> CallResult<Option<T>> {
-    let mut source = Source::new(Protocol::Binary, reply);
-    let head = source.head()?;
-    if head.purpose == Purpose::Exception {
-        let Exception { message, number } = exception(&mut source)?;
-        let kind = if number == Some(UNKNOWN_METHOD) { Thrown::UnknownMethod } else { Thrown::Other };
-        return Err(CallError::Thrown { kind, message });
-    }
-    if head.purpose != Purpose::Answer || head.name != name.as_bytes() || head.sequence != sequence {
-        return Err(CallError::Broken(format!("expected an answer to {name}, found another message")));
-    }
-    let (mut result, mut last) = (None, 0);
-    while let Some(field) = source.field(&mut last)? {
-        let declared = match (field.id, field.kind) {
-            (0, _) => {
-                result = Some(read(&mut source)?);
-                continue;
-            }
-            (1, Kind::Struct) => Thrown::Io,
-            (2, Kind::Struct) => Thrown::Argument,
-            (3, Kind::Struct) => Thrown::Exists,
-            (_, kind) => {
-                source.skip(kind)?;
-                continue;
-            }
-        };
-        let Exception { message, number } = exception(&mut source)?;
-        // An `EskerError` has its kind there, and so has an `IOError` of an Esker server; other exceptions have no number.
-        let kind = number.map_or(declared, Thrown::of_kind);
-        return Err(CallError::Thrown { kind, message });
-    }
-    Ok(result)
-}
-
-/// An exception: its message, and the number that some have.
-struct Exception {
-    message: String,
-    number: Option<i32>,
-}
-
-fn exception(source: &mut Source<'_>) -> Result<Exception, Fault> {
-    let (mut exception, mut last) = (Exception { message: String::new(), number: None }, 0);
-    while let Some(field) = source.field(&mut last)? {
-        match (field.id, field.kind) {
-            (1, Kind::Bytes) => exception.message = String::from_utf8_lossy(source.bytes()?).into_owned(),
-            (2 | 3, Kind::I32) => exception.number = Some(source.i32()?),
-            (_, kind) => source.skip(kind)?,
-        }
-    }
-    Ok(exception)
-}
-
 /// Writes a field of bytes.
 fn bytes(sink: &mut Sink, last: i16, id: i16, bytes: &[u8]) {
     sink.field(last, id, Kind::Bytes);
@@ -750,17 +616,4 @@ fn mutations(sink: &mut Sink, changes: &[Change]) {
         sink.stop();
     }
     sink.close(count, changes.len() as u32);
-}
-
-/// The timestamp and the value of a `TCell`.
-fn cell<'a>(source: &mut Source<'a>) -> Result<(i64, &'a [u8]), Fault> {
-    let (mut timestamp, mut value, mut last): (i64, &[u8], i16) = (0, &[], 0);
-    while let Some(field) = source.field(&mut last)? {
-        match (field.id, field.kind) {
-            (1, Kind::Bytes) => value = source.bytes()?,
-            (2, Kind::I64) => timestamp = source.i64()?,
-            (_, kind) => source.skip(kind)?,
-        }
-    }
-    Ok((timestamp, value))
 }

@@ -14,10 +14,11 @@ use esker_table::{
 
 use crate::access::{Access, Action};
 use crate::fail::{Fail, Outcome, Thrown, shown};
+use crate::figures::Counters;
 use crate::idl::{Append, BatchMutation, CHANGE_LEN, Call, ColumnDescriptor, Increment, Mutation, Scan};
+use crate::memory::ReplyLimits;
 use crate::rows::{CELL_LEN, Rows, write_cells};
-use crate::scanners::{ReplyLimits, Scanners, no_scanner, scanner_len};
-use crate::server::Counters;
+use crate::scanners::{Scanners, no_scanner, scanner_len};
 use crate::wire::{Kind, Protocol, Sink};
 
 /// The timestamp that stands for the time of the call.

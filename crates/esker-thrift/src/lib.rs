@@ -13,6 +13,7 @@ mod access;
 mod client;
 mod connection;
 mod fail;
+mod figures;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod gateway;
@@ -29,4 +30,5 @@ pub use client::{
     Asked, CallError, CallResult, CellRef, Change, Client, Condition, FamilyDescription, Mutation, OwnScan,
     REPLY_LEN_MAX, RowCell, RowCells, RowChanges, RowMutations, ScanRequest, Thrown,
 };
-pub use server::{Config, Error, Figures, Server, Stopper};
+pub use figures::Figures;
+pub use server::{Config, Error, Server, Stopper};

@@ -285,5 +285,18 @@ impl<'s> Share<'s> {
     }
 }
 
+/// How long an answer may be.
+#[derive(Clone, Copy)]
+pub(crate) struct ReplyLimits<'s> {
+    /// The most bytes of a reply.
+    pub(crate) len_max: usize,
+    /// A list of rows ends early when it has so many bytes.
+    pub(crate) rows_len: usize,
+    /// A row is left off before a cell with which there would be more bytes than so many.
+    pub(crate) pauses_at: usize,
+    /// What counts the memory.
+    pub(crate) share: &'s Share<'s>,
+}
+
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use esker_table::{CellValue, Scan};
 
 use crate::fail::{Fail, Outcome};
 use crate::idl::own::DELETE_KINDS;
-use crate::scanners::ReplyLimits;
+use crate::memory::ReplyLimits;
 use crate::wire::{Count, Kind, Sink};
 
 /// A cell has fewer bytes than so many beside its column and value, and so has a row beside its key and cells.

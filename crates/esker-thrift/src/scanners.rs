@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use esker_table::Table;
 
 use crate::fail::{Fail, Outcome};
-use crate::memory::Share;
+use crate::memory::ReplyLimits;
 use crate::rows::Rows;
 use crate::wire::{Count, Kind, Protocol, Sink};
 
@@ -52,19 +52,6 @@ pub(crate) fn scanner_len(table: &Table, columns: Option<&[&[u8]]>, filter: Opti
 
 /// Room before rows that are read ahead, for what a message has before them.
 const HEAD_ROOM: usize = 64;
-
-/// How long an answer may be.
-#[derive(Clone, Copy)]
-pub(crate) struct ReplyLimits<'s> {
-    /// The most bytes of a reply.
-    pub(crate) len_max: usize,
-    /// A list of rows ends early when it has so many bytes.
-    pub(crate) rows_len: usize,
-    /// A row is left off before a cell with which there would be more bytes than so many.
-    pub(crate) pauses_at: usize,
-    /// What counts the memory.
-    pub(crate) share: &'s Share<'s>,
-}
 
 /// The first number of a scanner. Clients take 0 and -1 for "no scanner".
 const FIRST_ID: i32 = 1;

@@ -11,9 +11,10 @@ use esker_table::Tables;
 
 use crate::access::{Access, Certificates};
 use crate::connection::{Connection, Limits};
+use crate::figures::{Counters, Figures};
 use crate::gateway::Gateway;
-use crate::memory::{Memory, Share};
-use crate::scanners::{Numbers, ReplyLimits, Scanners};
+use crate::memory::{Memory, ReplyLimits, Share};
+use crate::scanners::{Numbers, Scanners};
 use crate::stream::Stream;
 
 /// How much a thread's stack may grow; memory is taken as it does.
@@ -135,46 +136,6 @@ pub struct Server {
 pub struct Stopper {
     shared: Arc<Shared>,
     listener: Arc<TcpListener>,
-}
-
-/// What a server has done since its beginning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Figures {
-    /// Connections that are open.
-    pub open_connections: u64,
-    /// Connections that were served, open ones too.
-    pub connections: u64,
-    /// Connections closed because there were too many.
-    pub refused_connections: u64,
-    /// TLS handshakes that have failed.
-    pub failed_handshakes: u64,
-    /// Calls of known methods.
-    pub calls: u64,
-    /// Those of them that threw something.
-    pub failed_calls: u64,
-    /// Those of them that the client's rights did not allow.
-    pub denied_calls: u64,
-    /// How many bytes connections have for calls and answers, each its first 512 KiB aside.
-    pub calls_len: u64,
-    /// Calls that wait for memory.
-    pub waiting_calls: u64,
-    /// How many times there was no memory for a call at once.
-    pub waited_calls: u64,
-    /// Connections closed because their clients took too little of an answer.
-    pub slow_connections: u64,
-}
-
-/// What is counted for [`Figures`].
-#[derive(Default)]
-pub(crate) struct Counters {
-    pub(crate) connections: AtomicU64,
-    pub(crate) refused_connections: AtomicU64,
-    pub(crate) failed_handshakes: AtomicU64,
-    pub(crate) calls: AtomicU64,
-    pub(crate) failed_calls: AtomicU64,
-    pub(crate) denied_calls: AtomicU64,
-    pub(crate) slow_connections: AtomicU64,
 }
 
 struct Shared {

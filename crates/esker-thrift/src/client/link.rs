@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use super::{CallError, CallResult, REPLY_LEN_MAX, answer};
+use super::error::{CallError, CallResult};
+use super::reply::{REPLY_LEN_MAX, answer};
 use crate::wire::{Fault, Measure, Protocol, Sink};
 
 /// How many bytes a read asks for at least.

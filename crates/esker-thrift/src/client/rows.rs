@@ -7,9 +7,25 @@ use std::ops::Range;
 
 use esker_table::DeleteKind;
 
-use super::{CallResult, CellRef, answer, cell, no_result};
+use super::error::{CallResult, no_result};
+use super::reply::{answer, cell};
 use crate::idl::own::DELETE_KINDS;
 use crate::wire::{Fault, Kind, Measure, Protocol, Purpose, Source};
+
+/// A cell of a reply that is being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CellRef<'a> {
+    /// The key of its row.
+    pub row: &'a [u8],
+    /// `family:qualifier`.
+    pub column: &'a [u8],
+    /// In milliseconds since 1970.
+    pub timestamp: i64,
+    /// Its bytes.
+    pub value: &'a [u8],
+    /// What kind of delete it is; `None`: it is a cell. Only [`crate::Client::open_own_scanner`] asks for deletes.
+    pub delete: Option<DeleteKind>,
+}
 
 /// A reply that is a list of `TRowResult`, as far as it was read.
 pub(super) struct Rows {

@@ -2,7 +2,8 @@
 
 use esker_table::DeleteKind;
 
-use super::{Decode, PUT_LEN, ROW_LEN, second};
+use super::decode::{Decode, PUT_LEN, ROW_LEN};
+use super::second;
 use crate::fail::Fail;
 use crate::wire::{Fault, Kind, Source};
 

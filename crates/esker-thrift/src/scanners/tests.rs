@@ -1,7 +1,7 @@
 use esker_table::{Family, Read, RowMutation, Schema, Tables};
 
 use super::*;
-use crate::memory::Memory;
+use crate::memory::{Memory, Share};
 
 /// Limits of answers for a connection that needs to wait for nobody.
 fn limits(len_max: usize, rows_len: usize) -> ReplyLimits<'static> {
