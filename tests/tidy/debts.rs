@@ -35,7 +35,6 @@ pub(crate) const KNOWN: &[(&str, &[&[&str]])] = &[
             &["ql/files.rs", "ql/load.rs", "ql/output.rs", "ql/runner.rs"],
         ],
     ),
-    ("crates/esker-ql/src", &[&["remote.rs", "remote/rows.rs"], &["session.rs", "session/places.rs"]]),
     (
         "crates/esker-redis/src",
         &[

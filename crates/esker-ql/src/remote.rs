@@ -11,12 +11,13 @@
 //! here. An Esker server has methods of its own that can do all of this: each connection asks once whether the server has them.
 
 mod changes;
+mod connection;
 mod puts;
 mod request;
 mod rows;
 
 use core::time::Duration;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use esker_table::{AccessGroup, CellBatch, Comparison, Family, Schema};
 use esker_thrift::{
@@ -29,7 +30,8 @@ use crate::statement::{
     Action, Column, Columns, Condition, DEFAULT_NAMESPACE, Delete, DeleteTime, Qualifiers, Select,
 };
 use crate::tables::{Cells, Tables};
-use puts::{APART, Calls, Recent};
+use connection::{Connection, locked};
+use puts::{APART, Calls};
 use request::Request;
 use rows::RemoteCells;
 
@@ -39,76 +41,12 @@ const GROUP: &str = "default";
 /// How many calls an HBase cluster does at a time for one `INSERT`. It takes a call for each timestamp, and most of a call is waiting.
 const CALLS_AT_A_TIME: usize = 16;
 
-/// How long the server may be silent in a call by another connection than the first one.
-const PATIENCE_OF_MORE: Duration = Duration::from_secs(10);
-
 /// The tables of a server. A clone shares the connection.
 ///
 /// After a connection has failed, the next statement makes another one.
 #[derive(Debug, Clone)]
 pub struct Remote {
     connection: Arc<Mutex<Connection>>,
-}
-
-/// A connection, and where it goes.
-#[derive(Debug)]
-struct Connection {
-    host: String,
-    port: u16,
-    client: Client,
-    /// How long a call waits for the server to send or take bytes; `None`: for ever.
-    patience: Option<Duration>,
-    /// Whether the server is Esker's; `None`: the connection has not asked.
-    is_eskers: Option<bool>,
-    /// How many connections there were before. A scanner belongs to one of them.
-    number: u64,
-    /// What calls to an HBase cluster have put without a timestamp.
-    recent: Recent,
-}
-
-impl Connection {
-    fn client(&mut self) -> CallResult<&mut Client> {
-        if self.client.is_broken() {
-            self.client = connected(&self.host, self.port, self.patience)?;
-            self.is_eskers = None;
-            self.number += 1;
-        }
-        Ok(&mut self.client)
-    }
-
-    /// The client of the connection with this number.
-    ///
-    /// # Errors
-    /// `Broken` when there is another one by now.
-    fn client_of(&mut self, number: u64) -> CallResult<&mut Client> {
-        if self.client.is_broken() || self.number != number {
-            let message = "the connection has ended, and the scanner with it";
-            return Err(CallError::Broken(message.to_owned()));
-        }
-        Ok(&mut self.client)
-    }
-
-    fn is_eskers(&mut self) -> CallResult<bool> {
-        // A new connection has to ask again.
-        self.client()?;
-        if let Some(is_eskers) = self.is_eskers {
-            return Ok(is_eskers);
-        }
-        let is_eskers = self.client.esker_version()?.is_some();
-        self.is_eskers = Some(is_eskers);
-        Ok(is_eskers)
-    }
-}
-
-fn connected(host: &str, port: u16, patience: Option<Duration>) -> CallResult<Client> {
-    let mut client = Client::connect(host, port)?;
-    client.set_patience(patience)?;
-    Ok(client)
-}
-
-fn locked(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
-    // A call that was left in its midst is seen by the client: it is broken then.
-    connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the interface cannot do.
@@ -153,21 +91,15 @@ impl Remote {
     /// # Errors
     /// `Remote` when no address of the host accepts the connection, or `patience` is zero.
     pub fn connect(host: &str, port: u16, patience: Option<Duration>) -> Result<Remote> {
-        let client = connected(host, port, patience)?;
-        let (host, recent) = (host.to_owned(), Recent::default());
-        let connection = Connection { host, port, client, patience, is_eskers: None, number: 0, recent };
+        let connection = Connection::connect(host, port, patience)?;
         Ok(Remote { connection: Arc::new(Mutex::new(connection)) })
     }
 
     /// Clients with connections of their own: as many as are of use, or as the server takes. A server that takes a connection may
     /// have no thread for it.
     fn more_clients(&self) -> Vec<Client> {
-        let (host, port, patience) = {
-            let connection = locked(&self.connection);
-            (connection.host.clone(), connection.port, connection.patience)
-        };
-        let patience = Some(patience.map_or(PATIENCE_OF_MORE, |patience| patience.min(PATIENCE_OF_MORE)));
-        (1..CALLS_AT_A_TIME).map_while(|_| connected(&host, port, patience).ok()).collect()
+        let connect = locked(&self.connection).more();
+        (1..CALLS_AT_A_TIME).map_while(|_| connect().ok()).collect()
     }
 
     /// What a query asks of the server.

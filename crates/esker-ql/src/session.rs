@@ -496,6 +496,31 @@ impl Session {
         })
     }
 
+    /// As [`places::of_table`].
+    fn of_table(&self, error: Error, table: &TableName) -> Error {
+        places::of_table(error, &*self.tables, table, &self.whole(table))
+    }
+
+    /// As [`places::of_counters`].
+    fn of_counters<'v>(
+        &self,
+        error: Error,
+        table: &TableName,
+        values: impl IntoIterator<Item = (&'v Placed<String>, &'v Placed<Vec<u8>>)>,
+    ) -> Error {
+        places::of_counters(error, &*self.tables, &self.whole(table), values)
+    }
+
+    /// As [`places::of_families`].
+    fn of_families<'n>(
+        &self,
+        error: Error,
+        table: &TableName,
+        families: impl IntoIterator<Item = &'n Placed<String>>,
+    ) -> Error {
+        places::of_families(error, &*self.tables, table, &self.whole(table), families)
+    }
+
     fn schema(&self, table: &TableName) -> Result<Schema> {
         self.tables.schema(&self.whole(table)).map_err(|error| self.of_table(error, table))
     }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use esker_table::{DeleteKind, ScanCounts};
 use esker_thrift::{OwnScan, RowCell, RowCells, ScanRequest};
 
+use super::connection::{Connection, locked};
 use super::request::{Received, Request, RowRange, Skipped, behind};
-use super::{Connection, locked};
 use crate::error::Result;
 use crate::tables::Cells;
 

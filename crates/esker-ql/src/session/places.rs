@@ -3,13 +3,13 @@
 use esker_table::{PutCell, ROW_LEN_MAX};
 use esker_thrift::{CallError, Thrown};
 
-use super::{Session, schemas};
+use super::schemas;
 use crate::counters::counter;
 use crate::error::Error;
 use crate::names::similar;
 use crate::plan::check_named;
 use crate::statement::{Action, Column, Columns, Condition, NewCell, Placed, SchemaItem, TableName};
-use crate::tables::counters;
+use crate::tables::{Tables, counters};
 
 /// The families of `columns`.
 pub(super) fn of_columns(columns: &[Columns]) -> impl Iterator<Item = &Placed<String>> {
@@ -97,62 +97,59 @@ pub(super) fn is_of_what_is_given(error: &Error) -> bool {
     )
 }
 
-impl Session {
-    /// The error of a statement about `table`, at the name of it or of its namespace if that is why.
-    pub(super) fn of_table(&self, error: Error, table: &TableName) -> Error {
-        use esker_table::Error::{Disabled, NoNamespace, NoTable, TableExists};
-        let whole = self.whole(table);
-        match &error {
-            Error::Table(NoTable(name)) if *name == whole => {
-                let hint = self.tables.names().map(|names| similar(&whole, &names));
-                error.with_hint(table.name.at(), hint.unwrap_or_default())
-            }
-            Error::Table(TableExists(name) | Disabled(name)) if *name == whole => error.at(table.name.at()),
-            Error::Table(NoNamespace(name)) if whole.split(':').next() == Some(name) => {
-                let hint = self.tables.namespaces().map(|names| similar(name, &names));
-                error.with_hint(table.name.at(), hint.unwrap_or_default())
-            }
-            _ => error,
+/// The error of a statement about `table`, at the name of it or of its namespace if that is why. `whole` is its whole name among
+/// `tables`.
+pub(super) fn of_table(error: Error, tables: &dyn Tables, table: &TableName, whole: &str) -> Error {
+    use esker_table::Error::{Disabled, NoNamespace, NoTable, TableExists};
+    match &error {
+        Error::Table(NoTable(name)) if name == whole => {
+            let hint = tables.names().map(|names| similar(whole, &names));
+            error.with_hint(table.name.at(), hint.unwrap_or_default())
         }
+        Error::Table(TableExists(name) | Disabled(name)) if name == whole => error.at(table.name.at()),
+        Error::Table(NoNamespace(name)) if whole.split(':').next() == Some(name) => {
+            let hint = tables.namespaces().map(|names| similar(name, &names));
+            error.with_hint(table.name.at(), hint.unwrap_or_default())
+        }
+        _ => error,
     }
+}
 
-    /// The error, at the first value that is none of a counter in a family of counters, if there is one.
-    pub(super) fn of_counters<'v>(
-        &self,
-        error: Error,
-        table: &TableName,
-        values: impl IntoIterator<Item = (&'v Placed<String>, &'v Placed<Vec<u8>>)>,
-    ) -> Error {
-        if !is_of_what_is_given(&error) {
-            return error;
-        }
-        let Ok(schema) = self.tables.schema(&self.whole(table)) else { return error };
-        let counters = counters(&schema);
-        let mut of_counters = values.into_iter().filter(|(family, _)| counters.contains(family.as_str()));
-        let wrong = of_counters.find_map(|(family, value)| {
-            counter(value).err().map(|reason| of_counter(family, value, &reason))
-        });
-        wrong.unwrap_or(error)
+/// The error, at the first value that is none of a counter in a family of counters of the table `whole`, if there is one.
+pub(super) fn of_counters<'v>(
+    error: Error,
+    tables: &dyn Tables,
+    whole: &str,
+    values: impl IntoIterator<Item = (&'v Placed<String>, &'v Placed<Vec<u8>>)>,
+) -> Error {
+    if !is_of_what_is_given(&error) {
+        return error;
     }
+    let Ok(schema) = tables.schema(whole) else { return error };
+    let counters = counters(&schema);
+    let mut of_counters = values.into_iter().filter(|(family, _)| counters.contains(family.as_str()));
+    let wrong = of_counters
+        .find_map(|(family, value)| counter(value).err().map(|reason| of_counter(family, value, &reason)));
+    wrong.unwrap_or(error)
+}
 
-    /// The error of a statement about `table`, at its name or at the first of `families` that it does not have.
-    pub(super) fn of_families<'n>(
-        &self,
-        error: Error,
-        table: &TableName,
-        families: impl IntoIterator<Item = &'n Placed<String>>,
-    ) -> Error {
-        // What HBase throws does not tell why.
-        if !matches!(
-            error,
-            Error::Table(esker_table::Error::NoFamily { .. }) | Error::Remote(CallError::Thrown { .. })
-        ) {
-            return self.of_table(error, table);
-        }
-        let whole = self.whole(table);
-        match self.tables.schema(&whole).map(|schema| check_named(families.into_iter(), &schema, &whole)) {
-            Ok(Err(found)) => found,
-            Ok(Ok(())) | Err(_) => error,
-        }
+/// The error of a statement about `table`, at its name or at the first of `families` that it does not have.
+pub(super) fn of_families<'n>(
+    error: Error,
+    tables: &dyn Tables,
+    table: &TableName,
+    whole: &str,
+    families: impl IntoIterator<Item = &'n Placed<String>>,
+) -> Error {
+    // What HBase throws does not tell why.
+    if !matches!(
+        error,
+        Error::Table(esker_table::Error::NoFamily { .. }) | Error::Remote(CallError::Thrown { .. })
+    ) {
+        return of_table(error, tables, table, whole);
+    }
+    match tables.schema(whole).map(|schema| check_named(families.into_iter(), &schema, whole)) {
+        Ok(Err(found)) => found,
+        Ok(Ok(())) | Err(_) => error,
     }
 }
