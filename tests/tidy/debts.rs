@@ -101,13 +101,7 @@ pub(crate) const KNOWN: &[(&str, &[&[&str]])] = &[
     ),
     (
         "crates/esker-table/src",
-        &[
-            &["batch.rs", "write.rs"],
-            &["filter.rs", "filter/language.rs"],
-            &["filter/java.rs", "filter/java/parse.rs"],
-            &["index.rs", "query_cache.rs", "read/live.rs", "read/scan.rs", "tables.rs"],
-            &["schema.rs", "schema/groups.rs", "schema/xml.rs"],
-        ],
+        &[&["index.rs", "query_cache.rs", "read/live.rs", "read/scan.rs", "tables.rs"]],
     ),
     (
         "crates/esker/src",

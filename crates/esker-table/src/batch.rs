@@ -6,9 +6,9 @@ use std::collections::HashMap;
 
 use crate::cell::{check_key, check_row};
 use crate::error::Result;
+use crate::mutation::RowMutation;
 use crate::rising::Put;
 use crate::schema::Schema;
-use crate::write::RowMutation;
 
 /// A cell that is put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,7 +18,6 @@ pub(crate) use columns::Ranges;
 pub use comparator::{Beginning, Comparator, Comparison};
 pub(crate) use judge::{Code, Judge, Seen, Show};
 
-use crate::error::Result;
 use crate::span::Span;
 
 /// The most parts of a table that a filter sends a scan to.
@@ -152,30 +151,6 @@ enum Kind {
 }
 
 impl Filter {
-    /// Reads a filter in HBase's filter language, as clients send it.
-    ///
-    /// Filters are `Name(argument, ...)`. `SKIP` and `WHILE` in front of one bind strongest, then `AND`, then `OR`;
-    /// parentheses group. Bytes stand in single quotes, in which `''` is one quote. Comparisons are `<`, `<=`, `=`, `!=`, `>`
-    /// and `>=`; what they compare with begins with `binary:`, `binaryprefix:`, `regexstring:`, `regexstringnocase:` or
-    /// `substring:`.
-    ///
-    /// # Example
-    /// ```
-    /// use esker_table::{Error, Filter};
-    ///
-    /// Filter::parse(b"SingleColumnValueFilter('weather', 'sky', =, 'substring:rain') AND (SKIP ValueFilter(!=, 'binary:'))")?;
-    /// let error = Filter::parse(b"PrefixFilter(oslo)").unwrap_err();
-    /// assert_eq!(error.to_string(), "filter, at byte 13: expected bytes in single quotes, found \"oslo\"");
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// `Filter` when `text` is no filter: what was expected, and where. Also when it is longer than 1 MiB, nested deeper than
-    /// 100 levels, or has a regular expression that is too large.
-    pub fn parse(text: &[u8]) -> Result<Filter> {
-        language::parse(text)
-    }
-
     fn of(kind: Kind) -> Filter {
         Filter { kind }
     }

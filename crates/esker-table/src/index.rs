@@ -26,10 +26,11 @@ use esker::KEY_LEN_MAX;
 use crate::canary;
 use crate::cell::{self, Entry, FamilyId, Kind, NO_FAMILY, ROW_LEN_MAX, TIMESTAMP_MAX, Version};
 use crate::error::{Error, Result};
+use crate::mutation::PutValue;
 use crate::read::{Cell, Counted, Live, Read};
 use crate::schema::{Family, Index, Schema};
 use crate::span::Span;
-use crate::write::{PutValue, Write, WriteValue};
+use crate::write::{Write, WriteValue};
 
 /// So many bytes of a value or qualifier are in an index.
 pub(crate) const TEXT_LEN_MAX: usize = 1024;

@@ -25,6 +25,7 @@ mod cell;
 mod error;
 mod filter;
 mod index;
+mod mutation;
 mod parts;
 mod query_cache;
 mod read;
@@ -41,13 +42,14 @@ pub use batch::{CellBatch, PutCell};
 pub use cell::{ROW_LEN_MAX, TIMESTAMP_MAX};
 pub use error::{Error, Result};
 pub use filter::{Beginning, Comparator, Comparison, Filter};
+pub use mutation::RowMutation;
 pub use query_cache::QueryCacheStats;
 pub use read::{Cell, CellValue, DeleteKind, IndexCounts, Read, Scan, ScanCounts, TreeCounts};
 pub use rising::PUTS_OF_A_COLUMN_MAX;
 pub use schema::{AccessGroup, Family, NAME_LEN_MAX, Schema, VERSIONS_DEFAULT};
 pub use span::Span;
 pub use tables::{CellWriter, Table, Tables};
-pub use write::{APPEND_LEN_MAX, Check, ROW_DELETE_LEN, RowMutation};
+pub use write::{APPEND_LEN_MAX, Check, ROW_DELETE_LEN};
 
 /// The example of `docs/tables.md`, compiled and run.
 #[cfg(doctest)]

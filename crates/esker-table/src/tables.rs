@@ -29,6 +29,7 @@ use crate::catalog::{self, CATALOG, CATALOG_TAG, Change};
 use crate::cell::{self, FamilyId, ROW_LEN_MAX, check_row};
 use crate::error::{Error, Result};
 use crate::index::{self, Before, Old};
+use crate::mutation::{PutValue, RowMutation};
 use crate::parts::{Division, Parts, part_name};
 use crate::query_cache::{QueryCache, QueryCacheStats};
 use crate::read::{Cell, Counted, Live, Read, Scan};
@@ -37,9 +38,7 @@ use crate::rule::{Families, RULE, TableRule};
 use crate::schema::{Family, Moment, Rules, Schema, check_name};
 use crate::sequences::Sequences;
 use crate::span::Span;
-use crate::write::{
-    Check, Latest, PutValue, RowMutation, Stamp, View, WriteValue, check_row_deletes, mutate, put_cells,
-};
+use crate::write::{Check, Latest, Stamp, View, WriteValue, check_row_deletes, mutate, put_cells};
 use esker_journal::{Ground, Journal, Local, Undone};
 
 /// What the names of the trees of tables begin with.

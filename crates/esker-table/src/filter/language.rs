@@ -23,7 +23,33 @@ const PATTERNS_MAX: usize = 32;
 /// How much of the text an error shows, in bytes.
 const SHOWN_LEN_MAX: usize = 40;
 
-pub(super) fn parse(text: &[u8]) -> Result<Filter> {
+impl Filter {
+    /// Reads a filter in HBase's filter language, as clients send it.
+    ///
+    /// Filters are `Name(argument, ...)`. `SKIP` and `WHILE` in front of one bind strongest, then `AND`, then `OR`;
+    /// parentheses group. Bytes stand in single quotes, in which `''` is one quote. Comparisons are `<`, `<=`, `=`, `!=`, `>`
+    /// and `>=`; what they compare with begins with `binary:`, `binaryprefix:`, `regexstring:`, `regexstringnocase:` or
+    /// `substring:`.
+    ///
+    /// # Example
+    /// ```
+    /// use esker_table::{Error, Filter};
+    ///
+    /// Filter::parse(b"SingleColumnValueFilter('weather', 'sky', =, 'substring:rain') AND (SKIP ValueFilter(!=, 'binary:'))")?;
+    /// let error = Filter::parse(b"PrefixFilter(oslo)").unwrap_err();
+    /// assert_eq!(error.to_string(), "filter, at byte 13: expected bytes in single quotes, found \"oslo\"");
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Filter` when `text` is no filter: what was expected, and where. Also when it is longer than 1 MiB, nested deeper than
+    /// 100 levels, or has a regular expression that is too large.
+    pub fn parse(text: &[u8]) -> Result<Filter> {
+        parse(text)
+    }
+}
+
+fn parse(text: &[u8]) -> Result<Filter> {
     if text.len() > TEXT_LEN_MAX {
         let message = format!("a filter has up to {TEXT_LEN_MAX} bytes; this one has {}", text.len());
         return Err(Error::Filter { message, at: TEXT_LEN_MAX });

@@ -11,7 +11,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
 
-use super::{AccessGroup, Family};
+use super::family::{AccessGroup, Family};
 use crate::cell::FamilyId;
 
 /// So many families are looked through faster than by halves.

@@ -18,7 +18,8 @@ use std::sync::Arc;
 use quick_xml::events::{BytesEnd, BytesStart, Event};
 use quick_xml::{Reader, Writer, XmlVersion};
 
-use super::{AccessGroup, Family, Index, NO_GROUP, Past, Schema};
+use super::Schema;
+use super::family::{AccessGroup, Family, Index, NO_GROUP, Past};
 use crate::cell::NO_FAMILY;
 use crate::error::{Error, Result};
 
@@ -37,8 +38,29 @@ const BUILDING: &str = "building";
 /// An earlier rule of the family.
 const BEFORE: &str = "Before";
 
+impl Schema {
+    /// The schema as text; [`Schema::from_xml`] reads it.
+    ///
+    /// # Errors
+    /// [`Error::Schema`]: it is no schema of a table, because two families have one name, say, or too long a text.
+    pub fn to_xml(&self) -> Result<String> {
+        self.check()?;
+        write(self)
+    }
+
+    /// Reads what [`Schema::to_xml`] has written, or somebody with an editor.
+    ///
+    /// # Errors
+    /// [`Error::Schema`]: the text is no schema, and where, or no table can have it: two families have one name, say.
+    pub fn from_xml(text: &str) -> Result<Schema> {
+        let schema = read(text)?;
+        schema.check()?;
+        Ok(schema)
+    }
+}
+
 /// The schema as text, with an end of line at its end.
-pub(super) fn write(schema: &Schema) -> Result<String> {
+fn write(schema: &Schema) -> Result<String> {
     let mut writer = Writer::new_with_indent(Vec::new(), b' ', 2);
     let mut all = BytesStart::new(SCHEMA);
     if schema.table > 0 {
@@ -142,7 +164,7 @@ enum Place {
 }
 
 /// Reads a schema. Whether a table can have it is not checked.
-pub(super) fn read(text: &str) -> Result<Schema> {
+fn read(text: &str) -> Result<Schema> {
     let mut reading = Reading { reader: Reader::from_str(text), begins_at: 0 };
     check_len(text)?;
     let (mut schema, mut place) = (Schema::new(), Place::Before);

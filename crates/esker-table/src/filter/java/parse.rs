@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use regex_syntax::hir::ClassUnicode;
 
-use super::Node;
 use super::class::{all, complement, named_by, of, property, range, union, within_line};
+use super::node::Node;
 
 /// How deep groups and classes may be nested: as expressions of the engine.
 const NESTING_MAX: u32 = 50;
