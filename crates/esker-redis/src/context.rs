@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::cursors::Cursors;
 use crate::fault::{Fault, ReadError};
-use crate::model::{Collection, Kind};
+use crate::model::Kind;
 use crate::session::{Entry, Lending, Long, Session, Slot, Space, Value};
 
 /// What evaluation would otherwise have to ask the world for.
@@ -239,6 +239,15 @@ impl<'a> Context<'a> {
         self.session.get(self.keys(), key)
     }
 
+    /// The entry of `key`, for a command that only reads: notes that there is no such key.
+    pub(crate) fn read(&mut self, key: &[u8]) -> Result<Option<Entry>, Fault> {
+        let found = self.get(key)?;
+        if found.is_none() {
+            self.notify(Class::Missed, "keymiss", key);
+        }
+        Ok(found)
+    }
+
     /// Calls `use_bytes` with the string at `key`, which is not copied, if it can be lent: [`Base::lend`].
     ///
     /// [`Base::lend`]: crate::Base::lend
@@ -278,23 +287,6 @@ impl<'a> Context<'a> {
         let slot = self.keys();
         self.session.delete(slot, key);
         self.touch(key);
-    }
-
-    /// Deletes the elements of the collection that `key` has as `entry`, if it is one.
-    pub(crate) fn delete_elements(&mut self, key: &[u8], entry: Entry) -> Result<(), Fault> {
-        let kind = Kind::of(&entry)?;
-        if kind == Kind::String {
-            return Ok(());
-        }
-        Ok(Collection::of(self, key, kind, entry)?.delete_elements(self)?)
-    }
-
-    /// `key` and all that it has goes. Returns whether it was there.
-    pub(crate) fn remove(&mut self, key: &[u8]) -> Result<bool, Fault> {
-        let Some(old) = self.get(key)? else { return Ok(false) };
-        self.delete_elements(key, old)?;
-        self.delete_entry(key);
-        Ok(true)
     }
 
     /// Notes that `key` was changed.

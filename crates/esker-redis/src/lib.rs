@@ -27,6 +27,7 @@ pub mod writes;
 
 mod context;
 mod cursors;
+mod entry;
 mod fault;
 
 pub use commands::{Family, Flags, Keys, Spec, evaluate, spec, specs};

@@ -24,7 +24,10 @@
 //! before which the bounds of a sorted set are always there. A small collection's record has for each entry: length of the
 //! element as varint, the element, length of its value as varint, the value.
 
+mod coding;
 mod elements;
+mod key;
+mod kind;
 #[cfg(test)]
 mod tests;
 
@@ -34,9 +37,15 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::context::Context;
+use crate::entry::{Bounds, EMPTY_KEY, Entry, KEY_BYTES_MAX, Slot, Space, Value, behind};
 use crate::fault::{Fault, ReadError};
-use crate::session::{Bounds, EMPTY_KEY, Entry, KEY_BYTES_MAX, Session, Slot, Space, Value};
+use crate::session::Session;
+use coding::{damaged, put_varint, varint};
 use elements::Elements;
+pub(crate) use key::key_of_element;
+use key::{prefix, unescaped};
+pub use kind::Kind;
+use kind::LARGE;
 
 /// The most entries of a collection that is kept in its key's record. A member of a sorted set counts as two.
 pub const SMALL_ENTRIES: u64 = 64;
@@ -54,84 +63,11 @@ const DELETED_SINGLY_BYTES: usize = 64 << 10;
 /// the server's sweep.
 const WRITTEN_BEFORE_LEFT: usize = 16 << 20;
 
-const LARGE: u8 = 0x80;
-
 /// As many bytes as most heads take.
 const HEAD_ROOM: usize = 24;
 
 /// The most bytes of a bound of a collection's elements. Longer ones are shortened.
 const BOUND_BYTES: usize = 64;
-
-/// The type of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// Bytes.
-    String,
-    /// Fields with values.
-    Hash,
-    /// Members.
-    Set,
-    /// Members with scores.
-    SortedSet,
-    /// Values in order.
-    List,
-}
-
-impl Kind {
-    /// Its name, as `TYPE` tells it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::String => "string",
-            Kind::Hash => "hash",
-            Kind::Set => "set",
-            Kind::SortedSet => "zset",
-            Kind::List => "list",
-        }
-    }
-
-    fn number(self) -> u8 {
-        match self {
-            Kind::String => 0,
-            Kind::Hash => 1,
-            Kind::Set => 2,
-            Kind::SortedSet => 3,
-            Kind::List => 4,
-        }
-    }
-
-    /// The type of an entry. One that this version does not know is damage.
-    pub fn of(entry: &Entry) -> Result<Kind, ReadError> {
-        let Some(first) = entry.attributes.first() else { return Ok(Kind::String) };
-        let all = [Kind::String, Kind::Hash, Kind::Set, Kind::SortedSet, Kind::List];
-        all.into_iter()
-            .find(|kind| kind.number() == first & !LARGE)
-            .ok_or_else(|| damaged("the type of a value is unknown to this version"))
-    }
-}
-
-fn damaged(what: &str) -> ReadError {
-    ReadError::Failed(format!("Corruption: {what}"))
-}
-
-fn put_varint(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-/// A number at the beginning of `bytes`, and how many bytes it has.
-fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
-    let mut number = 0_u64;
-    for (at, byte) in bytes.iter().take(10).enumerate() {
-        number |= u64::from(byte & 0x7f).checked_shl(7 * at as u32)?;
-        if byte & 0x80 == 0 {
-            return Some((number, at + 1));
-        }
-    }
-    None
-}
 
 /// What a collection's attributes say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -249,64 +185,6 @@ impl Head {
         }
         Some(head)
     }
-}
-
-/// A key as it begins the keys of its elements: zeros are escaped, so that no key's elements lie among those of another.
-fn escaped(key: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(key.len() + 10);
-    for byte in key {
-        out.push(*byte);
-        if *byte == 0 {
-            out.push(0xff);
-        }
-    }
-    out.extend_from_slice(&[0, 1]);
-    out
-}
-
-/// The key, the generation and the rest of a key of the tree Elements: that of an element.
-fn unescaped(mut bytes: &[u8]) -> Option<(Vec<u8>, u64, &[u8])> {
-    let mut key = Vec::new();
-    loop {
-        match bytes {
-            [0, 0xff, rest @ ..] => {
-                key.push(0);
-                bytes = rest;
-            }
-            [0, 1 | 2, rest @ ..] => {
-                let (generation, element) = rest.split_first_chunk::<8>()?;
-                return Some((key, u64::from_be_bytes(*generation), element));
-            }
-            [byte, rest @ ..] => {
-                key.push(*byte);
-                bytes = rest;
-            }
-            [] => return None,
-        }
-    }
-}
-
-/// The client's key to which this key of the tree Elements belongs.
-pub(crate) fn key_of_element(element: &[u8]) -> Option<Vec<u8>> {
-    if element == EMPTY_KEY {
-        return Some(Vec::new());
-    }
-    unescaped(element).map(|(key, _, _)| key)
-}
-
-/// What all elements of a large collection begin with.
-fn prefix(key: &[u8], generation: u64) -> Vec<u8> {
-    let mut prefix = escaped(key);
-    prefix.extend_from_slice(&generation.to_be_bytes());
-    prefix
-}
-
-/// The first key behind all that begin with `prefix`, if there is one.
-pub(crate) fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
-    let mut behind = prefix[..=last].to_vec();
-    behind[last] += 1;
-    Some(behind)
 }
 
 /// Whether servers that know only the first layout of trees of elements cannot read `entry`, which `key` has in one: it is that
@@ -704,6 +582,23 @@ impl Collection {
         }
         Ok(copy)
     }
+}
+
+/// Deletes the elements of the collection that `key` has as `entry`, if it is one.
+pub(crate) fn delete_elements(ctx: &mut Context<'_>, key: &[u8], entry: Entry) -> Result<(), Fault> {
+    let kind = Kind::of(&entry)?;
+    if kind == Kind::String {
+        return Ok(());
+    }
+    Ok(Collection::of(ctx, key, kind, entry)?.delete_elements(ctx)?)
+}
+
+/// `key` and all that it has goes. Returns whether it was there.
+pub(crate) fn remove(ctx: &mut Context<'_>, key: &[u8]) -> Result<bool, Fault> {
+    let Some(old) = ctx.get(key)? else { return Ok(false) };
+    delete_elements(ctx, key, old)?;
+    ctx.delete_entry(key);
+    Ok(true)
 }
 
 /// How many bytes the elements take that `entry` of `key` has in a tree of their own.

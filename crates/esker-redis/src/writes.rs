@@ -13,8 +13,8 @@ use std::sync::{Arc, OnceLock};
 use indexmap::IndexMap;
 use indexmap::map::raw_entry_v1::{RawEntryApiV1, RawEntryMut};
 
+use crate::entry::{Bounds, EMPTY_KEY, Entry, Slot, Space, Value};
 use crate::model::key_of_element;
-use crate::session::{Bounds, EMPTY_KEY, Entry, Slot, Space, Value};
 
 /// A write to one key.
 #[derive(Debug, Clone)]

@@ -9,6 +9,7 @@ use super::strings::{BYTES_MAX, Changed, check_len, read, write};
 use super::{Family, Keys, ONE, READS, READS_ALL, Spec, WRITES, WRITES_ALL, command, integer, is};
 use crate::context::{Class, Context, Overwritten};
 use crate::fault::{Fault, ReadError};
+use crate::model;
 use crate::resp::reply::Reply;
 use crate::session::Value;
 
@@ -269,7 +270,7 @@ fn bitop(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(),
         let old = ctx.get(target)?;
         write(ctx, target, Overwritten::Known(old), Value::Bytes(made), None)?;
         ctx.notify(Class::String, "set", target);
-    } else if ctx.remove(target)? {
+    } else if model::remove(ctx, target)? {
         ctx.notify(Class::Generic, "del", target);
     }
     Ok(())

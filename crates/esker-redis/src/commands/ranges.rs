@@ -15,7 +15,7 @@ use super::subcommands::{help, is_help};
 use super::{FREES, FREES_ALL, Family, Keys, ONE, READS_ALL, Run, Spec, WRITES, command, integer, is};
 use crate::context::{Class, Context};
 use crate::fault::{Fault, ReadError};
-use crate::model::Kind;
+use crate::model::{self, Kind};
 use crate::resp::reply::Reply;
 use crate::session::{Bounds, Entry};
 
@@ -160,7 +160,7 @@ fn rangedel(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<
         Ok((keys.len() as u64) < limit)
     })?;
     for key in &keys {
-        ctx.remove(key)?;
+        model::remove(ctx, key)?;
         ctx.notify(Class::Generic, "del", key);
     }
     reply.count(keys.len() as u64);

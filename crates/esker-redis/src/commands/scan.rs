@@ -12,9 +12,10 @@ use super::collections::Pair;
 use super::{integer, is};
 use crate::context::Context;
 use crate::cursors::Page;
+use crate::entry::behind;
 use crate::fault::Fault;
 use crate::glob;
-use crate::model::{Collection, behind};
+use crate::model::Collection;
 use crate::resp::reply::Reply;
 use crate::session::Bounds;
 

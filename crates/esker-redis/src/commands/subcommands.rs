@@ -1,5 +1,6 @@
 //! The second words of commands that are several: `CONFIG GET` and `CONFIG SET`, say.
 
+use super::spec::fits;
 use super::{Spec, is};
 
 /// A command whose name has two words.
@@ -19,7 +20,7 @@ pub struct Subcommand {
 impl Subcommand {
     /// Whether it may have so many arguments, both words included.
     pub fn takes(&self, arguments: usize) -> bool {
-        super::fits(self.arity, arguments)
+        fits(self.arity, arguments)
     }
 }
 

@@ -21,9 +21,10 @@ use std::cmp::Ordering;
 
 use sha2::{Digest, Sha256};
 
-use super::{behind, damaged, put_varint, varint};
+use super::coding::{damaged, put_varint, varint};
+use crate::entry::{Bounds, Entry, KEY_BYTES_MAX, Slot, Value, behind};
 use crate::fault::ReadError;
-use crate::session::{Bounds, Entry, KEY_BYTES_MAX, Session, Slot, Value};
+use crate::session::Session;
 
 /// The attributes of a long name's entry. That of a short name has none.
 const LONG: &[u8] = &[1];

@@ -6,8 +6,8 @@ use std::ops::Bound;
 use sha2::{Digest, Sha256};
 use test_kit::Rng;
 
+use crate::entry::{EMPTY_KEY, KEY_BYTES_MAX};
 use crate::memory::Memory;
-use crate::session::{EMPTY_KEY, KEY_BYTES_MAX};
 
 /// How many bytes stand before a member of the set `k` in the store, and before one of the sorted set in the order of scores.
 const BEFORE: usize = 11;

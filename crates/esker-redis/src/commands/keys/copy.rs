@@ -1,11 +1,10 @@
 //! Commands that give a key's value to another key. Elements of a large collection are written anew, since they lie below
 //! their key's name.
 
-use super::read;
 use crate::commands::{integer, is};
 use crate::context::{Class, Context};
 use crate::fault::Fault;
-use crate::model::{Collection, Kind};
+use crate::model::{self, Collection, Kind};
 use crate::resp::reply::Reply;
 use crate::session::Entry;
 
@@ -33,10 +32,10 @@ fn copy_entry(
 
 /// Gives the key `source`, which holds `entry`, the name `target`, which may hold something that goes.
 fn rename_to(ctx: &mut Context<'_>, source: &[u8], entry: Entry, target: &[u8]) -> Result<(), Fault> {
-    ctx.remove(target)?;
+    model::remove(ctx, target)?;
     let database = ctx.database();
     copy_entry(ctx, source, entry, database, target)?;
-    ctx.remove(source)?;
+    model::remove(ctx, source)?;
     ctx.notify(Class::Generic, "rename_from", source);
     ctx.notify(Class::Generic, "rename_to", target);
     Ok(())
@@ -91,12 +90,12 @@ pub(super) fn copy(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> 
     if to == ctx.database() && source == target {
         return Err(SAME);
     }
-    let Some(entry) = read(ctx, source)? else {
+    let Some(entry) = ctx.read(source)? else {
         reply.flag(false);
         return Ok(());
     };
     let is_free = if replaces {
-        ctx.within(to, |ctx| ctx.remove(target))?;
+        ctx.within(to, |ctx| model::remove(ctx, target))?;
         true
     } else {
         ctx.within(to, |ctx| ctx.get(target))?.is_none()
@@ -122,7 +121,7 @@ pub(super) fn move_key(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply)
         return Ok(());
     };
     copy_entry(ctx, key, entry, to, key)?;
-    ctx.remove(key)?;
+    model::remove(ctx, key)?;
     ctx.notify(Class::Generic, "move_from", key);
     ctx.within(to, |ctx| ctx.notify(Class::Generic, "move_to", key));
     reply.flag(true);

@@ -2,10 +2,10 @@
 //!
 //! Redis counts milliseconds, the store microseconds in 64 bits. So a time beyond the year 586,000 is cut down to that.
 
-use super::read;
 use crate::commands::{integer, is};
 use crate::context::{Class, Context};
 use crate::fault::Fault;
+use crate::model;
 use crate::resp::reply::Reply;
 use crate::session::Entry;
 
@@ -108,7 +108,7 @@ fn set(
         return Ok(());
     };
     if new <= ctx.now_ms() {
-        ctx.remove(key)?;
+        model::remove(ctx, key)?;
         ctx.notify(Class::Generic, "del", key);
     } else {
         let expires_us = Some(new.unsigned_abs().saturating_mul(1000));
@@ -140,7 +140,7 @@ fn tell(ctx: &mut Context<'_>, key: &[u8], reply: &mut Reply, since: Since, unit
     const NO_KEY: i64 = -2;
     const NEVER: i64 = -1;
     let base_ms = if since == Since::Now { ctx.now_ms() } else { ctx.ahead_ms() };
-    reply.integer(match read(ctx, key)? {
+    reply.integer(match ctx.read(key)? {
         None => NO_KEY,
         Some(entry) => match expires_ms(&entry) {
             None => NEVER,

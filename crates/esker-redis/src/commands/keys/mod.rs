@@ -12,9 +12,9 @@ mod tests;
 use super::{ALL, FREES, FREES_ALL, Family, Keys, ONE, READS, READS_ALL, Spec, TWO, WRITES_ALL, command, is};
 use crate::context::{Class, Context};
 use crate::fault::Fault;
-use crate::model::Kind;
+use crate::model::{self, Kind};
 use crate::resp::reply::Reply;
-use crate::session::{Bounds, Entry, Slot, Space};
+use crate::session::{Bounds, Slot, Space};
 
 use Family::Keyspace as K;
 
@@ -64,19 +64,10 @@ pub(crate) const COMMANDS: &[Spec] = &[
         .with_subcommands(),
 ];
 
-/// The entry of `key`, for a command that only reads: notes that there is no such key.
-fn read(ctx: &mut Context<'_>, key: &[u8]) -> Result<Option<Entry>, Fault> {
-    let found = ctx.get(key)?;
-    if found.is_none() {
-        ctx.notify(Class::Missed, "keymiss", key);
-    }
-    Ok(found)
-}
-
 fn del(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
     let mut deleted = 0;
     for key in &args[1..] {
-        if ctx.remove(key)? {
+        if model::remove(ctx, key)? {
             ctx.notify(Class::Generic, "del", key);
             deleted += 1;
         }
@@ -99,7 +90,7 @@ fn exists(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<()
 }
 
 fn kind(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
-    match read(ctx, args[1])? {
+    match ctx.read(args[1])? {
         Some(entry) => reply.simple(Kind::of(&entry)?.name()),
         None => reply.simple("none"),
     }

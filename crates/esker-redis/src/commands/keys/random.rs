@@ -17,8 +17,8 @@
 use std::ops::ControlFlow;
 
 use crate::context::Context;
+use crate::entry::behind;
 use crate::fault::{Fault, ReadError};
-use crate::model::behind;
 use crate::resp::reply::Reply;
 use crate::session::Bounds;
 

@@ -3,9 +3,10 @@
 use crate::commands::scan;
 use crate::context::Context;
 use crate::cursors::Page;
+use crate::entry::behind;
 use crate::fault::Fault;
 use crate::glob;
-use crate::model::{Kind, behind};
+use crate::model::Kind;
 use crate::resp::reply::Reply;
 use crate::session::Bounds;
 

@@ -10,6 +10,7 @@
 
 use std::ops::Range;
 
+use crate::commands::is;
 use crate::context::{Class, Context};
 use crate::fault::{Fault, ReadError};
 use crate::model::{Collection, Kind};
@@ -328,5 +329,56 @@ impl List {
     /// Makes the changes count. A list without elements goes, and its key with it. Returns whether it is there.
     pub(super) fn save(self, ctx: &mut Context<'_>) -> bool {
         self.elements.save(ctx)
+    }
+}
+
+impl End {
+    pub(super) fn push_event(self) -> &'static str {
+        if self == End::Left { "lpush" } else { "rpush" }
+    }
+
+    pub(super) fn pop_event(self) -> &'static str {
+        if self == End::Left { "lpop" } else { "rpop" }
+    }
+
+    /// The end that an argument names: `LEFT` or `RIGHT`.
+    pub(super) fn named(argument: &[u8]) -> Result<End, Fault> {
+        if is(argument, "LEFT") {
+            Ok(End::Left)
+        } else if is(argument, "RIGHT") {
+            Ok(End::Right)
+        } else {
+            Err(Fault::SYNTAX)
+        }
+    }
+}
+
+/// Adds `values` at an end of the list that `found` is, or a new one at `key`. Returns its length.
+pub(super) fn push(
+    ctx: &mut Context<'_>,
+    key: &[u8],
+    found: Option<List>,
+    end: End,
+    values: &[&[u8]],
+) -> Result<i64, Fault> {
+    let is_new = found.is_none();
+    let mut list = found.unwrap_or_else(|| List::new(ctx, key));
+    for value in values {
+        list.push(ctx, end, value)?;
+    }
+    let len = list.len();
+    list.save(ctx);
+    if is_new {
+        ctx.notify(Class::New, "new", key);
+    }
+    ctx.notify(Class::List, end.push_event(), key);
+    Ok(len)
+}
+
+/// Notes that elements of `key` were popped, and whether it has others.
+pub(super) fn notify_popped(ctx: &mut Context<'_>, end: End, key: &[u8], has_others: bool) {
+    ctx.notify(Class::List, end.pop_event(), key);
+    if !has_others {
+        ctx.notify(Class::Generic, "del", key);
     }
 }

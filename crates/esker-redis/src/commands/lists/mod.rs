@@ -10,12 +10,12 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-use list::{End, List};
+use list::{End, List, notify_popped, push};
 
 use super::{
     ALL_BUT_LAST, FREES, FREES_ALL, Family, Flags, Keys, ONE, READS, READS_ALL, Spec, TWO, WRITES, WRITES_ALL,
 };
-use super::{command, integer, is};
+use super::{command, integer};
 use crate::context::{Class, Context};
 use crate::fault::Fault;
 use crate::numbers;
@@ -77,49 +77,6 @@ pub(crate) const COMMANDS: &[Spec] = &[
     ),
 ];
 
-impl End {
-    fn push_event(self) -> &'static str {
-        if self == End::Left { "lpush" } else { "rpush" }
-    }
-
-    fn pop_event(self) -> &'static str {
-        if self == End::Left { "lpop" } else { "rpop" }
-    }
-
-    /// The end that an argument names: `LEFT` or `RIGHT`.
-    fn named(argument: &[u8]) -> Result<End, Fault> {
-        if is(argument, "LEFT") {
-            Ok(End::Left)
-        } else if is(argument, "RIGHT") {
-            Ok(End::Right)
-        } else {
-            Err(Fault::SYNTAX)
-        }
-    }
-}
-
-/// Adds `values` at an end of the list that `found` is, or a new one at `key`. Returns its length.
-fn push(
-    ctx: &mut Context<'_>,
-    key: &[u8],
-    found: Option<List>,
-    end: End,
-    values: &[&[u8]],
-) -> Result<i64, Fault> {
-    let is_new = found.is_none();
-    let mut list = found.unwrap_or_else(|| List::new(ctx, key));
-    for value in values {
-        list.push(ctx, end, value)?;
-    }
-    let len = list.len();
-    list.save(ctx);
-    if is_new {
-        ctx.notify(Class::New, "new", key);
-    }
-    ctx.notify(Class::List, end.push_event(), key);
-    Ok(len)
-}
-
 fn push_to(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply, end: End) -> Result<(), Fault> {
     let found = List::find(ctx, args[1])?;
     let len = push(ctx, args[1], found, end, &args[2..])?;
@@ -150,14 +107,6 @@ fn lpushx(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<()
 
 fn rpushx(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
     push_to_existing(ctx, args, reply, End::Right)
-}
-
-/// Notes that elements of `key` were popped, and whether it has others.
-fn notify_popped(ctx: &mut Context<'_>, end: End, key: &[u8], has_others: bool) {
-    ctx.notify(Class::List, end.pop_event(), key);
-    if !has_others {
-        ctx.notify(Class::Generic, "del", key);
-    }
 }
 
 fn pop(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply, end: End) -> Result<(), Fault> {

@@ -1,8 +1,7 @@
 //! Commands that take elements from the first list that has any, or from one list to another one; and their blocking kin,
 //! which append nothing to the reply if there is no element: see [`blocking`](crate::commands::blocking).
 
-use super::list::{End, List};
-use super::{notify_popped, push};
+use super::list::{End, List, notify_popped, push};
 use crate::commands::blocking::timeout_us;
 use crate::commands::is;
 use crate::context::{Class, Context};

@@ -17,11 +17,11 @@
 //! words do beside 10,000 members that begin with `user:`. The next draws are *careful*: they count small parts, and
 //! give the rest of the chance to the large ones.
 
-use super::Choice;
 use crate::commands::collections::miscounted;
 use crate::context::Context;
+use crate::entry::behind;
 use crate::fault::ReadError;
-use crate::model::{Collection, behind};
+use crate::model::Collection;
 use crate::session::Bounds;
 
 /// A part of about so many elements is not divided further.
@@ -74,13 +74,12 @@ struct Bucket {
 }
 
 /// The first element of a bucket, and how many elements behind it the one that was drawn is.
-pub(super) fn draw(ctx: &mut Context<'_>, choice: &Choice<'_>) -> Result<(Vec<u8>, u64), ReadError> {
-    let limit = SURPLUS * choice.total as f64;
-    let elements = Elements(choice.collection);
+pub(super) fn draw(ctx: &mut Context<'_>, elements: &Elements<'_>) -> Result<(Vec<u8>, u64), ReadError> {
+    let limit = SURPLUS * elements.total as f64;
     let (mut kept, mut weights) = (None, 0.0);
     for draw in 0..DRAWS_MAX {
         let care = if draw < QUICK_DRAWS { Care::Quick } else { Care::Careful };
-        let bucket = elements.bucket(ctx, choice, care)?;
+        let bucket = elements.bucket(ctx, care)?;
         let weight = bucket.weight;
         weights += weight;
         let is_accepted = weight >= limit * fraction(ctx);
@@ -101,15 +100,20 @@ fn fraction(ctx: &mut Context<'_>) -> f64 {
     (ctx.random() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// What beginnings of elements lead to.
-struct Elements<'a>(&'a Collection);
+/// The elements of a collection that begin with a prefix.
+pub(super) struct Elements<'a> {
+    pub(super) collection: &'a Collection,
+    pub(super) prefix: &'a [u8],
+    /// How many they are.
+    pub(super) total: u64,
+}
 
 impl Elements<'_> {
-    fn bucket(&self, ctx: &mut Context<'_>, choice: &Choice<'_>, care: Care) -> Result<Bucket, ReadError> {
-        let upper = behind(choice.prefix);
-        let all = Bounds { lower: choice.prefix, upper: upper.as_deref() };
+    fn bucket(&self, ctx: &mut Context<'_>, care: Care) -> Result<Bucket, ReadError> {
+        let upper = behind(self.prefix);
+        let all = Bounds { lower: self.prefix, upper: upper.as_deref() };
         let (first, last) = (self.end(ctx, all, false)?, self.end(ctx, all, true)?);
-        let mut part = Part { first, last, chance: 1.0, size: choice.total as f64 };
+        let mut part = Part { first, last, chance: 1.0, size: self.total as f64 };
         for _ in 0..STEPS_MAX {
             if part.size <= BUCKET as f64 || part.first == part.last {
                 let (bucket, is_whole) = self.counted(ctx, &part)?;
@@ -207,7 +211,7 @@ impl Elements<'_> {
     /// How many elements are within `bounds`, at most `most`.
     fn count(&self, ctx: &Context<'_>, bounds: Bounds<'_>, most: u64) -> Result<u64, ReadError> {
         let mut count = 0;
-        self.0.walk(ctx.session(), bounds, false, |_, _| {
+        self.collection.walk(ctx.session(), bounds, false, |_, _| {
             count += 1;
             Ok(count < most)
         })?;
@@ -217,7 +221,7 @@ impl Elements<'_> {
     /// The first element within `bounds`, or the last one. There is one.
     fn end(&self, ctx: &Context<'_>, bounds: Bounds<'_>, last: bool) -> Result<Vec<u8>, ReadError> {
         let mut found = None;
-        self.0.walk(ctx.session(), bounds, last, |element, _| {
+        self.collection.walk(ctx.session(), bounds, last, |element, _| {
             found = Some(element.to_vec());
             Ok(false)
         })?;

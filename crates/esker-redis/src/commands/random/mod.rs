@@ -13,8 +13,9 @@ use std::collections::BTreeMap;
 use super::collections::{Pair, miscounted};
 use super::integer;
 use crate::context::Context;
+use crate::entry::behind;
 use crate::fault::{Fault, ReadError};
-use crate::model::{Collection, behind};
+use crate::model::Collection;
 use crate::resp::reply::Reply;
 use crate::session::Bounds;
 
@@ -133,8 +134,13 @@ impl<'a> Choice<'a> {
         Ok(())
     }
 
+    /// What is drawn from.
+    fn elements(&self) -> draw::Elements<'a> {
+        draw::Elements { collection: self.collection, prefix: self.prefix, total: self.total }
+    }
+
     fn drawn(&self, ctx: &mut Context<'_>) -> Result<Pair, ReadError> {
-        let (first, rank) = draw::draw(ctx, self)?;
+        let (first, rank) = draw::draw(ctx, &self.elements())?;
         self.ranked(ctx, &first, &[rank], self.with_values)?.pop().ok_or_else(miscounted)
     }
 

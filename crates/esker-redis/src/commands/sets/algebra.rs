@@ -8,11 +8,10 @@
 
 use std::collections::BTreeSet;
 
-use super::read;
-use crate::commands::is;
+use crate::commands::{collections, is};
 use crate::context::{Class, Context};
 use crate::fault::{Fault, ReadError};
-use crate::model::{Collection, Kind};
+use crate::model::{self, Collection, Kind};
 use crate::numbers;
 use crate::resp::reply::Reply;
 use crate::session::Bounds;
@@ -35,7 +34,7 @@ enum Wanted {
 
 /// The sets at `keys`; `None`: there is no such key.
 fn read_all(ctx: &mut Context<'_>, keys: &[&[u8]]) -> Result<Vec<Option<Collection>>, Fault> {
-    keys.iter().map(|key| read(ctx, key)).collect()
+    keys.iter().map(|key| collections::read(ctx, key, Kind::Set)).collect()
 }
 
 /// The members that `sets` share, in chunks, until `visit` returns `false`.
@@ -148,7 +147,7 @@ fn store<'a>(
     members: impl ExactSizeIterator<Item = &'a Vec<u8>>,
     reply: &mut Reply,
 ) -> Result<(), Fault> {
-    let was_there = ctx.remove(key)?;
+    let was_there = model::remove(ctx, key)?;
     reply.count(members.len() as u64);
     if members.len() == 0 {
         if was_there {

@@ -10,8 +10,9 @@
 
 use std::collections::HashMap;
 
+use super::element::ordered;
 use super::interval::Interval;
-use super::set::{Scored, SortedSet, ordered, push_members, store};
+use super::set::{Scored, SortedSet, push_members, store};
 use crate::commands::{float, integer, is};
 use crate::context::{Class, Context};
 use crate::fault::{Fault, ReadError};

@@ -1,6 +1,6 @@
 //! Intervals of sorted sets: of scores, `1` to `(5`, or of members, `[a` to `+`. Each is a range of elements.
 
-use super::set::{by_member, by_score, ordered};
+use super::element::{by_member, by_score, ordered};
 use crate::fault::Fault;
 use crate::numbers::hexadecimal;
 use crate::session::Bounds;

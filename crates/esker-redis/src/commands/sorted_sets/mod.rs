@@ -18,6 +18,7 @@ use super::{
 
 mod algebra;
 mod chance;
+mod element;
 mod interval;
 mod members;
 mod pops;

@@ -7,15 +7,14 @@
 //! In both, the score is encoded such that its bytes are in the order of scores. Both entries of a member are written and
 //! removed together, here and nowhere else, so a sorted set has twice as many entries as members.
 
-use smallvec::SmallVec;
-
+use super::element::{by_member, by_score, ordered, score_of};
 use super::interval::Interval;
 use crate::commands::collections::{self, Pair};
 use crate::commands::random::Choice;
 use crate::commands::scan;
 use crate::context::{Class, Context};
 use crate::fault::{Fault, ReadError};
-use crate::model::{Collection, Kind};
+use crate::model::{self, Collection, Kind};
 use crate::resp::reply::Reply;
 use crate::session::{Entry, Session};
 
@@ -27,34 +26,6 @@ const TIGHTENED_ONCE_IN: u64 = 16;
 pub(super) struct Scored {
     pub(super) member: Vec<u8>,
     pub(super) score: f64,
-}
-
-/// The key of an entry. Most take no memory of their own.
-pub(super) type Element = SmallVec<[u8; 64]>;
-
-/// A number whose order among others is that of the scores. Both zeros are one score.
-pub(super) fn ordered(score: f64) -> u64 {
-    let bits = (score + 0.0).to_bits();
-    if score < 0.0 { !bits } else { bits | 1 << 63 }
-}
-
-fn score_of(ordered: u64) -> f64 {
-    f64::from_bits(if ordered >> 63 == 0 { !ordered } else { ordered & !(1 << 63) })
-}
-
-/// The element that finds a member's score.
-pub(super) fn by_member(member: &[u8]) -> Element {
-    let mut element = Element::from_slice(b"m");
-    element.extend_from_slice(member);
-    element
-}
-
-/// The element that puts a member in order.
-pub(super) fn by_score(score: f64, member: &[u8]) -> Element {
-    let mut element = Element::from_slice(b"s");
-    element.extend_from_slice(&ordered(score).to_be_bytes());
-    element.extend_from_slice(member);
-    element
 }
 
 fn decoded(score: &[u8]) -> Result<f64, ReadError> {
@@ -336,7 +307,7 @@ pub(super) fn store(
     members: &[Scored],
     event: &'static str,
 ) -> Result<(), Fault> {
-    let was_there = ctx.remove(key)?;
+    let was_there = model::remove(ctx, key)?;
     if members.is_empty() {
         if was_there {
             ctx.notify(Class::Generic, "del", key);

@@ -1,6 +1,6 @@
 //! What the commands reply, do and tell, for collections in one record and in a tree of their own.
 
-use super::set::by_score;
+use super::element::by_score;
 use crate::memory::Memory;
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value|";

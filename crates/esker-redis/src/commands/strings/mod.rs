@@ -10,15 +10,18 @@ use crate::context::{Class, Context, Overwritten};
 use crate::fault::Fault;
 use crate::model::Kind;
 use crate::resp::reply::Reply;
-use crate::session::{Entry, Lending, Value};
+use crate::session::Lending;
 
 mod counters;
 pub(super) mod parts;
 mod set;
+mod string;
 #[cfg(test)]
 mod tests;
 
 use Family::String as Strings;
+use string::missed;
+pub(super) use string::{BYTES_MAX, Changed, check_len, read, write};
 
 pub(crate) const COMMANDS: &[Spec] = &[
     command("get", 2, Strings, READS, ONE, get, "Returns the value of a key"),
@@ -59,80 +62,6 @@ pub(crate) const COMMANDS: &[Spec] = &[
         "Adds a decimal number to a number",
     ),
 ];
-
-/// The longest string that a command makes, in bytes.
-pub(super) const BYTES_MAX: u64 = 512 << 20;
-
-/// Refuses a string of more than [`BYTES_MAX`] bytes: `begin` bytes and `len` behind them.
-pub(super) fn check_len(begin: u64, len: u64) -> Result<(), Fault> {
-    if begin.saturating_add(len) > BYTES_MAX {
-        return Err(Fault::told("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
-    }
-    Ok(())
-}
-
-/// The string at `key`, for a command that reads it. Says so if there is none.
-pub(super) fn read(ctx: &mut Context<'_>, key: &[u8]) -> Result<Option<Entry>, Fault> {
-    let entry = ctx.get_string(key)?;
-    if entry.is_none() {
-        missed(ctx, key);
-    }
-    Ok(entry)
-}
-
-/// Tells that a read has found no `key`.
-fn missed(ctx: &mut Context<'_>, key: &[u8]) {
-    ctx.notify(Class::Missed, "keymiss", key);
-}
-
-/// `key`, which had `old`, gets a string.
-pub(super) fn write(
-    ctx: &mut Context<'_>,
-    key: &[u8],
-    old: Overwritten,
-    value: Value,
-    expires_us: Option<u64>,
-) -> Result<(), Fault> {
-    match old {
-        Overwritten::Known(Some(old)) => ctx.delete_elements(key, old)?,
-        Overwritten::Known(None) => ctx.notify(Class::New, "new", key),
-        Overwritten::Unread => {}
-    }
-    ctx.put_entry(key, Entry { value, attributes: Vec::new(), expires_us });
-    Ok(())
-}
-
-/// A string that a command changes, and keeps the expiry of.
-pub(super) struct Changed {
-    /// Its bytes; none if there was no such key.
-    pub(super) bytes: Vec<u8>,
-    is_new: bool,
-    expires_us: Option<u64>,
-}
-
-impl Changed {
-    /// Of `entry`, if there is one. It must not be longer than what a command may make of it.
-    pub(super) fn of(entry: Option<Entry>) -> Result<Changed, Fault> {
-        check_len(entry.as_ref().map_or(0, |entry| entry.value.len()), 0)?;
-        let (is_new, expires_us) = (entry.is_none(), entry.as_ref().and_then(|entry| entry.expires_us));
-        let bytes = entry.map_or(Ok(Vec::new()), |entry| entry.value.into_bytes())?;
-        Ok(Changed { bytes, is_new, expires_us })
-    }
-
-    /// Whether there was no such key.
-    pub(super) fn is_new(&self) -> bool {
-        self.is_new
-    }
-
-    /// Makes the change count.
-    pub(super) fn save(self, ctx: &mut Context<'_>, key: &[u8]) {
-        let Changed { bytes, is_new, expires_us } = self;
-        if is_new {
-            ctx.notify(Class::New, "new", key);
-        }
-        ctx.put_entry(key, Entry { value: Value::Bytes(bytes), attributes: Vec::new(), expires_us });
-    }
-}
 
 fn get(ctx: &mut Context<'_>, args: &[&[u8]], reply: &mut Reply) -> Result<(), Fault> {
     match ctx.lend_string(args[1], |bytes| reply.bulk(bytes))? {
