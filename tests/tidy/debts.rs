@@ -4,38 +4,6 @@
 
 pub(crate) const KNOWN: &[(&str, &[&[&str]])] = &[
     (
-        "crates/esker-cli/src",
-        &[
-            &[
-                "args.rs",
-                "args/serve.rs",
-                "args/thrift.rs",
-                "args/types.rs",
-                "args/url.rs",
-                "client/connection.rs",
-                "client/database.rs",
-                "client/rows.rs",
-                "collections.rs",
-                "commands/serve.rs",
-                "commands/serve/tables.rs",
-                "config.rs",
-                "datatype.rs",
-                "interrupt.rs",
-                "json.rs",
-                "keyspace.rs",
-                "log.rs",
-                "output.rs",
-                "ranges.rs",
-                "store.rs",
-                "stream.rs",
-            ],
-            &["commands/export.rs", "commands/export_dir.rs"],
-            &["commands/mod.rs", "shell/mod.rs", "shell/plain.rs", "shell/session.rs", "shell/terminal.rs"],
-            &["commands/stats.rs", "commands/stats/watch.rs"],
-            &["ql/files.rs", "ql/load.rs", "ql/output.rs", "ql/runner.rs"],
-        ],
-    ),
-    (
         "crates/esker-server/src",
         &[&[
             "acl.rs",

@@ -1,6 +1,7 @@
 //! The arguments of every command, as the parser and the help texts see them.
 
 mod change;
+mod global;
 mod help;
 mod path;
 mod ql;
@@ -14,28 +15,22 @@ mod url;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use units::parse_size;
-#[cfg(not(fuzzing))]
-use units::parse_time;
 #[cfg(fuzzing)]
 pub(crate) use units::parse_time;
 
-use crate::client::{Database, Url};
-use crate::datatype::{DataType, Types};
 use crate::ranges::ByteRange;
 pub(crate) use change::{Delete, Merge, Put, Transfer};
-use path::{DB, PathParser};
+pub(crate) use global::Global;
+use global::choose;
 pub(crate) use ql::{Ql, QlFormat};
 pub(crate) use rows::{Export, Import};
-pub(crate) use serve::{AuthClients, LogFormat, LogLevel, Security, Serve};
+pub(crate) use serve::{AuthClients, LogFormat, LogLevel, PASSWORD, PRINT, Security, Serve};
 pub(crate) use stats::{Stats, StatsFormat};
 pub(crate) use thrift::Thrift;
-use types::TypeParser;
-use url::{UrlParser, choose};
 
 /// A key-value store for small records and huge values.
 #[derive(Debug, Parser)]
@@ -71,63 +66,6 @@ impl Cli {
         let mut cli = Cli::from_arg_matches(&matches)?;
         choose(&command, &matches, &mut cli.global)?;
         Ok(cli)
-    }
-}
-
-/// Options that stand before or after the subcommand.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Global options")]
-pub(crate) struct Global {
-    /// The store's directory
-    #[arg(long, global = true, value_name = "PATH", env = "ESKER_DB", default_value = DB, value_parser = PathParser)]
-    pub(crate) db: PathBuf,
-    /// Work on a server instead of a directory. The shell and commands that read or write entries take a database of it:
-    /// redis://[USER:PASSWORD@]HOST[:PORT][/DB] or unix:PATH[?db=DB]. ql takes its tables: thrift://HOST:PORT
-    /// [env: ESKER_URL]
-    #[arg(long, global = true, value_name = "URL", value_parser = UrlParser)]
-    pub(crate) url: Option<Url>,
-    /// The tree (keyspace) to work on
-    #[arg(long, global = true, value_name = "NAME", default_value = "default")]
-    pub(crate) tree: String,
-    /// How keys are typed and printed (default: text). The tree's first write fixes the type. A list of types
-    /// (text,u64) is for keys of several elements, which are typed with commas too (berlin,42). hex and escaped work
-    /// with the keys of any tree
-    #[arg(long, global = true, value_name = "TYPE", value_parser = TypeParser { several: true })]
-    pub(crate) keys: Option<DataType>,
-    /// How values are typed and printed (default: text). The tree's first write fixes the type
-    #[arg(long, global = true, value_name = "TYPE", value_parser = TypeParser { several: false })]
-    pub(crate) values: Option<DataType>,
-    /// In text that is typed and printed, \n \t \r \\ and \xNN stand for bytes
-    #[arg(long, global = true)]
-    pub(crate) escapes: bool,
-    /// Print JSON, one object a line
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    /// Memory for caches and buffers, such as 256M or 2G; at least 8M
-    #[arg(long, global = true, value_name = "SIZE", env = "ESKER_MEMORY", value_parser = parse_size)]
-    pub(crate) memory: Option<usize>,
-    /// How long to wait while another process has the store open, or for a server: a number with s, m, h or d, such as 10s
-    #[arg(long, global = true, value_name = "TIME", env = "ESKER_WAIT", value_parser = parse_time)]
-    pub(crate) wait: Option<Duration>,
-    /// The store that the shell has open at `db`.
-    #[arg(skip)]
-    pub(crate) open: Option<esker::Db>,
-    /// The database of the server that the shell is connected to.
-    #[arg(skip)]
-    pub(crate) connected: Option<Database>,
-    /// The shell runs the command.
-    #[arg(skip)]
-    pub(crate) in_shell: bool,
-}
-
-impl Global {
-    /// The types to use for a tree that has those of `base`.
-    pub(crate) fn types(&self, base: Types) -> Types {
-        let escaped = |data| if self.escapes && data == DataType::Text { DataType::Escaped } else { data };
-        Types {
-            keys: self.keys.unwrap_or(escaped(base.keys)),
-            values: self.values.unwrap_or(escaped(base.values)),
-        }
     }
 }
 

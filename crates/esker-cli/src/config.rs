@@ -3,7 +3,7 @@
 //! ```text
 //! flag --max-clients  >  variable ESKER_MAX_CLIENTS  >  max-clients in the file of --config  >  default
 //! ```
-//! The definition of the flags is the only list of settings. [`with_variable`] gives each its variable. [`complete`]
+//! The definition of the flags is the only list of settings. `args/serve.rs` gives each its variable. [`complete`]
 //! reads the file and turns its settings into flags, behind those of the command line; the parser of flags then checks
 //! them as if they had been typed. Options of all commands are settings too if they have a variable.
 
@@ -20,33 +20,20 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 use toml::de::{DeTable, DeValue};
 
-use crate::args::Cli;
-use crate::commands::serve::PASSWORD;
+use crate::args::{Cli, PASSWORD, PRINT};
 use crate::exit::{Failure, Outcome};
 
 /// The command that has a configuration.
 const SERVE: &str = "serve";
 
-/// The flags that are about the configuration, and no part of it.
+/// The flag that names the file. As [`PRINT`], it is not a setting.
 const CONFIG: &str = "config";
-const PRINT: &str = "print-config";
 
 /// The longest file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Where the server listens if it is not told where. Each front end without its flag is off if any has one.
 const FRONT_ENDS: [(&str, &str); 2] = [("resp", "127.0.0.1:6379"), ("http", "127.0.0.1:8080")];
-
-/// Gives a flag of `serve` its variable: `--max-clients` has `ESKER_MAX_CLIENTS`.
-pub(crate) fn with_variable(flag: Arg) -> Arg {
-    match flag.get_long() {
-        Some(PRINT) | None => flag,
-        Some(name) => {
-            let variable = format!("ESKER_{}", name.to_ascii_uppercase().replace('-', "_"));
-            flag.env(variable)
-        }
-    }
-}
 
 /// Where the value of a setting comes from, if not from a flag, a variable or the definition.
 enum Origin {

@@ -20,7 +20,6 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGXFSZ};
 use signal_hook::flag;
 
-use crate::args::Global;
 use crate::exit::{Failure, INTERRUPTED, Outcome, note};
 
 /// Set by Ctrl-C. It exists once [`install`] or [`watch`] was called.
@@ -92,13 +91,6 @@ pub(crate) enum Then {
     LeaveIt,
     /// The command waits for it all the same.
     WaitStill,
-}
-
-impl Then {
-    /// For work on the store of a command: it may continue if the shell keeps that store open.
-    pub(crate) fn of(global: &Global) -> Then {
-        if global.open.is_some() { Then::LeaveIt } else { Then::WaitStill }
-    }
 }
 
 /// Does `work`. In the shell, notices Ctrl-C meanwhile.

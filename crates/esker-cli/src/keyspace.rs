@@ -21,7 +21,6 @@ use crate::datatype::DataType;
 use crate::exit::{Failure, Outcome};
 use crate::offline::{self, EmptyKey};
 use crate::ranges::{ByteRange, KeyRange};
-use crate::stream::PIECE;
 
 /// A tree or a database.
 pub(crate) enum Keyspace {
@@ -338,6 +337,9 @@ fn of_type(error: Error) -> Error {
 fn other_keyspace() -> Error {
     Error::new(ErrorKind::InvalidInput, "the batch belongs to another keyspace")
 }
+
+/// How many bytes of a value or a file are in memory at once.
+pub(crate) const PIECE: usize = 1 << 20;
 
 /// The bytes of a value or of a part of it. They are read once, from the first to the last.
 pub(crate) enum Held {

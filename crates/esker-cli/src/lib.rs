@@ -72,7 +72,10 @@ pub fn main() -> ExitCode {
         }
         Ok(cli) => {
             store::say_memory(cli.global.memory);
-            commands::run(cli)
+            match cli {
+                args::Cli { global, command: args::Command::Shell(args) } => shell::run(global, &args),
+                cli => commands::run(cli),
+            }
         }
         Err(message) => return usage(&message),
     };

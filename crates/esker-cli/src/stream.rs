@@ -9,11 +9,8 @@ use esker::ErrorKind;
 
 use crate::exit::{Failure, Outcome};
 use crate::interrupt;
-use crate::keyspace::{Held, Writer};
+use crate::keyspace::{Held, PIECE, Writer};
 use crate::steady::{SteadyFile, ToItsEnd};
-
-/// How many bytes of a value or a file are in memory at once.
-pub(crate) const PIECE: usize = 1 << 20;
 
 /// Why bytes did not get from a source into the store.
 pub(crate) enum Broken {

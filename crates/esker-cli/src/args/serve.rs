@@ -3,14 +3,30 @@
 use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, ValueEnum};
 use esker_server::{Address, Durability, KEEPALIVE_S_MAX};
 
 use super::units::parse_size;
-use crate::config::with_variable;
+
+/// The variable with the password of the user `default`.
+pub(crate) const PASSWORD: &str = "ESKER_PASSWORD";
+
+/// The flag that prints the configuration. It is not a setting.
+pub(crate) const PRINT: &str = "print-config";
 
 /// The longest time that is given in seconds.
 const SECONDS_MAX: u64 = i32::MAX as u64;
+
+/// Gives a flag of `serve` its variable: `--max-clients` has `ESKER_MAX_CLIENTS`.
+fn with_variable(flag: Arg) -> Arg {
+    match flag.get_long() {
+        Some(PRINT) | None => flag,
+        Some(name) => {
+            let variable = format!("ESKER_{}", name.to_ascii_uppercase().replace('-', "_"));
+            flag.env(variable)
+        }
+    }
+}
 
 #[derive(Debug, Args)]
 #[command(mut_args(with_variable))]

@@ -6,7 +6,7 @@ use esker_table::Tables;
 use crate::args::{Checkpoint, Dump, Global};
 use crate::datatype::Types;
 use crate::exit::{Failure, Outcome};
-use crate::interrupt::{self, Then};
+use crate::interrupt;
 use crate::output::Out;
 use crate::progress::Progress;
 use crate::store::{close, existing, missing_for, options, readable, tables_if_there};
@@ -21,7 +21,7 @@ pub(crate) fn compact(global: &Global) -> Outcome {
     }
     let _progress = Progress::spinner("compacting");
     let compacted = db.clone();
-    interrupt::wait(Then::of(global), move || Ok(compacted.compact()?))?;
+    interrupt::wait(global.on_interrupt(), move || Ok(compacted.compact()?))?;
     close(global, &db)
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn checkpoint(global: &Global, args: &Checkpoint) -> Outcome {
     let db = readable(global)?;
     let _progress = Progress::spinner("copying");
     let (copied, dir) = (db.clone(), args.dir.clone());
-    interrupt::wait(Then::of(global), move || copied.checkpoint(dir).map_err(uncopied))?;
+    interrupt::wait(global.on_interrupt(), move || copied.checkpoint(dir).map_err(uncopied))?;
     close(global, &db)
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::args::{Backup, Global, Restore};
 use crate::exit::{Failure, Outcome, note};
-use crate::interrupt::{self, Then};
+use crate::interrupt;
 use crate::output::Out;
 use crate::progress::Progress;
 use crate::store::{close, options, readable};
@@ -19,7 +19,7 @@ pub(crate) fn run(global: &Global, args: &Backup) -> Outcome {
     let db = readable(global)?;
     let progress = Progress::spinner("copying");
     let (copied, dir, keep, options) = (db.clone(), args.dir.clone(), args.keep, options(global));
-    let (report, removed) = interrupt::wait(Then::of(global), move || {
+    let (report, removed) = interrupt::wait(global.on_interrupt(), move || {
         let report = copied.backup(&dir)?;
         let removed = keep.map(|keep| esker::forget_backups(&dir, keep as usize, &options));
         Ok((report, removed.transpose()?))

@@ -22,7 +22,7 @@ use esker::{Error, ErrorKind};
 use serde_json::{Value as Json, json};
 
 use super::escape::{LONG, MARKER, UNFINISHED, path_of};
-use super::export::{say_left_out, say_untold, shown, unread, unread_after};
+use super::export_notes::{say_left_out, say_untold, shown, unread, unread_after};
 use super::names::Names;
 use super::strangers;
 use crate::datatype::{DataType, Types};

@@ -24,10 +24,11 @@ use crate::args::{Global, Import};
 use crate::datatype::{DataType, Types};
 use crate::exit::{Failure, Outcome, note};
 use crate::interrupt;
+use crate::keyspace::PIECE;
 use crate::progress::Progress;
 use crate::steady::{Opened, SteadyFile, read_small};
 use crate::store::Store;
-use crate::stream::{Broken, PIECE, Source};
+use crate::stream::{Broken, Source};
 use crate::summary::Summary;
 use crate::writes::{Refused, Writes};
 

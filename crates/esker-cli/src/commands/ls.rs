@@ -15,12 +15,11 @@ use crate::args::{Global, Ls};
 use crate::datatype::DataType;
 use crate::exit::{Failure, Outcome, note};
 use crate::json;
-use crate::keyspace::{Rows, Want};
+use crate::keyspace::{PIECE, Rows, Want};
 use crate::kind::{FIRST_BYTES, Kind};
 use crate::output::Out;
 use crate::ranges::KeyBounds;
 use crate::store::Store;
-use crate::stream::PIECE;
 use crate::utc::utc;
 
 pub(crate) fn run(global: &Global, args: &Ls) -> Outcome {

@@ -12,6 +12,7 @@ pub(crate) mod escape;
 mod escape;
 mod export;
 mod export_dir;
+mod export_notes;
 mod get;
 mod import;
 mod import_dir;
@@ -38,7 +39,7 @@ mod trees;
 use crate::args::{Cli, Command};
 use crate::exit::{Failure, Outcome};
 
-/// Runs the command of the command line.
+/// Runs a command, of the command line or of a line of the shell.
 pub(crate) fn run(cli: Cli) -> Outcome {
     let Cli { global, command } = cli;
     if global.url.is_some() {
@@ -69,7 +70,8 @@ pub(crate) fn run(cli: Cli) -> Outcome {
         Command::Destroy(args) => destroy::run(&global, &args),
         Command::Import(args) => import::run(&global, &args),
         Command::Export(args) => export::run(&global, &args),
-        Command::Shell(args) => crate::shell::run(global, &args),
+        // The shell itself runs commands, so it is not one of them.
+        Command::Shell(_) => Err(Failure::usage("a shell cannot run inside the shell")),
         Command::Serve(args) => serve::run(&global, &args),
         Command::Ql(args) => ql::run(&global, &args),
         Command::Thrift(args) => thrift::run(&global, &args),

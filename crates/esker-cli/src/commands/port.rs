@@ -5,7 +5,7 @@ use indicatif::HumanBytes;
 
 use crate::args::{ExportTree, Global, ImportTree};
 use crate::exit::{Outcome, note};
-use crate::interrupt::{self, Then};
+use crate::interrupt;
 use crate::progress::Progress;
 use crate::store::{close, existing, readable};
 
@@ -13,7 +13,7 @@ pub(crate) fn export(global: &Global, args: &ExportTree) -> Outcome {
     let db = readable(global)?;
     let progress = Progress::spinner("exporting");
     let (exported, name, dir) = (db.clone(), global.tree.clone(), args.dir.clone());
-    let files = interrupt::wait(Then::of(global), move || Ok(exported.export_tree(&name, dir)?))?;
+    let files = interrupt::wait(global.on_interrupt(), move || Ok(exported.export_tree(&name, dir)?))?;
     drop(progress);
     close(global, &db)?;
     tell(global, "exported", &files);
@@ -24,7 +24,7 @@ pub(crate) fn import(global: &Global, args: &ImportTree) -> Outcome {
     let db = existing(global)?;
     let progress = Progress::spinner("importing");
     let (importing, name, dir) = (db.clone(), global.tree.clone(), args.dir.clone());
-    let files = interrupt::wait(Then::of(global), move || Ok(importing.import_tree(dir, &name)?.1))?;
+    let files = interrupt::wait(global.on_interrupt(), move || Ok(importing.import_tree(dir, &name)?.1))?;
     drop(progress);
     close(global, &db)?;
     tell(global, "imported", &files);

@@ -3,9 +3,9 @@
 use crate::args::{Global, Put};
 use crate::datatype::Types;
 use crate::exit::{Failure, Outcome};
-use crate::keyspace::Expiry;
+use crate::keyspace::{Expiry, PIECE};
 use crate::store::{Store, check_first_key, check_value};
-use crate::stream::{Broken, PIECE, Source};
+use crate::stream::{Broken, Source};
 
 pub(crate) fn run(global: &Global, args: &Put) -> Outcome {
     let key = args.key.as_encoded_bytes();

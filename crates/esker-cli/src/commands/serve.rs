@@ -14,14 +14,11 @@ use esker_journal::{Journal, Local};
 use esker_server::{Addresses, Config, Password, Security, ServeError, StoreEvents, Tls, serve};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::args::{self, Global, Serve};
+use crate::args::{self, Global, PASSWORD, Serve};
 use crate::exit::{Failure, INTERRUPTED, Outcome};
 use crate::log::Log;
 use crate::store;
 use crate::supervisor;
-
-/// The variable with the password of the user `default`.
-pub(crate) const PASSWORD: &str = "ESKER_PASSWORD";
 
 /// How long clients have at the end; a moment more, and the process ends anyway.
 const ENDS_WITHIN: Duration = Duration::from_secs(15);

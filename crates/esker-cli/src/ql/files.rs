@@ -9,8 +9,8 @@ use std::path::Path;
 use esker_ql::{Cells, FileCell, Tables};
 use esker_table::{CellBatch, PutCell};
 
+use super::failure::failure;
 use super::output::{Shown, file_cells, raw_value};
-use super::runner::failure;
 use crate::args::Global;
 use crate::exit::{Failure, Outcome};
 use crate::interrupt;

@@ -18,8 +18,8 @@ use std::ops::RangeInclusive;
 use esker_ql::{Column, LoadData, LongCell, Tables, counter};
 use esker_table::{CellBatch, PUTS_OF_A_COLUMN_MAX, PutCell, Schema};
 
+use super::failure::failure;
 use super::files::path;
-use super::runner::failure;
 use super::times::{Stamp, Times};
 use crate::encoding::{BYTE_ORDER_MARK, unmarked_wide};
 use crate::escapes;

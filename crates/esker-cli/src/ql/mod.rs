@@ -9,6 +9,7 @@
 //! ```
 
 mod complete;
+mod failure;
 mod files;
 mod load;
 mod local;

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use esker_ql::{Cells, SelectOptions, TimeUnit, is_ambiguous};
 use esker_table::DeleteKind;
 
-use super::runner::failure;
+use super::failure::failure;
 use crate::args::QlFormat;
 use crate::escapes;
 use crate::exit::{Failure, Outcome};

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use esker_ql::{Answer, Error, STATEMENT_LEN_MAX, Session, Statement, statements};
 
-use esker_thrift::CallError;
-
+use super::failure::failure;
 use super::output::{Shown, cells, line_elements};
 use super::{files, load};
 use crate::args::{Global, QlFormat};
@@ -266,19 +265,6 @@ fn wrong_schema(file: &[u8], text: &str, message: &str, at: Option<u64>) -> Stri
     match before {
         Some(before) => format!("{name}:{}: {message}", newlines(before) + 1),
         None => format!("{name}: {message}"),
-    }
-}
-
-/// The failure of a statement that was read.
-pub(super) fn failure(error: Error) -> Failure {
-    match error {
-        Error::Table(esker_table::Error::Store(error)) => error.into(),
-        Error::Table(error @ esker_table::Error::Damaged(_)) => Failure::store(error.to_string()),
-        Error::Remote(CallError::Io(_) | CallError::Broken(_)) => Failure::store(error.to_string()),
-        Error::Remote(CallError::Silent { .. }) => {
-            Failure::store(format!("{error}; --timeout SECONDS gives it more time"))
-        }
-        error => Failure::usage(error.to_string()),
     }
 }
 

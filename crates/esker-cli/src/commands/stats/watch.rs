@@ -18,8 +18,8 @@ use esker::{Db, ErrorKind, Stats};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Map, Value, json};
 
-use super::{Args, StatsFormat, figures, print, why_figures};
-use crate::args::Global;
+use super::figures::{figures, print, why_figures};
+use crate::args::{Global, Stats as Args, StatsFormat};
 use crate::exit::{Outcome, note};
 use crate::interrupt;
 use crate::json;
