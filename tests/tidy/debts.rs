@@ -29,10 +29,6 @@ pub(crate) const KNOWN: &[(&str, &[&[&str]])] = &[
         ]],
     ),
     (
-        "crates/esker-table/src",
-        &[&["index.rs", "query_cache.rs", "read/live.rs", "read/scan.rs", "tables.rs"]],
-    ),
-    (
         "crates/esker/src",
         &[
             &["admin/backup.rs", "admin/catalog.rs"],

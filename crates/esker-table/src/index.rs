@@ -27,7 +27,7 @@ use crate::canary;
 use crate::cell::{self, Entry, FamilyId, Kind, NO_FAMILY, ROW_LEN_MAX, TIMESTAMP_MAX, Version};
 use crate::error::{Error, Result};
 use crate::mutation::PutValue;
-use crate::read::{Cell, Counted, Live, Read};
+use crate::read::{Cell, Counted, Read};
 use crate::schema::{Family, Index, Schema};
 use crate::span::Span;
 use crate::write::{Write, WriteValue};
@@ -147,13 +147,18 @@ pub(crate) fn enter<B: Before>(
     Ok(())
 }
 
-/// The keys of the entries of the cell at which the scan is, which is of an indexed family.
-pub(crate) fn entries_of(family: &Family, scan: &Live) -> Result<Vec<Vec<u8>>> {
-    let (row, qualifier) = (cell::row_prefix(scan.row()), scan.qualifier());
-    let Some(version) = scan.version() else { return Ok(Vec::new()) };
+/// The keys of the entries of a cell of an indexed family, by its row and qualifier. `beginning` reads so many bytes of its value
+/// at most.
+pub(crate) fn entries_of(
+    family: &Family,
+    (row, qualifier): (&[u8], &[u8]),
+    version: Version,
+    beginning: impl FnOnce(u64) -> Result<Vec<u8>>,
+) -> Result<Vec<Vec<u8>>> {
+    let row = cell::row_prefix(row);
     let mut keys = Vec::new();
     if family.has_value_index() {
-        let text = scan.beginning(TEXT_LEN_MAX as u64)?;
+        let text = beginning(TEXT_LEN_MAX as u64)?;
         keys.push(put_key(column_of(family.id, Of::Values, &text, &row, qualifier), version)?);
     }
     if family.has_qualifier_index() {

@@ -33,6 +33,7 @@ mod rising;
 mod rule;
 mod schema;
 mod sequences;
+mod shape;
 mod span;
 mod tables;
 mod versions;

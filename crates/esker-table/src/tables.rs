@@ -34,15 +34,13 @@ use crate::parts::{Division, Parts, part_name};
 use crate::query_cache::{QueryCache, QueryCacheStats};
 use crate::read::{Cell, Counted, Live, Read, Scan};
 use crate::rising::{Puts, Rising};
-use crate::rule::{Families, RULE, TableRule};
-use crate::schema::{Family, Moment, Rules, Schema, check_name};
+use crate::rule::{RULE, TableRule};
+use crate::schema::{Family, Moment, Schema, check_name};
 use crate::sequences::Sequences;
+use crate::shape::{INDEXES, Shape, State, TREES, tree_name};
 use crate::span::Span;
 use crate::write::{Check, Latest, Stamp, View, WriteValue, check_row_deletes, mutate, put_cells};
 use esker_journal::{Ground, Journal, Local, Undone};
-
-/// What the names of the trees of tables begin with.
-const TREES: &str = "table ";
 
 /// The namespace of tables that name none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -126,24 +124,6 @@ struct Inner {
     rising: Rising,
 }
 
-/// A table that is open.
-pub(crate) struct State {
-    /// Changes while `changing` is held, after the catalog.
-    shape: RwLock<Arc<Shape>>,
-    /// Held from the split of a tree until the table has that shape.
-    splitting: Mutex<()>,
-}
-
-/// What a table is like at a moment. It does not change; the table gets another one.
-pub(crate) struct Shape {
-    pub(crate) name: String,
-    pub(crate) schema: Arc<Schema>,
-    /// The trees of its groups, in the order of the schema.
-    pub(crate) groups: Vec<Parts>,
-    /// The tree of its indexes, if it has some. It is not split: its keys have another order.
-    pub(crate) index: Option<Parts>,
-}
-
 /// Tables of which the rule keeps everything, since an entry may change them. It must be there before the entry is written:
 /// a merge that begins after the entry may have its cells already, and must not judge them by what the rule knew before.
 ///
@@ -223,13 +203,6 @@ impl CellWriter {
     pub fn finish(self) -> Result<StoredValue> {
         Ok(self.0.finish()?)
     }
-}
-
-/// The number of the tree of indexes, which no group has.
-const INDEXES: u16 = 0;
-
-fn tree_name(table: u64, group: u16) -> String {
-    format!("{TREES}{table}.{group}")
 }
 
 /// Drops the tree `name`, which no table names, if it was made for one. What else has that name stays.
@@ -848,7 +821,7 @@ impl Inner {
     /// Splits a part off, which the catalog has, if it is not there yet.
     fn split_off(&self, table: u64, group: u16, Division { number, row }: &Division) -> Result<()> {
         let Some(state) = self.numbered(table) else { return Ok(()) };
-        let _splitting = lock(&state.splitting);
+        let _splitting = state.split();
         let (shape, from) = (state.shape(), cell::row_prefix(row));
         let Some(place) = shape.schema.groups().iter().position(|other| other.id == group) else {
             return Ok(());
@@ -957,96 +930,6 @@ impl Inner {
         let places: BTreeSet<usize> =
             rows.map(|row| (self.hasher.hash_one(row) % self.rows.len() as u64) as usize).collect();
         places.into_iter().map(|place| lock(&self.rows[place])).collect()
-    }
-}
-
-impl State {
-    fn new(shape: Arc<Shape>) -> State {
-        State { shape: RwLock::new(shape), splitting: Mutex::new(()) }
-    }
-
-    pub(crate) fn shape(&self) -> Arc<Shape> {
-        Arc::clone(&self.shape.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn set_shape(&self, shape: Arc<Shape>) {
-        *self.shape.write().unwrap_or_else(PoisonError::into_inner) = shape;
-    }
-
-    /// Whether the error is that a tree of `shape` was dropped or split, which is not the table's shape any more. Waits for a
-    /// split that is under way.
-    pub(crate) fn has_lost_tree(&self, shape: &Arc<Shape>, error: &Error) -> bool {
-        let Error::Store(error) = error else { return false };
-        match error.kind() {
-            ErrorKind::TreeDropped => {}
-            ErrorKind::KeyMoved => drop(lock(&self.splitting)),
-            _ => return false,
-        }
-        !Arc::ptr_eq(shape, &self.shape())
-    }
-}
-
-impl Shape {
-    /// Opens the trees of a table, but for those that are `known`, by the numbers of their groups.
-    fn open(
-        journal: &dyn Journal,
-        catalog: &Tree,
-        name: &str,
-        schema: Schema,
-        mut known: BTreeMap<u16, Parts>,
-    ) -> Result<Shape> {
-        let of_table = |error| match error {
-            Error::Damaged(message) => Error::Damaged(format!("the table {name:?}: {message}")),
-            error => error,
-        };
-        let mut open = |group: u16| -> Result<Parts> {
-            if let Some(parts) = known.remove(&group) {
-                return Ok(parts);
-            }
-            let divisions = catalog::divisions(catalog, schema.table, group)?;
-            Parts::open(journal, &tree_name(schema.table, group), &divisions).map_err(of_table)
-        };
-        let groups = schema.groups().iter().map(|group| open(group.id)).collect::<Result<_>>()?;
-        let index = schema.has_index().then(|| open(INDEXES)).transpose()?;
-        Ok(Shape { name: name.to_owned(), schema: Arc::new(schema), groups, index })
-    }
-
-    /// The trees of each group, by its number, and of the indexes.
-    fn parts(&self) -> BTreeMap<u16, &Parts> {
-        let groups = self.schema.groups().iter().map(|group| group.id);
-        groups.zip(&self.groups).chain(self.index.as_ref().map(|index| (INDEXES, index))).collect()
-    }
-
-    fn all_trees(&self) -> impl Iterator<Item = &Tree> {
-        self.groups.iter().chain(&self.index).flat_map(Parts::trees)
-    }
-
-    /// Fails if the table is disabled.
-    pub(crate) fn check_enabled(&self) -> Result<()> {
-        if self.schema.is_disabled { Err(Error::Disabled(self.name.clone())) } else { Ok(()) }
-    }
-
-    /// Tells the rule of the table, which readers of the time `since_ms` and of later ones know so.
-    fn tell(&self, rule: &TableRule, since_ms: i64) {
-        let tell = |parts: &Parts, rules: BTreeMap<FamilyId, Rules>| {
-            for tree in parts.trees() {
-                rule.tell(tree.name(), Families::new(rules.clone(), self.schema.next_family(), since_ms));
-            }
-        };
-        for (group, parts) in self.schema.groups().iter().zip(&self.groups) {
-            tell(parts, group.families().iter().map(|family| (family.id, family.rules())).collect());
-        }
-        if let Some(index) = &self.index {
-            let families = self.schema.families().map(|(_, family)| family);
-            let rules =
-                families.filter(|family| family.has_index()).map(|family| (family.id, family.rules()));
-            tell(index, rules.collect());
-        }
-    }
-
-    /// The time, in milliseconds since 1970.
-    pub(crate) fn now_ms(&self) -> i64 {
-        self.all_trees().next().map_or(0, |tree| i64::try_from(tree.time_us() / 1000).unwrap_or(i64::MAX))
     }
 }
 
@@ -1695,7 +1578,13 @@ impl Table {
                 }
                 column = (row.to_vec(), scan.family().to_owned(), qualifier.to_vec());
             }
-            let keys = index::entries_of(family, &scan)?;
+            let keys = match scan.version() {
+                Some(version) => {
+                    let beginning = |len| scan.beginning(len);
+                    index::entries_of(family, (scan.row(), scan.qualifier()), version, beginning)?
+                }
+                None => Vec::new(),
+            };
             entered += keys.len();
             keys.into_iter().try_for_each(|key| batch.put(tree, key, ""))?;
             // A column may have any number of versions.

@@ -22,8 +22,8 @@ use crate::error::{Error, Result};
 use crate::filter::{Code, Filter, Judge, Ranges, Seen, Show};
 use crate::index;
 use crate::schema::{AccessGroup, Schema};
+use crate::shape::{Shape, State};
 use crate::span::Span;
-use crate::tables::{Shape, State};
 
 /// Where a scan is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

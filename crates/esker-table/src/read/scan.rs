@@ -7,8 +7,8 @@ use esker::{Db, Value};
 use super::{Cell, CellValue, DeleteKind, Live, Read, ScanCounts};
 use crate::error::Result;
 use crate::query_cache::{Asked, Filling, Query, QueryCache, Replay};
+use crate::shape::State;
 use crate::span::Span;
-use crate::tables::State;
 
 /// A walk over cells: rows in their order, in each the families by their names, columns by their qualifiers, and of each
 /// column the latest version first.
