@@ -1041,7 +1041,7 @@ impl Connection {
         while let Some(Doubt { outcome, replies }) = self.doubts.pop() {
             match outcome.get() {
                 Some(Err(message)) if !broken("server-refused") => {
-                    self.reply.replace_with_error(&replies, &message)
+                    self.reply.replace_with_error(&replies, &message);
                 }
                 _ => self.has_written |= !replies.is_empty(),
             }

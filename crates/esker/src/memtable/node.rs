@@ -13,13 +13,13 @@
 //!
 //! Pointer and bound cannot change in one atomic step. These weaker invariants suffice:
 //! 1. A link's pointer only ever changes to smaller nodes (new ones squeeze in), its bound only decreases, and the
-//! pointer changes first. Therefore a thread that reads the bound and then the pointer gets a node whose head is at
-//! most that bound: it may step when `bound < head`.
+//!    pointer changes first. Therefore a thread that reads the bound and then the pointer gets a node whose head is at
+//!    most that bound: it may step when `bound < head`.
 //! 2. A bound is stale (too high) only from the moment a node is linked until its inserter lowers the bound. An insert
-//! that passes such a node lowers the bound itself. Therefore, when an insert returns, no link on level 0 that points
-//! to its node or to a smaller one has a bound above its head, and later inserts keep it so. Hence `bound > head` on
-//! level 0 proves to a reader that no entry of that head has been inserted, though a node that is still being inserted
-//! may be there.
+//!    that passes such a node lowers the bound itself. Therefore, when an insert returns, no link on level 0 that points
+//!    to its node or to a smaller one has a bound above its head, and later inserts keep it so. Hence `bound > head` on
+//!    level 0 proves to a reader that no entry of that head has been inserted, though a node that is still being inserted
+//!    may be there.
 //! 3. An operation that needs the true successor (an insert or a cursor) compares with the node itself.
 
 use std::cmp::Ordering as Order;

@@ -14,8 +14,8 @@
 //!   it relies on is as it has read it. This is backward validation (Kung and Robinson, "On Optimistic Methods for
 //!   Concurrency Control", 1981). A write outside transactions counts as its own transaction.
 //! - A serializable transaction relies on every key and range that it has read, absent keys included. Under snapshot
-//! isolation it relies on the keys that it writes ("the first committer wins": Berenson and others, "A Critique of ANSI
-//! SQL Isolation Levels", 1995, section 4.2) and on its reads for update.
+//!   isolation it relies on the keys that it writes ("the first committer wins": Berenson and others, "A Critique of ANSI
+//!   SQL Isolation Levels", 1995, section 4.2) and on its reads for update.
 //! - Pessimistic transactions also take locks: [`locks`]. Serializable ones lock everything they read and read the
 //!   newest value, which no other transaction can change before they end (strict two-phase locking). Under snapshot
 //!   isolation they lock the keys that they write or read for update. The check at commit stays: writers outside
