@@ -57,7 +57,7 @@ pub trait Journal: Send + Sync {
     fn ground(&self) -> Ground;
 
     /// Proposes `batch`, which was evaluated on `ground`, as durably as the place promises. May wait for the decision. The
-    /// journal may take the content of `batch`. How many bytes are in flight is bounded by those who propose.
+    /// journal may take the content of `batch`. The front ends bound the bytes in flight.
     fn propose(&self, ground: Ground, batch: &mut Batch) -> Proposed;
 
     /// [`Journal::propose`] on a thread that may not wait. It comes to `Refused` with `Busy` or `NeedsIo` if that takes a

@@ -21,12 +21,14 @@ impl Local {
         Local { db: db.clone(), latest_us: AtomicU64::new(0) }
     }
 
-    /// A write that fails while the store goes on has no effect. If the store takes no more writes, the log may have it.
+    /// A write that fails while the store goes on has no effect. If the store takes no more writes, the log may have it: also if the
+    /// store is being closed, and has synced its log before the write was to wait for that.
     fn decided(&self, written: esker::Result<WriteToken>) -> Outcome {
         written.map(drop).map_err(|error| match error.kind() {
-            ErrorKind::Busy | ErrorKind::NeedsIo => Undone::Refused(error),
-            _ => match self.db.check_writable() {
-                Err(failure) if failure.kind() == ErrorKind::Poisoned => Undone::Unknown(error),
+            ErrorKind::Busy | ErrorKind::NeedsIo | ErrorKind::Closed => Undone::Refused(error),
+            ErrorKind::Poisoned => Undone::Unknown(error),
+            _ => match self.db.check_writable().map_err(|failure| failure.kind()) {
+                Err(ErrorKind::Poisoned | ErrorKind::Closed) => Undone::Unknown(error),
                 _ => Undone::Refused(error),
             },
         })
@@ -153,7 +155,7 @@ mod tests {
         assert_eq!(db.get_vec(&key).unwrap().unwrap(), b"taken");
     }
 
-    /// The log has the entry, and may keep it: nobody knows.
+    /// The log has the entry, and may keep it.
     #[test]
     fn what_cannot_be_synced_is_unknown_and_so_is_what_follows() {
         let disk = SimFs::new(2);

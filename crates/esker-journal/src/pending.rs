@@ -1,4 +1,4 @@
-//! What becomes of a proposal, for the one who waits for it.
+//! The wait for the decision of a proposal.
 
 use std::fmt;
 use std::future::Future;

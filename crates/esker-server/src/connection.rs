@@ -1043,7 +1043,7 @@ impl Connection {
                 Some(Err(message)) if !broken("server-refused") => {
                     self.reply.replace_with_error(&replies, &message);
                 }
-                _ => self.has_written |= !replies.is_empty(),
+                _ => self.has_written |= !replies.is_empty() && outcome.has_written(),
             }
         }
         true

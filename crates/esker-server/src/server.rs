@@ -729,7 +729,7 @@ impl Server {
             self.note_taken(writes);
             self.note_keys(writes);
         }
-        outcome.decide(Ok(()));
+        outcome.done(!writes.is_empty());
         events.iter().for_each(|event| self.publish_event(event));
         for Serving { id, reply, .. } in served {
             self.answer_waiter(id, reply);
@@ -956,7 +956,7 @@ impl Server {
         let mut reply;
         {
             let waiters = self.waiters.borrow();
-            // It may have got its element just now. Those behind it wait for theirs.
+            // It may have got its element just now. The clients after it wait for theirs.
             let waits = |waiter: &&Waiter| !waiter.held.is_served() || broken("server-twice");
             let Some(waiter) = waiters.get(id).filter(waits) else { return Served::Wrongly };
             let Waiter { client, spec, database, .. } = waiter;

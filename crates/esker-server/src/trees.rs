@@ -450,9 +450,9 @@ impl Found<'_> {
 /// The store as one command reads it, with entries that have expired: the command's session leaves these out.
 pub(crate) struct View<'a> {
     trees: &'a Trees,
-    /// What is on its way into the store, the oldest first. Some of it may be there already.
+    /// The writes in flight, the oldest first. The store may have some of them already.
     in_flight: &'a [Arc<Writes>],
-    /// Whether something was read that is on its way.
+    /// Whether something was read that is in flight.
     relies: Cell<bool>,
     /// `None`: as it is now.
     snapshot: Option<&'a Snapshot>,
@@ -501,14 +501,14 @@ impl<'a> View<'a> {
         View { is_ended: Some(is_ended), ..self }
     }
 
-    /// Whether something was read that is on its way into the store.
+    /// Whether something was read that is in flight.
     pub(crate) fn relies(&self) -> bool {
         self.relies.get()
     }
 
-    /// What is on its way to `key`: `Some(None)` if the entry goes.
+    /// What is in flight for `key`: `Some(None)` if the entry goes.
     #[inline]
-    fn on_its_way(&self, slot: Slot, key: &[u8]) -> Option<Option<&'a Entry>> {
+    fn in_flight_for(&self, slot: Slot, key: &[u8]) -> Option<Option<&'a Entry>> {
         if self.in_flight.is_empty() { None } else { self.found_in_flight(slot, key) }
     }
 
@@ -637,7 +637,7 @@ impl<'a> View<'a> {
 
 impl Base for View<'_> {
     fn get(&self, slot: Slot, key: &[u8]) -> Result<Option<Entry>, ReadError> {
-        if let Some(found) = self.on_its_way(slot, key) {
+        if let Some(found) = self.in_flight_for(slot, key) {
             self.step()?;
             return Ok(found.cloned());
         }
@@ -659,7 +659,7 @@ impl Base for View<'_> {
         if self.snapshot.is_some() {
             return Ok(Lending::Refused);
         }
-        if let Some(found) = self.on_its_way(slot, key) {
+        if let Some(found) = self.in_flight_for(slot, key) {
             // A get counts it.
             return Ok(if found.is_some() { Lending::Refused } else { Lending::Absent });
         }
@@ -686,7 +686,7 @@ impl Base for View<'_> {
     }
 
     fn expiry(&self, slot: Slot, key: &[u8]) -> Result<Option<Option<u64>>, ReadError> {
-        if let Some(found) = self.on_its_way(slot, key) {
+        if let Some(found) = self.in_flight_for(slot, key) {
             self.step()?;
             return Ok(found.map(|entry| entry.expires_us));
         }

@@ -11,7 +11,7 @@
 //!
 //! Turns are decided in their order. If one is not done, neither is any later one on the same [`Ground`].
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,10 +25,12 @@ use crate::connection::told;
 use crate::server::Pending;
 use crate::waiters::WaiterId;
 
-/// What becomes of the writes of a turn: `Err` is the message for those who rely on them.
+/// What becomes of the writes of a turn: `Err` is the message for the clients that rely on them.
 #[derive(Default)]
 pub(crate) struct Outcome {
     decided: RefCell<Option<Result<(), String>>>,
+    /// Whether the turn has written something.
+    has_written: Cell<bool>,
     told: Notify,
 }
 
@@ -36,6 +38,17 @@ impl Outcome {
     pub(crate) fn decide(&self, outcome: Result<(), String>) {
         *self.decided.borrow_mut() = Some(outcome);
         self.told.notify_waiters();
+    }
+
+    /// The turn is done.
+    pub(crate) fn done(&self, has_written: bool) {
+        self.has_written.set(has_written);
+        self.decide(Ok(()));
+    }
+
+    /// Whether the turn is done and has written something, so that the durability of its replies may take a sync.
+    pub(crate) fn has_written(&self) -> bool {
+        self.has_written.get()
     }
 
     /// `None` as long as it is not decided.
@@ -58,7 +71,7 @@ impl Outcome {
 /// Why a turn has not taken effect.
 #[derive(Clone)]
 pub(crate) struct Loss {
-    /// For those who rely on it.
+    /// For the clients that rely on it.
     pub(crate) message: String,
     /// Whether it may have taken effect all the same.
     pub(crate) is_unknown: bool,
@@ -195,7 +208,7 @@ impl Flights {
         self.ground
     }
 
-    /// What is on its way into the store, the oldest first.
+    /// The writes in flight, the oldest first.
     pub(crate) fn writes(&self) -> &[Arc<Writes>] {
         &self.writes
     }
@@ -210,7 +223,7 @@ impl Flights {
         self.turns.iter().any(|flight| flight.ground != self.ground)
     }
 
-    /// The memory of what is on its way, in bytes.
+    /// The memory of the writes in flight, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -13,8 +13,8 @@
 //!   proposed. The entries of a journal take effect in the order of their proposals, and power loss leaves a beginning of the
 //!   log: the trees of a store never hold what its log can still lose. So whichever entries survive, the bound is above the
 //!   numbers in all of them. No entry has to be durable for that.
-//! - The bound never falls: one entry at a time carries a bound. It takes its numbers and is decided while it holds `raising`,
-//!   and numbers only rise. If it is refused, or its end is unknown, the next one carries a higher bound.
+//! - The bound never falls: one entry at a time carries a bound, and is decided while it holds `raising`. Its bound is above all
+//!   numbers that were taken by then. If it is refused, or its end is unknown, the next one carries a bound that is as high or higher.
 //! - A number is visible only with its entry. If the entry is refused or lost, the number is in no store, and a later opening
 //!   may give it out.
 
@@ -81,7 +81,9 @@ impl Sequences {
     fn raise(&self, end: u64) -> Option<Raised<'_>> {
         let raising = self.raising.lock().unwrap_or_else(PoisonError::into_inner);
         let is_below = end > self.bound.load(Ordering::Acquire);
-        is_below.then(|| Raised { to: end.saturating_add(AHEAD), sequences: self, _raising: raising })
+        // Entries with higher numbers may have carried a bound whose end is not known: it must not fall.
+        let highest = self.next.load(Ordering::Relaxed).max(end);
+        is_below.then(|| Raised { to: highest.saturating_add(AHEAD), sequences: self, _raising: raising })
     }
 }
 
