@@ -701,7 +701,7 @@ impl Server {
             Loss::from(undone)
         });
         let is_lost = self.flights.borrow_mut().decide(number, outcome, || self.journal.ground());
-        // One that has only read, and nothing in flight, does not mind.
+        // A turn that has written nothing and read nothing in flight does not rely on the lost one.
         let relies = |pending: &Pending| pending.relies || !pending.writes.is_empty();
         if is_lost && relies(&self.turn.borrow().pending) {
             let Ended { pending, served, outcome, .. } = self.end_turn();

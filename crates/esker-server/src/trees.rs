@@ -198,7 +198,7 @@ impl Trees {
         self.made(database)?.map_or(Ok(()), |database| database.set_tag_2(&*self.journal))
     }
 
-    /// The trees of a database, which are made if they are missing. `None`: there is no such database.
+    /// The trees of a database, which are made if they are missing. `None`: the number is not that of a database.
     fn made(&self, number: u16) -> esker::Result<Option<&Database>> {
         let Some(database) = self.databases.get(usize::from(number)) else { return Ok(None) };
         if database.get().is_none() {

@@ -68,7 +68,8 @@ impl Watches {
         affected.filter_map(|watcher| watcher.changed.upgrade()).for_each(|changed| changed.set(true));
     }
 
-    /// These keys have not changed as it was seen by clients that have begun to watch them since; `None`: any key.
+    /// A turn that has changed these keys is lost; `None`: any key. Clients that began to watch them meanwhile have seen its writes,
+    /// so for them the keys change again.
     pub(crate) fn touch_lost(&mut self, keys: Option<&[(u16, Vec<u8>)]>) {
         match keys {
             Some(keys) => keys.iter().for_each(|(database, key)| self.touch(*database, key)),

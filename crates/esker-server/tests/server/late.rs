@@ -155,7 +155,7 @@ fn no_reply_says_what_the_log_does_not_bear_out() {
 }
 
 /// Blocked clients get each element once, and none of a push or a pop that is not taken. None of them waits while there are
-/// elements: they wait for ever, and end by an element that says so.
+/// elements: they wait without a time-out, and end by an element that says so.
 #[test]
 fn blocked_clients_are_answered_when_the_turn_is_done() {
     const STOP: &str = "stop";
@@ -405,7 +405,7 @@ fn a_transaction_that_publishes_serves_clients_that_wait() {
 #[test]
 fn the_other_tests_hold() {
     let mut others = std::process::Command::new(std::env::current_exe().unwrap());
-    // Those of full disks wait for background work, which a loaded machine delays: they have no part in this.
+    // The tests of full disks are left out: they wait for background work, which a loaded machine delays.
     others.args(["--skip", "late::", "--skip", "full_disk::"]);
     others.env("ESKER_LATE_US", "2000").env("ESKER_EFFORT", "quick");
     if !test_kit::is_full_run() {
